@@ -65,6 +65,17 @@ class SummaryLabels:
     note: QLabel
 
 
+@dataclass(frozen=True, slots=True)
+class AwaitedTask:
+    """A task that was just added, and is chosen once the list has it. `text` is empty if none is.
+
+    `keys_before`: the rows of the list before it was added. Another one may have the same text.
+    """
+
+    text: str = ""
+    keys_before: frozenset[str] = frozenset()
+
+
 class FleetDialog(TransientDialog):
     """Lists tasks, conversations, schedules and workers of all workspaces, to watch and to steer.
 
@@ -91,6 +102,7 @@ class FleetDialog(TransientDialog):
         self._runner = runner
         self._workspaces: Sequence[Figures] = ()
         self._tasks: dict[str, ListedTask] = {}
+        self._awaited = AwaitedTask()
         self._schedules: list[WorkSchedule] = []
         self._trouble = build_plain_label("", "danger", self)
         self._pages = QStackedWidget(self)
@@ -162,7 +174,7 @@ class FleetDialog(TransientDialog):
             FleetColumn(tr("Cost"), 80, is_figure=True),
         )
 
-        empty_words = tr("To give an agent work, choose “New task…”.")
+        empty_words = tr("Here, agents work on tasks while you do something else. Each task is a conversation in its workspace, and asks you here if it needs permission. To give an agent work, choose “New task…”.")  # fmt: skip
         self._task_list = FleetList(tr("Tasks"), columns, page, empty_words)
         self._task_list.let_words_run_on(WORDS_COLUMN, NOW_COLUMN)
         self._task_list.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
@@ -284,6 +296,18 @@ class FleetDialog(TransientDialog):
             icons_by_key[key] = icon_by_state[row.state]
         self._task_list.show_rows(cells_by_key, icons_by_key)
         self._task_list.filter_fleet_rows(self._filter.text())
+        self._choose_awaited_task()
+
+    def _choose_awaited_task(self) -> None:
+        """Chooses the task that was just added: who gives work wants to see what becomes of it."""
+        if not self._awaited.text:
+            return
+        for key, row in self._tasks.items():
+            is_new = key not in self._awaited.keys_before
+            if is_new and row.task["text"] == self._awaited.text:
+                self._awaited = AwaitedTask()
+                self._task_list.choose_row(key)
+                return
 
     def _show_trouble_of_workspaces(self) -> None:
         lines: list[str] = []
@@ -424,6 +448,7 @@ class FleetDialog(TransientDialog):
         if not text:
             raise InvalidInput("The task has no text.", remedy="Nothing was added.")
         permissions = values["allowed"].split()
+        self._awaited = AwaitedTask(text, frozenset(self._tasks))
         adding = self._fleet.add_task(values["workspace"], text, permissions)
         self._run_fleet_work(adding)
 

@@ -195,6 +195,12 @@ class FleetList(RowTree):
             has_all_words = all(word in row_text for word in searched_words)
             item.setHidden(not has_all_words)
 
+    def choose_row(self, key: str) -> None:
+        """Makes this the only selected row, and brings it in sight."""
+        self.clearSelection()
+        self.setCurrentItem(self._items[key])
+        self.scrollToItem(self._items[key])
+
     def chosen_row(self) -> str:
         current = self.currentItem()
         for key, item in self._items.items():

@@ -1,5 +1,6 @@
 """What the tables of the fleet say of tasks, conversations, workers and schedules."""
 
+import re
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ from helix_desktop.gui.translation import format_count, format_number, tr, trans
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
+_MARKDOWN_MARKS = re.compile(r"\*+|`+|^#+ ")  # A cell shows the words of an answer alone.
 LONGEST_CELL = 200  # Longer texts in a cell are cut to this many characters.
 NOTHING = "–"
 # In the order of the list: what needs a person stands above what goes on by itself.
@@ -214,6 +216,9 @@ def _describe_worker(workspace: Figures, task: Figures) -> str:
 
 
 def _describe_now(state: str, task: Figures) -> str:
+    if state == "done":
+        first_line, _newline, _rest = task["answer"].strip().partition("\n")
+        return _MARKDOWN_MARKS.sub("", first_line)
     open_needs = task.get("open_needs", 0)
     if open_needs:
         return format_count(open_needs, "waits for {n} task", "waits for {n} tasks")
@@ -339,7 +344,6 @@ def summarise_fleet(workspaces: Sequence[Figures]) -> list[SummaryCard]:
     readable = [workspace for workspace in workspaces if "tasks" in workspace]
     count_by_state = {state: _count_in_state(readable, state) for state in DOT_BY_STATE}
     words_by_state = {state: format_number(count) for state, count in count_by_state.items()}
-    worker_count = sum(len(_list_worker_names(workspace)) for workspace in readable)
     stopped_note = ""
     if any(workspace["is_stopped"] for workspace in readable):
         stopped_note = tr("no task starts until you resume the fleet")
@@ -355,15 +359,26 @@ def summarise_fleet(workspaces: Sequence[Figures]) -> list[SummaryCard]:
     cost_note = ""
     if spent:  # Where no task has a cost, "$0" would stand beside dashes in the column of costs.
         cost_note = tr("{dollars} for all tasks", dollars=spent)
-    worker_note = ""
-    if worker_count:
-        worker_note = format_count(worker_count, "by {n} program", "by {n} programs")
     return [
-        SummaryCard(tr("Running"), words_by_state["running"], worker_note),
+        SummaryCard(tr("Running"), words_by_state["running"], _describe_computers(readable)),
         SummaryCard(tr("Waiting"), words_by_state["waiting"], stopped_note),
         SummaryCard(tr("Needs you"), words_by_state["needs_you"], set_aside_note),
         SummaryCard(tr("Ended"), ended, cost_note),
     ]
+
+
+def _describe_computers(workspaces: Sequence[Figures]) -> str:
+    """Says on which computers, or on how many, programs are there that run tasks."""
+    computers: set[str] = set()
+    for workspace in workspaces:
+        for worker in _list_worker_names(workspace):
+            computer, _blank, _process = worker.rpartition(" ")
+            computers.add(computer)
+    if not computers:
+        return ""
+    if computers == {socket.gethostname()}:
+        return tr("on this computer")
+    return format_count(len(computers), "on {n} computer", "on {n} computers")
 
 
 def _list_worker_names(workspace: Figures) -> set[str]:

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.gui.common.widgets import build_push_button
 from helix_desktop.gui.fleet.fleet_rows import Figures
 from helix_desktop.gui.question_dialogs import ask_text
+from helix_desktop.gui.settings.permissions_page import name_tool_of_rule
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 
@@ -39,8 +40,8 @@ class TaskAnswerButtons:
         """Shows the buttons for a task's question. They are hidden if `task` is empty."""
         self._workspace = workspace
         self._task = task
-        tool = make_safe_text(task.get("asked", ""))
-        self._all.setText(tr("Allow all {tool} calls in this task", tool=tool))
+        what = make_safe_text(name_tool_of_rule(task.get("asked", "")))
+        self._all.setText(tr("Always allow in this task: {what}", what=what))
         for button in self.buttons:
             button.setVisible(bool(task))
 

@@ -63,6 +63,10 @@ def task(
     return {**task_as_json(made), **asdict(FleetTaskResult(**result))}
 
 
+def replace_text(listed: dict[str, Any], text: str) -> dict[str, Any]:
+    return {**listed, "text": text}
+
+
 FOUND: list[dict[str, Any]] = [
     {
         "workspace": "w1", "name": "Thesis", "is_stopped": False, "cost": 1.5, "lost": ["old 1.1"], "draining": [], "unable": [],
@@ -228,6 +232,33 @@ def test_a_task_that_ran_here_says_so_and_one_of_a_free_model_cost_nothing() -> 
     assert task_cells(waiting, known_runs["w1 c1"])[4] == "–", "nobody has begun it"
 
 
+def test_a_task_that_is_done_shows_how_its_answer_begins() -> None:
+    done = task(1, "done", answer="**Four** files of `my_tests` were changed.\nAll 212 tests pass.")
+    assert (
+        task_cells(ListedTask("done", FOUND[0], done))[5] == "Four files of my_tests were changed."
+    )
+
+
+def test_a_task_that_was_added_is_chosen_once_it_is_listed(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    """The list went on to show another task, and what became of the new one stood nowhere."""
+    dialog, fleet, _, _parent = opened(theme, doing, places)
+    choose(dialog, "Task 2")
+    dialog._add_new_task({"workspace": "w1", "text": "Task 6", "allowed": ""})
+    qt_works(1)
+    assert fleet.asked == [("add", "w1", "Task 6", ())]
+    dialog._show_fleet(FOUND)
+    assert dialog._title.text() == "Task 2", "the older task with the same words is another one"
+
+    added = replace_text(task(9, "waiting", claims=0), "Task 6")
+    dialog._show_fleet([{**FOUND[0], "waiting": [added]}])
+    assert dialog._task_list.chosen_row() == f"w1 {9:020x}"
+    choose(dialog, "Task 2")
+    dialog._show_fleet([{**FOUND[0], "waiting": [added]}])
+    assert dialog._title.text() == "Task 2", "it is chosen once"
+
+
 def test_a_fleet_without_anything_is_one_page(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
@@ -282,7 +313,7 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
     assert {
         "7 done, 1 failed",
         "$1.50 of $50.00 for all tasks",
-        "by 2 programs",
+        "on 2 computers",
         "Site: The shared store does not answer.",
     } <= words
     dialog._filter.setText("WAITING 5")
@@ -377,7 +408,7 @@ def test_an_answer_is_drawn_as_markdown_and_the_window_counts_as_a_worker(
     running = task(1, "running", worker="here 3.1")
     dialog._show_fleet([{**FOUND[0], "workers": {}, "running": [running], "failed": [done]}])
     words = {label.text() for label in dialog.findChildren(QLabel)}
-    assert "by 1 program" in words
+    assert "on 1 computer" in words
     choose(dialog, "Task 6")
     assert dialog._answer.isVisible()
     text = dialog._answer.all_text()
@@ -477,7 +508,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     choose(dialog, "Task 2")
     press(dialog, "Stop")
     choose(dialog, "Task 3")
-    press(dialog, "Allow all run_command calls in this task")
+    press(dialog, "Always allow in this task: Run a command")
     choose(dialog, "Task 6")
     press(dialog, "Run again")
     choose(dialog, "Task 4")
@@ -577,7 +608,7 @@ def test_an_empty_page_says_once_what_to_do(
 ) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
     dialog._show_fleet([])
-    assert dialog._task_list.accessibleDescription() == "To give an agent work, choose “New task…”."
+    assert dialog._task_list.accessibleDescription().endswith("choose “New task…”.")
     assert not dialog._card.isVisible()
     dialog._conversation_list.show_rows({})
     words = dialog._conversation_list.accessibleDescription()
