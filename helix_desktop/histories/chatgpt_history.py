@@ -32,6 +32,8 @@ LARGEST_DOCUMENT = 1 << 30  # Bytes of one conversations.json in a ZIP file.
 MOST_MEMBERS = 200_000
 _CONVERSATIONS = re.compile(r"(?:.*/)?conversations(?:-\d+)?\.json")
 _TO_EVERYBODY = ("", "all", "final")
+# In place of a reference to a page, an answer has such a mark, in signs that no font shows.
+_REFERENCE_MARK = re.compile("\ue200[^\ue200\ue201]*\ue201")
 
 
 def is_chatgpt_row(value: Mapping[str, object]) -> bool:
@@ -200,6 +202,7 @@ class _ChatgptMessages(history_rows.HistoryMessages):
 
     def _add_answer(self, value: Mapping[str, object], text: str, time: float) -> None:
         """Add what the model said to the user, or its call of a tool."""
+        text = write_references_out(text, value)
         model = text_at(value, "metadata", "model_slug")
         recipient = text_at(value, "recipient")
         answer = RecordedMessage("assistant", text, time=time, model=model)
@@ -257,6 +260,19 @@ class _ChatgptMessages(history_rows.HistoryMessages):
         if not text:
             self.report.add_left_out_row(f"part {text_at(part, 'content_type')}")
         return text
+
+
+def write_references_out(text: str, message: Mapping[str, object]) -> str:
+    """Puts links where the answer's text has marks for them, as ChatGPT itself shows it.
+
+    The message says beside the text what stands for each mark. A mark for something else, such as
+    a picture beside the answer, is left out.
+    """
+    for reference in objects_at(message, "metadata", "content_references"):
+        mark = text_at(reference, "matched_text")
+        if _REFERENCE_MARK.fullmatch(mark):
+            text = text.replace(mark, text_at(reference, "alt"))
+    return _REFERENCE_MARK.sub("", text)
 
 
 FORMAT = HistoryFormat(KIND, recognizes=is_chatgpt_row, read=read_chatgpt_recordings)

@@ -115,6 +115,28 @@ def test_calls_of_tools_have_their_results(tmp_path: Path) -> None:
     assert (beside.text, beside.beside) == ("[file_search]\nThe text of a file", True)
 
 
+def test_marks_of_references_become_links_as_the_program_itself_shows_them(tmp_path: Path) -> None:
+    """Answers that searched the web were full of signs that no font shows."""
+    known = "\ue200cite\ue202turn0search0\ue201"
+    link = "([example.org](https://example.org/mean))"
+    references = [{"matched_text": known, "alt": link}, {"matched_text": " ", "alt": "no mark"}]
+    file = write(
+        tmp_path,
+        conversation(
+            node("a", "root", "user", "What is a mean?"),
+            node(
+                "b",
+                "a",
+                "assistant",
+                f"A sum, divided. {known} \ue200i\ue202turn0image1\ue201Done.",
+                metadata={"content_references": references},
+            ),
+        ),
+    )
+    (session,) = read_history_file(file).recordings
+    assert session.messages[-1].text == f"A sum, divided. {link} Done."
+
+
 def test_pictures_are_named_where_they_stood(tmp_path: Path) -> None:
     picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-x1"}
     content = {"content_type": "multimodal_text", "parts": [picture, "What is this?"]}
