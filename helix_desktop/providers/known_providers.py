@@ -34,6 +34,24 @@ SERVICES = (
     KnownProvider("mistral", "Mistral", _CHAT, "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
     KnownProvider("xai", "xAI", _CHAT, "https://api.x.ai/v1", "XAI_API_KEY"),
     KnownProvider("groq", "Groq", _CHAT, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    KnownProvider(
+        "moonshot", "Moonshot AI (Kimi)", _CHAT, "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"
+    ),
+    KnownProvider(
+        "dashscope",
+        "Alibaba Cloud (Qwen)",
+        _CHAT,
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "DASHSCOPE_API_KEY",
+    ),
+    KnownProvider("cerebras", "Cerebras", _CHAT, "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    KnownProvider(
+        "fireworks",
+        "Fireworks AI",
+        _CHAT,
+        "https://api.fireworks.ai/inference/v1",
+        "FIREWORKS_API_KEY",
+    ),
 )
 
 # Each with the port on which it listens unless its user says otherwise. A llamafile has
