@@ -196,9 +196,10 @@ def find_time_zone(name: str) -> ZoneInfo:
 
 def name_of_local_zone() -> str:
     name = os.environ.get("TZ", "").lstrip(":")
-    if not name:
+    # Some systems set TZ=:/etc/localtime, so that programs look it up less often.
+    if not name or name.startswith("/"):
         # Usually a link such as /usr/share/zoneinfo/Europe/Berlin.
-        zone_file = os.path.realpath("/etc/localtime")
+        zone_file = os.path.realpath(name or "/etc/localtime")
         _, _, name = zone_file.partition("zoneinfo/")
     try:
         return ZoneInfo(name).key

@@ -246,6 +246,20 @@ def test_what_is_no_time_is_said() -> None:
     assert schedules.parse_days("Mon, thu") == ("mon", "thu")
 
 
+def test_the_time_zone_may_be_named_by_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some systems set TZ=:/etc/localtime, so that programs look it up less often."""
+    zone_file = tmp_path / "zoneinfo" / "Europe" / "Berlin"
+    zone_file.parent.mkdir(parents=True)
+    zone_file.touch()
+    (tmp_path / "localtime").symlink_to(zone_file)
+    monkeypatch.setenv("TZ", f":{tmp_path / 'localtime'}")
+    assert schedules.name_of_local_zone() == "Europe/Berlin"
+    monkeypatch.setenv("TZ", ":America/New_York")
+    assert schedules.name_of_local_zone() == "America/New_York"
+
+
 def test_one_that_is_off_adds_nothing_and_nothing_afterwards_for_the_time_in_between(
     tmp_path: Path,
 ) -> None:
