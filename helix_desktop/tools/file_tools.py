@@ -7,6 +7,7 @@ before and after it in the cache, and is only written if the file still is what 
 import asyncio
 import difflib
 import hashlib
+import io
 import os
 import re
 import unicodedata
@@ -111,7 +112,8 @@ def _output_of_unsaved_text(
     text: str, first_line: int, last_line: int, displayed_path: str
 ) -> ToolOutput:
     """Return the lines that were asked for of a text that is not saved yet in the user's editor."""
-    lines = text.splitlines(keepends=True)
+    # Only line ends count, as in the file: `splitlines` would also end a line at a form feed.
+    lines = io.StringIO(text, newline="\n").readlines()
     first_index = max(first_line, 1) - 1
     end_index = last_line or len(lines)
     wanted_text = "".join(lines[first_index:end_index])

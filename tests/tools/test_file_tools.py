@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +62,20 @@ async def test_a_huge_file_is_read_only_as_far_as_is_asked_for(
     outcome = await here.run("read_file", path="log", first_line=60, last_line=61)
     assert here.text(outcome) == "line 60\nline 61\n"
     assert here.box._around.files_seen["c"].digests_seen_by_agent == {}
+
+
+async def test_lines_of_an_unsaved_text_are_those_of_the_file(here: World) -> None:
+    """A form feed, as in many old C files, ends no line."""
+    path = here.write("a.c", "one\n\ftwo\nthree\n")
+    unsaved = "one\n\ftwo, changed\nthree\n"
+
+    async def read_editor_file(wanted: Path) -> str | None:
+        assert wanted == path
+        return unsaved
+
+    here.kit.resources.editor_files["c"] = read_editor_file
+    assert await here.said("read_file", path="a.c", first_line=2, last_line=2) == "\ftwo, changed\n"
+    assert await here.said("read_file", path="a.c", first_line=3) == "three\n"
 
 
 async def test_a_second_read_of_an_unchanged_file_is_a_repeat(here: World) -> None:
