@@ -283,10 +283,14 @@ def _claude_bash_arguments(values: Mapping[str, Any], _: str) -> dict[str, Any]:
 
 
 def _claude_read_arguments(values: Mapping[str, Any], path: str) -> dict[str, Any]:
-    arguments = {"file_path": path}
-    for name in ("offset", "limit"):
-        if name in values:
-            arguments[name] = values[name]
+    """Claude Code names a first line and how many lines, where we name the first and the last."""
+    arguments: dict[str, Any] = {"file_path": path}
+    first_line = values.get("first_line")
+    last_line = values.get("last_line")
+    if isinstance(first_line, int):
+        arguments["offset"] = first_line
+    if isinstance(last_line, int):
+        arguments["limit"] = last_line - (arguments.get("offset") or 1) + 1
     return arguments
 
 

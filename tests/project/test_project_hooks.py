@@ -129,7 +129,9 @@ def test_a_matcher_that_python_cannot_read_is_compared_as_it_stands() -> None:
     ("name", "values", "theirs", "arguments"),
     [
         ("run_command", {"command": "ls"}, "Bash", {"command": "ls", "description": ""}),
-        ("read_file", {"path": "a.py", "limit": 3}, "Read", {"file_path": "/p/a.py", "limit": 3}),
+        ("read_file", {"path": "a.py"}, "Read", {"file_path": "/p/a.py"}),
+        ("read_file", {"path": "a.py", "last_line": 3}, "Read", {"file_path": "/p/a.py", "limit": 3}),
+        ("read_file", {"path": "a.py", "first_line": 5, "last_line": 7}, "Read", {"file_path": "/p/a.py", "offset": 5, "limit": 3}),
         ("write_file", {"path": "a", "content": "x"}, "Write", {"file_path": "/p/a", "content": "x"}),
         (
             "edit_file", {"path": "/p/a", "old_text": "x", "new_text": "y"},
