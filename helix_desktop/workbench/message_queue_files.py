@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,9 @@ class MessageQueueFiles:
             self._left_command_ids.add(kept_message.message.command_id)
         unrecorded = find_unrecorded_messages(kept, session.all_facts)
         if not unrecorded:
-            self._file_of(session.id).unlink(missing_ok=True)
+            # A file that stays says nothing new: all its messages are recorded.
+            with suppress(OSError):
+                self._file_of(session.id).unlink(missing_ok=True)
             return
         self._queues[session.id] = _KeptQueue(waiting=unrecorded)
         session.queue.extend(kept_message.message for kept_message in unrecorded)
@@ -214,19 +217,24 @@ class MessageQueueFiles:
 
     def _read_kept_messages(self, conversation: str) -> list[KeptMessage]:
         path = self._file_of(conversation)
+        reason: Exception
         try:
             return _read_queue_file(path)
         except FileNotFoundError:
             return []
         except UNREADABLE as error:
+            reason = error
+        try:
             kept_as = _set_damaged_file_aside(path)
-            log.warning(
-                "Messages that waited in %s could not be read (%s). Their file was kept as %s.",
-                conversation,
-                error,
-                kept_as,
-            )
-            return []
+        except OSError:  # The disk gives neither the file nor a new name for it.
+            kept_as = path
+        log.warning(
+            "Messages that waited in %s could not be read (%s). Their file was kept as %s.",
+            conversation,
+            reason,
+            kept_as,
+        )
+        return []
 
 
 def _read_queue_file(path: Path) -> list[KeptMessage]:

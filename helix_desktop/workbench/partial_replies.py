@@ -171,7 +171,7 @@ class PartialReplies:
                         # It was recorded as a fact in the meantime.
                         await asyncio.to_thread(self._delete_partial_reply, name)
                 await asyncio.sleep(EVERY)
-        except StoreFailed:
+        except (StoreFailed, OSError):
             # The disk is full. The reply is still in memory, and the turn reports the
             # error.
             return

@@ -65,12 +65,7 @@ class PendingQuestions:
     def update_pending_questions(self, event: Event) -> None:
         """Write or delete a note at once: when the call begins, its note must be gone."""
         if isinstance(event, QuestionAsked) and not event.question.by:
-            note = self._note_of_call(event.conversation, event.question.call.id)
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            note.touch(mode=0o600)
-            self._notes[event.conversation, event.number] = note
-            if not event.question.command:  # The user's own call is not recorded.
-                self._call_ids[event.conversation, event.number] = event.question.call.id
+            self._note_question(event)
         elif isinstance(event, QuestionDenied):
             self._note_denial(event)
         elif isinstance(event, QuestionAnswered):
@@ -85,6 +80,20 @@ class PendingQuestions:
                 recorded_denial = self._denials.pop(denied_call, None)
                 if recorded_denial is not None:
                     recorded_denial.unlink(missing_ok=True)
+
+    def _note_question(self, event: QuestionAsked) -> None:
+        """Write the note of a question. On a full disk the question is asked all the same."""
+        call_id = event.question.call.id
+        if not event.question.command:  # The user's own call is not recorded.
+            self._call_ids[event.conversation, event.number] = call_id
+        note = self._note_of_call(event.conversation, call_id)
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            note.touch(mode=0o600)
+        except OSError as error:
+            log.warning("that a question waits could not be kept: %s", error)
+            return
+        self._notes[event.conversation, event.number] = note
 
     def _note_denial(self, event: QuestionDenied) -> None:
         call_id = self._call_ids.get((event.conversation, event.number))

@@ -15,12 +15,19 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import NOT_RUN, EntryOrigin, PermissionQuestion
 from helix_desktop.engine.request_building import INTERRUPTED
-from helix_desktop.engine.session_events import QuestionAnswered, QuestionAsked, QuestionDenied
+from helix_desktop.engine.session_events import (
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionDenied,
+    ReplyStreamed,
+)
 from helix_desktop.engine.tool_call_execution import SKIPPED
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from helix_desktop.tools.toolbox import describe_refusal_by_user
+from tests.conftest import Expect
 from tests.workbench.conftest import Desks
 
 
@@ -158,3 +165,27 @@ async def test_the_result_of_another_conversations_call_with_the_same_id_leaves_
     opened = await bench.open_session(denied.id)
     (result,) = [entry.fact for entry in opened.all_facts if isinstance(entry.fact, ToolReturned)]
     assert "never this address" in result.head
+
+
+async def test_where_nothing_can_be_written_a_conversation_opens_asks_and_answers(
+    desks: Desks, folder: Path, expect: Expect
+) -> None:
+    """A file in place of the folder refuses whatever a full or failing disk refuses."""
+    expect("could not be read")
+    expect("that a question waits could not be kept")
+    expect("the words of a denial could not be kept")
+    desk = desks()
+    bench = await desk.create_workspace("Full", folder)
+    await bench.choose_model_for_role("demo/demo")
+    session = await bench.start_conversation("Full")
+    await desk.aclose()
+    (bench.workspace.folder / "partial").write_text("in the way")
+
+    bench = await desks().open_workspace("Full")
+    opened = await bench.open_session(session.id)
+    question = PermissionQuestion(ToolCall("0", "run_command", "{}"), "Run", "x")
+    opened.conversation.notify_listeners(QuestionAsked(opened.id, 1, question))
+    opened.conversation.notify_listeners(ReplyStreamed(opened.id, TextDelta("an answer")))
+    opened.conversation.notify_listeners(QuestionDenied(opened.id, 1, "no", ""))
+    opened.conversation.notify_listeners(QuestionAnswered(opened.id, 1))
+    assert bench.text_of_reply_in_progress(opened.id) == "an answer"
