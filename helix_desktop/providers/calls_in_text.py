@@ -9,12 +9,14 @@ If one of several calls is broken, none is made: what the model meant is not kno
 import json
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json
 
 LONGEST_READ = 60_000  # A longer text is no call: small models do not write as much at once.
 MOST_MARKS_TRIED = 200  # A model that loops writes the mark of a call thousands of times.
+MOST_ENDS_TRIED = 10  # An argument may have the mark that ends a call, but hardly more often.
 
 _TOOL_CALL = "<tool_call>"
 _END_OF_TOOL_CALL = "</tool_call>"
@@ -25,7 +27,14 @@ _END_OF_LLAMA_CALL = "<|eom_id|>"
 _FUNCTION = re.compile(r"<function=([\w.-]+)>")
 _BEGINNING_OF_TAGGED_CALL = re.compile(r"<tool_call>|<function=[\w.-]+>")
 _MARK_OF_CALL = re.compile(r"<tool_call>|<function=[\w.-]+>|\[TOOL_CALLS\]|<\|python_tag\|>")
-_PARAMETER = re.compile(r"\s*<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
+# A value may have the mark of its end in itself. The true one ends the call or is before another.
+_PARAMETER = re.compile(
+    r"\s*<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>\s*(?=<parameter=|\Z)", re.DOTALL
+)
+# What may stand behind a call in tags.
+_BEHIND_FUNCTION = re.compile(r"\s*(?:\Z|<function=[\w.-]+>|</?tool_call>)")
+# The newer form of Mistral: the name, an id in some of its models, and then the arguments.
+_MISTRAL_NAME = re.compile(r"\s*([\w.-]+)(?:\[CALL_ID\][\w-]*)?\[ARGS\]")
 # ```json, a line with JSON in which no backtick stands, and ``` at the end of the text.
 _FENCED_CALL = re.compile(
     r"```(?:json|tool_call|tool_code)?[ \t]*\n\s*([{\[][^`]*[}\]])\s*```\s*\Z"
@@ -62,6 +71,22 @@ class TextWithCalls:
 
     text: str
     calls: tuple[TextCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallsAt:
+    """Calls that stand in a text, and the position behind them."""
+
+    calls: tuple[TextCall, ...]
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class JsonAt:
+    """A JSON value that stands in a text, and the position behind it."""
+
+    value: Json
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +138,8 @@ def looks_like_a_call(text: str) -> bool:
         return False
     if last_mark[0].startswith("<function="):
         return True
+    if last_mark[0] == _MISTRAL_MARK:
+        written_call = _MISTRAL_NAME.sub("", written_call, count=1).lstrip()
     return written_call.startswith(("{", "["))
 
 
@@ -148,8 +175,8 @@ def split_off_thoughts(text: str) -> ThoughtsAndText:
 
 def _read_each_form(text: str) -> Iterator[TextWithCalls]:
     yield from _read_tagged_calls(text)
-    yield from _read_calls_behind_mark(text, _MISTRAL_MARK, end="")
-    yield from _read_calls_behind_mark(text, _LLAMA_MARK, end=_END_OF_LLAMA_CALL)
+    yield from _read_calls_of_mistral(text)
+    yield from _read_calls_of_llama(text)
     yield from _read_fenced_calls(text)
     yield from _read_bare_calls(text)
 
@@ -179,47 +206,87 @@ def _read_blocks_to_end(text: str, position: int) -> Iterator[TextCall]:
     """
     while position < len(text):
         if text.startswith(_TOOL_CALL, position):
-            start = position + len(_TOOL_CALL)
-            content, position = _cut_until(text, start, _END_OF_TOOL_CALL)
-            if _FUNCTION.match(content.lstrip()):
-                yield from _read_function_tags(content.strip())
-            else:
-                yield from _read_json_calls(content)
-        elif _FUNCTION.match(text, position):
-            content, position = _cut_until(text, position, _END_OF_FUNCTION)
-            yield from _read_function_tags(content)
+            start = _skip_space(text, position + len(_TOOL_CALL))
+            block = _read_block(text, start)
+            position = _skip_end_mark(text, block.end, _END_OF_TOOL_CALL)
         else:
-            raise _NotACall
-        while position < len(text) and text[position].isspace():
-            position += 1
+            block = _read_functions_at(text, position)
+            position = block.end
+        yield from block.calls
 
 
-def _cut_until(text: str, start: int, end_mark: str) -> tuple[str, int]:
-    """Return what stands before the next end mark, or before the end of the text, and the
-    position behind it.
+def _read_block(text: str, position: int) -> CallsAt:
+    """Return the calls in `<tool_call>`: in tags, or as JSON."""
+    if _FUNCTION.match(text, position):
+        return _read_functions_at(text, position)
+    return _read_json_calls_at(text, position)
+
+
+def _skip_space(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position
+
+
+def _skip_end_mark(text: str, position: int, end_mark: str) -> int:
+    """Return the position behind the mark that ends a call, which only the last may lack.
+    Raises _NotACall if anything else stands there.
     """
-    end = text.find(end_mark, start)
-    if end < 0:
-        return text[start:], len(text)
-    return text[start:end], end + len(end_mark)
+    position = _skip_space(text, position)
+    if position == len(text):
+        return position
+    if not text.startswith(end_mark, position):
+        raise _NotACall
+    return _skip_space(text, position + len(end_mark))
 
 
-def _read_function_tags(text: str) -> Iterator[TextCall]:
-    """Yield the calls of `<function=NAME>…`, one after another."""
-    rest = text
-    while rest:
-        head = _FUNCTION.match(rest)
+def _read_functions_at(text: str, position: int) -> CallsAt:
+    """Return the calls of `<function=NAME>…`, one after another, from a position on."""
+    calls: list[TextCall] = []
+    while True:
+        head = _FUNCTION.match(text, position)
         if head is None:
-            raise _NotACall
-        behind_head = rest[head.end() :]
-        body, _, behind_call = behind_head.partition(_END_OF_FUNCTION)
-        rest = behind_call.strip()
-        arguments: Json
-        if body.lstrip().startswith("{"):  # Llama 3.1 writes JSON into the same tag.
-            arguments = _read_json_document(body)
+            break
+        start = _skip_space(text, head.end())
+        if text.startswith("{", start):  # Llama 3.1 writes JSON into the same tag.
+            document = _read_json_at(text, start)
+            arguments = document.value
+            position = _skip_end_of_function(text, document.end)
         else:
+            body = _find_function_body(text, head.end())
             arguments = _read_parameters(body)
-        yield TextCall(head[1], json.dumps(arguments, ensure_ascii=False))
+            position = _skip_end_of_function(text, head.end() + len(body))
+        calls.append(TextCall(head[1], json.dumps(arguments, ensure_ascii=False)))
+    if not calls:
+        raise _NotACall
+    return CallsAt(tuple(calls), position)
+
+
+def _skip_end_of_function(text: str, position: int) -> int:
+    position = _skip_space(text, position)
+    if text.startswith(_END_OF_FUNCTION, position):
+        position += len(_END_OF_FUNCTION)
+    return _skip_space(text, position)
+
+
+def _find_function_body(text: str, start: int) -> str:
+    """Return what stands before the end of a call in tags, or before the end of the text.
+
+    An argument may have the mark of that end in itself, so the first end counts before which the
+    parameters can be read, and behind which there is nothing or another call.
+    """
+    end = start
+    for _ in range(MOST_ENDS_TRIED):
+        end = text.find(_END_OF_FUNCTION, end)
+        if end < 0:
+            break
+        if _BEHIND_FUNCTION.match(text, end + len(_END_OF_FUNCTION)):
+            body = text[start:end]
+            with suppress(_NotACall):
+                _read_parameters(body)
+                return body
+        end += len(_END_OF_FUNCTION)
+    return text[start:]
 
 
 def _read_parameters(body: str) -> dict[str, Json]:
@@ -236,16 +303,62 @@ def _read_parameters(body: str) -> dict[str, Json]:
     return arguments
 
 
-def _read_calls_behind_mark(text: str, mark: str, *, end: str) -> Iterator[TextWithCalls]:
-    """Yield the calls of Mistral and Llama 3.2: JSON behind a mark."""
-    said, found_mark, written = text.rpartition(mark)
-    if not found_mark:
+def _read_calls_of_mistral(text: str) -> Iterator[TextWithCalls]:
+    """Yield the calls of Mistral: behind each mark JSON, or a name and its arguments.
+
+    The calls begin at the first mark from which everything up to the end is calls.
+    """
+    start = -1
+    for _ in range(MOST_MARKS_TRIED):
+        start = text.find(_MISTRAL_MARK, start + 1)
+        if start < 0:
+            return
+        try:
+            calls = _read_mistral_calls_to_end(text, start)
+        except _NotACall:
+            continue
+        yield TextWithCalls(text[:start].rstrip(), calls)
         return
-    try:
-        calls = tuple(_read_json_calls(written.strip().removesuffix(end)))
-    except _NotACall:
+
+
+def _read_mistral_calls_to_end(text: str, position: int) -> tuple[TextCall, ...]:
+    """Return the calls from the mark at a position to the end. Raises _NotACall if anything else
+    stands there.
+    """
+    calls: list[TextCall] = []
+    while position < len(text):
+        if not text.startswith(_MISTRAL_MARK, position):
+            raise _NotACall
+        start = position + len(_MISTRAL_MARK)
+        name = _MISTRAL_NAME.match(text, start)
+        if name is None:
+            block = _read_json_calls_at(text, _skip_space(text, start))
+            calls.extend(block.calls)
+            position = block.end
+            continue
+        document = _read_json_at(text, _skip_space(text, name.end()))
+        if not isinstance(document.value, dict):
+            raise _NotACall
+        arguments = json.dumps(document.value, ensure_ascii=False)
+        calls.append(TextCall(name[1], arguments))
+        position = _skip_space(text, document.end)
+    return tuple(calls)
+
+
+def _read_calls_of_llama(text: str) -> Iterator[TextWithCalls]:
+    """Yield the calls of Llama 3.2: JSON behind the first mark from which all is JSON."""
+    start = -1
+    for _ in range(MOST_MARKS_TRIED):
+        start = text.find(_LLAMA_MARK, start + 1)
+        if start < 0:
+            return
+        written = text[start + len(_LLAMA_MARK) :]
+        try:
+            calls = tuple(_read_json_calls(written.strip().removesuffix(_END_OF_LLAMA_CALL)))
+        except _NotACall:
+            continue
+        yield TextWithCalls(text[:start].rstrip(), calls)
         return
-    yield TextWithCalls(said.rstrip(), calls)
 
 
 def _read_fenced_calls(text: str) -> Iterator[TextWithCalls]:
@@ -274,11 +387,36 @@ def _read_bare_calls(text: str) -> Iterator[TextWithCalls]:
 def _read_json_calls(text: str) -> Iterator[TextCall]:
     """Yield the calls of JSON documents that stand one after another, or in lists."""
     for document in _read_json_documents(text):
-        items = [document]
-        if isinstance(document, list):
-            items = document
-        for item in items:
-            yield _call_of_object(item)
+        yield from _calls_of_document(document)
+
+
+def _read_json_calls_at(text: str, position: int) -> CallsAt:
+    """Return the calls of JSON documents that stand one after another from a position on, up to
+    the first thing that is none.
+    """
+    calls: list[TextCall] = []
+    while text.startswith(("{", "["), position) and not text.startswith(_MISTRAL_MARK, position):
+        document = _read_json_at(text, position)
+        calls.extend(_calls_of_document(document.value))
+        position = _skip_space(text, document.end)
+    if not calls:
+        raise _NotACall
+    return CallsAt(tuple(calls), position)
+
+
+def _calls_of_document(document: Json) -> list[TextCall]:
+    """Return the call that a JSON document describes, or the calls of its list."""
+    if isinstance(document, list):
+        return [_call_of_object(item) for item in document]
+    return [_call_of_object(document)]
+
+
+def _read_json_at(text: str, position: int) -> JsonAt:
+    try:
+        value, end = json.JSONDecoder().raw_decode(text, position)
+    except (ValueError, RecursionError):
+        raise _NotACall from None
+    return JsonAt(value, end)
 
 
 def _read_json_document(text: str) -> Json:
@@ -292,16 +430,12 @@ def _read_json_documents(text: str) -> list[Json]:
     """Return the JSON documents of a text, which stand one after another. Raises _NotACall if
     there is anything else.
     """
-    decoder = json.JSONDecoder()
     documents: list[Json] = []
-    rest = text.strip()
-    while rest:
-        try:
-            document, end = decoder.raw_decode(rest)
-        except (ValueError, RecursionError):
-            raise _NotACall from None
-        documents.append(document)
-        rest = rest[end:].lstrip()
+    position = _skip_space(text, 0)
+    while position < len(text):
+        document = _read_json_at(text, position)
+        documents.append(document.value)
+        position = _skip_space(text, document.end)
     return documents
 
 

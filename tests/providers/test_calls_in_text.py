@@ -55,6 +55,71 @@ def test_each_template_is_read(text: str) -> None:
     )
 
 
+# What stands in the argument of a call is no mark of a call, and no end of one.
+MARKS_IN_ARGUMENTS = (
+    "see </tool_call> and <tool_call>",
+    "[TOOL_CALLS][{}]",
+    "[TOOL_CALLS]bash[ARGS]{}",
+    "<function=list_files></function>",
+    "<|python_tag|>{}<|eom_id|>",
+)
+
+
+@pytest.mark.parametrize("argument", MARKS_IN_ARGUMENTS)
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<tool_call>{}</tool_call>",
+        "<tool_call>{}",
+        "[TOOL_CALLS]{}",
+        "[TOOL_CALLS][{}]",
+        "<|python_tag|>{}<|eom_id|>",
+    ],
+)
+def test_marks_in_the_arguments_of_a_call_are_a_part_of_it(written: str, argument: str) -> None:
+    call = json.dumps({"name": "read_file", "arguments": {"path": argument}})
+    found = find_calls_in_text("I look." + written.replace("{}", call), TOOLS)
+    assert found is not None
+    assert found.text == "I look."
+    assert [(call.name, json.loads(call.arguments)) for call in found.calls] == [
+        ("read_file", {"path": argument})
+    ]
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "see </tool_call> and <tool_call>",
+        "<function=list_files>\n<parameter=path>\na\n</parameter>\n</function>",
+        "</function>",
+    ],
+)
+def test_a_function_as_tags_may_have_tags_in_its_argument(argument: str) -> None:
+    function = f"<function=read_file>\n<parameter=path>\n{argument}\n</parameter>\n</function>"
+    for text in (function, f"<tool_call>\n{function}\n</tool_call>"):
+        found = find_calls_in_text(text, TOOLS)
+        assert found is not None
+        assert [json.loads(call.arguments) for call in found.calls] == [{"path": argument}]
+
+
+@pytest.mark.parametrize("call_id", ["", "[CALL_ID]a1B2c3D4e"])
+def test_mistrals_newer_form_has_the_name_before_the_arguments(call_id: str) -> None:
+    def write(name: str, arguments: str) -> str:
+        return f"[TOOL_CALLS]{name}{call_id}[ARGS]{arguments}"
+
+    one = "I look." + write("read_file", '{"path": "[TOOL_CALLS]b[ARGS]{}"}')
+    both = one + write("list_files", "{}")
+    for text, names in ((one, ["read_file"]), (both, ["read_file", "list_files"])):
+        found = find_calls_in_text(text, TOOLS)
+        assert found is not None
+        assert (found.text, [call.name for call in found.calls]) == ("I look.", names)
+        assert json.loads(found.calls[0].arguments) == {"path": "[TOOL_CALLS]b[ARGS]{}"}
+    for broken in (write("read_file", '{"path": '), write("read_file", '["a"]'), one + " Well."):
+        assert find_calls_in_text(broken, TOOLS) is None
+    assert looks_like_a_call("I look." + write("read_file", '{"path": '))
+    assert not looks_like_a_call("A call is " + write("read_file", "arguments") + ".")
+
+
 def test_bare_json_and_several_calls_are_read() -> None:
     bare = find_calls_in_text('{"name": "list_files", "parameters": {}}', TOOLS)
     assert bare is not None

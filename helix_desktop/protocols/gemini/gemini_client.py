@@ -172,7 +172,10 @@ class _GeminiContentWriter:
         signature = ""
         for part in message.parts:
             if isinstance(part, Reasoning):
-                signature = self._own_signature(part) or signature
+                own_signature = self._own_signature(part)
+                if own_signature and signature:  # The first one had no part of its own.
+                    written.append({"text": "", "thoughtSignature": signature})
+                signature = own_signature or signature
                 continue
             written_part = self._write_part(part)
             if written_part is None:
@@ -181,7 +184,7 @@ class _GeminiContentWriter:
                 written_part["thoughtSignature"] = signature
                 signature = ""
             written.append(written_part)
-        # A signature at a reply's end came on an empty text, and goes back on one.
+        # A signature at a reply's end came on an empty text or a thought, and goes back on a text.
         if signature:
             written.append({"text": "", "thoughtSignature": signature})
         if in_loop and self.abilities.reasoning == "level":
@@ -312,10 +315,9 @@ class GeminiReplyReader(ReplyReaderBase):
 
     def _read_part(self, part: Object) -> list[Delta]:
         """Read a part of the reply: thoughts, a call or a text, each perhaps with a signature."""
-        if json_values.value_at(part, "thought") is True:
-            key = self._key_for_part("reasoning")
-            return self._draft.add_reasoning(key, text_at(part, "text"))
         signature = text_at(part, "thoughtSignature")
+        if json_values.value_at(part, "thought") is True:
+            return self._read_thought(text_at(part, "text"), signature)
         if signature:
             self._keep_signature(signature)
         call = object_at(part, "functionCall")
@@ -325,6 +327,16 @@ class GeminiReplyReader(ReplyReaderBase):
         if not text:
             return []
         return self._draft.add_text(self._key_for_part("text"), text)
+
+    def _read_thought(self, text: str, signature: str) -> list[Delta]:
+        """Read thoughts. With a signature they end: what follows are others."""
+        last_is_sealed = self._sealed is not None and self._draft.last_key == self._sealed
+        key = self._key_for_part("reasoning", fresh=last_is_sealed)
+        deltas = self._draft.add_reasoning(key, text)
+        if signature:
+            self._draft.seal_reasoning(key, signature=signature)
+            self._sealed = key
+        return deltas
 
     def _keep_signature(self, signature: str) -> None:
         """Keep a part's signature as reasoning before that part."""

@@ -100,6 +100,27 @@ def test_each_call_keeps_a_signature_of_its_own() -> None:
     ]
 
 
+def test_no_signature_is_lost_that_has_no_part_of_its_own() -> None:
+    """On a thought, or on an empty text before a part that has a signature, too."""
+    call: dict[str, Any] = {"functionCall": {"name": "read", "args": {}}, "thoughtSignature": "B"}
+    empty: dict[str, Any] = {"text": "", "thoughtSignature": "A"}
+    thought: dict[str, Any] = {"text": "hm", "thought": True, "thoughtSignature": "A"}
+    yes: dict[str, Any] = {"text": "Yes"}
+    for parts, written in (
+        ([empty, call], [empty, call]),
+        ([thought, call], [empty, call]),
+        ([thought, yes], [{**yes, "thoughtSignature": "A"}]),
+        ([thought], [empty]),
+        (
+            [yes, thought, empty | {"thoughtSignature": "B"}],
+            [yes, empty, {**empty, "thoughtSignature": "B"}],
+        ),
+    ):
+        assert (
+            again(read([*(response([part]) for part in parts), response([], "STOP")])[1]) == written
+        )
+
+
 def test_a_call_of_another_model_carries_googles_stand_in_only_in_the_open_loop() -> None:
     open_loop = after_a_call()
     closed = asking(*open_loop.messages, assistant("Done"), user("More"))
