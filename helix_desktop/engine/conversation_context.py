@@ -144,7 +144,11 @@ class ConversationContext:
         return NeededSummary(meter.used, meter.window, requests, dollars)
 
     def estimate_saving_of_markers(self) -> float:
-        """Return the dollars that markers would save, or 0.0 if they would free too little."""
+        """Return the dollars that markers would save, or 0.0 if they would free too little, or if
+        another agent works here, which alone decides what it sends.
+        """
+        if self._conversation.state.acp_agent:
+            return 0.0
         next_message = self.next_message_cost()
         if next_message is None:
             return 0.0

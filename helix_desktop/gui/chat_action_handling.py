@@ -76,7 +76,7 @@ class ChatActionHandler(QObject):
         self._sides.call_for_each_side(self._hear_intents_of)
         for name, kind in FOLD_KIND_BY_ACTION.items():
             fold = partial(self.carry_out_intent, chat_actions.AskToFold(kind))
-            parts.actions.set_action_handler(name, fold, when=parts.showing.has_conversation)
+            parts.actions.set_action_handler(name, fold, when=parts.showing.can_shorten)
         has_conversation = parts.showing.has_conversation
         parts.actions.set_action_handler(
             "copy-answer", self._copy_last_answer, when=has_conversation

@@ -66,6 +66,12 @@ class ShownState(QObject):
     def has_conversation(self) -> bool:
         return self.conversation is not None
 
+    def can_shorten(self) -> bool:
+        """Whether a conversation is shown that this program can shorten. What another agent sends
+        is its own affair.
+        """
+        return self.conversation is not None and not self.foreign_agent
+
     def has_own_session(self) -> bool:
         """Whether a conversation is shown, of a workspace that is open in this process."""
         return self.session is not None

@@ -575,6 +575,10 @@ async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits()
     await clock.sleep_seconds(2)
     saved = at.session.context.estimate_saving_of_markers()
     assert saved == pytest.approx(8_000 * 10 / 1e6, rel=0.05)
+    state = at.session.conversation.expected_state
+    state.acp_agent = "Gemini CLI"
+    assert at.session.context.estimate_saving_of_markers() == 0.0, "it sends what it wants"
+    state.acp_agent = ""
     cold = at.session.context.estimate_cost_of_sending((Text("one two three"),))
     await at.session.fold_on_request(FoldKind.MARKER)
     assert cold - at.session.context.estimate_cost_of_sending(

@@ -272,6 +272,21 @@ def test_no_meter_stands_there_while_the_window_of_another_agent_is_unknown(
     assert window.chat.composer._figures.text().startswith("≈ 66% full")
 
 
+def test_nothing_can_be_shortened_where_another_agent_works(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """What that agent sends is its own affair. The defect: "Shorten first" was offered there."""
+    names = ("fold-marker", "fold-observations", "fold-reflection", "fold-handover")
+    assert all(window.window_actions[name].isEnabled() for name in names)
+    session.append(ConversationStarted(acp_agent="Echo agent"))
+    session.append(ModelSet(ModelRole.MAIN, "Echo agent", 50_000))
+    window.chat.bridge.emit_waiting_events()
+    window.window_actions.update_enabled()
+    assert not any(window.window_actions[name].isEnabled() for name in names)
+    window.context_panel_opener.toggle_context_panel()
+    assert window.context_panel.fold_link.isHidden()
+
+
 def test_before_an_imported_history_is_summarized_it_is_said_what_that_takes(
     window: MainWindow, session: FakeSession
 ) -> None:

@@ -14,7 +14,7 @@ from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_number, tr
 
 AGING = 15_000  # The milliseconds between two updates of how long the provider's cache stays warm.
-LEAST_SAVED = 0.001  # Savings of fewer dollars are not shown.
+LEAST_SAVED = 0.01  # Savings of fewer dollars are not worth a decision.
 # The request alone is not shown if it costs fewer dollars.
 LEAST_REQUEST_SHOWN = 0.01
 
@@ -109,9 +109,11 @@ class NextMessageCostLabel(QLabel):
         if is_cache_cold and self._idle:
             saved_dollars = self._estimate_fold_saving()
         self._fold.setVisible(saved_dollars >= LEAST_SAVED)
+        saved = format_dollars(saved_dollars)
+        self._fold.setText(tr("Shorten first, saves about {saved}", saved=saved))
         hint = tr(
             "Before the message is sent, each old output is reduced to one line. This saves about {saved}. You can recall the outputs later.",
-            saved=format_dollars(saved_dollars),
+            saved=saved,
         )
         self._fold.setToolTip(hint)
 

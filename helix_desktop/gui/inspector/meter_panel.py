@@ -76,8 +76,11 @@ class ContextPanel(QWidget):
 
     def show_context_of(self, session: ShownSession, next_price: str) -> None:
         """Shows a session's context. `next_price` is the next message's cost in words."""
-        has_facts = bool(session.conversation.state.facts)
-        for link in (self.fold_link, self.request_link, self.compare_link):
+        state = session.conversation.state
+        has_facts = bool(state.facts)
+        # What another agent sends cannot be shortened here.
+        self.fold_link.setVisible(has_facts and not state.acp_agent)
+        for link in (self.request_link, self.compare_link):
             link.setVisible(has_facts)
 
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:

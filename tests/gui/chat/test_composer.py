@@ -434,7 +434,11 @@ def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expire
     told = "Next message: $0.310 for its first request · cache expired"
     assert composer.price.text() == told
     assert not composer._fold.isHidden()
+    assert composer._fold.text() == "Shorten first, saves about $0.110"
     assert "$0.110" in composer._fold.toolTip()
+    composer.price.show_next_message_cost(price, forecast, lambda: 0.004)
+    assert composer._fold.isHidden(), "less than a cent is not worth a decision"
+    composer.price.show_next_message_cost(price, forecast, lambda: 0.11)
     composer._fold.click()
     assert wanted.count() == 1
     composer.show_run_state(ConversationActivity.THINKING)
