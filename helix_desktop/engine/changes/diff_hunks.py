@@ -385,7 +385,12 @@ def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]
             block, unchanged_since, len(new_lines), len(current_lines)
         )
         end = start + block.new_end - block.new
-        reverted_lines[start:end] = old_lines[block.old : block.old_end]
+        restored_lines = old_lines[block.old : block.old_end]
+        has_lines_behind = end < len(reverted_lines)
+        if has_lines_behind and restored_lines and not restored_lines[-1].endswith(b"\n"):
+            # It was the file's last line, and somebody has added lines since.
+            restored_lines[-1] += b"\n"
+        reverted_lines[start:end] = restored_lines
     return b"".join(reverted_lines)
 
 

@@ -63,6 +63,14 @@ def test_lines_that_were_deleted_come_back_only_between_the_same_neighbours() ->
         revert_hunks(before, after, b"a\nx\nc\n", find_hunks(before, after))
 
 
+def test_a_last_line_that_comes_back_does_not_run_into_lines_added_since() -> None:
+    before = b"x\ny"
+    after = b"x\ny2\n"
+    hunks = find_hunks(before, after)
+    assert revert_hunks(before, after, after, hunks) == before
+    assert revert_hunks(before, after, b"x\ny2\nz\n", hunks) == b"x\ny\nz\n"
+
+
 @settings(deadline=None, max_examples=40)
 @given(TEXTS, TEXTS, st.randoms(use_true_random=False))
 def test_git_takes_the_same_hunks_back(
