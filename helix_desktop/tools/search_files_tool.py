@@ -45,6 +45,7 @@ _MOST_PATH_BYTES = 32 * 1024
 _BEGINNING_OF_ROW = re.compile(
     rb'\{"type":"(match|context)","data":\{"path":(\{"\w+":"(?:[^"\\]|\\.)*"\})'
 )
+_PATTERN_IN_LIST = re.compile(r"(?:\{[^{}]*\}|[^,])+")
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
@@ -244,13 +245,23 @@ def _build_found_line(resources: ToolResources, data: dict[str, Any], *, hit: bo
     """Return a line as it is shown: with its file's path within the folders, and without the
     ends of a very long line. `hit`: it matches, or else it is near a line that does.
     """
-    content = data["lines"].get("text", "[bytes that are no text]").rstrip("\r\n")
+    content_bytes = _bytes_of_line(data["lines"])
     first_match_start = 0
     if data["submatches"]:
-        first_match_start = data["submatches"][0]["start"]
+        # Ripgrep counts bytes, of which a letter may have several.
+        bytes_before_match = content_bytes[: data["submatches"][0]["start"]]
+        first_match_start = len(bytes_before_match.decode("utf-8", "replace"))
+    content = content_bytes.decode("utf-8", "replace").rstrip("\r\n")
     shown_text = _cut_long_line(content, first_match_start)
     shown_path = _display_path_or_full(resources, str(_path_of_row(data)))
     return FoundLine(printable_name(shown_path), data["line_number"] or 0, shown_text, hit)
+
+
+def _bytes_of_line(lines: dict[str, str]) -> bytes:
+    """Return a line as it is in the file. Ripgrep gives lines that are no UTF-8 as bytes."""
+    if "text" in lines:
+        return lines["text"].encode("utf-8", "surrogatepass")
+    return base64.b64decode(lines["bytes"])
 
 
 def _cut_long_line(content: str, match_start: int) -> str:
@@ -291,10 +302,8 @@ def _file_name_patterns(resources: ToolResources, args: ToolArguments) -> list[s
     files = args.text_argument("files").strip()
     if not files:
         return []
-    if "," in files and "{" not in files:
-        files = f"{{{files}}}"
     patterns = []
-    for expanded in glob_patterns.expand_braces(files):
+    for expanded in _split_and_expand_patterns(files):
         pattern = expanded.strip()
         full_pattern = resources.roots.split_full_pattern(pattern)
         if full_pattern is None:
@@ -303,6 +312,15 @@ def _file_name_patterns(resources: ToolResources, args: ToolArguments) -> list[s
             # A model may give a full path. Only the part within the root is compared.
             _, pattern_in_root = full_pattern
             patterns.append(pattern_in_root)
+    return patterns
+
+
+def _split_and_expand_patterns(files: str) -> list[str]:
+    """Return the patterns between the commas, of which those within braces separate none."""
+    patterns: list[str] = []
+    for pattern in _PATTERN_IN_LIST.findall(files):
+        if pattern.strip():
+            patterns += glob_patterns.expand_braces(pattern)
     return patterns
 
 

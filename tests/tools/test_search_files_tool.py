@@ -63,6 +63,28 @@ async def test_files_are_named_in_the_ways_models_name_them(way: World) -> None:
     assert "lines are matched one by one" in await way.said("search_files", pattern=r"one\ntwo")
 
 
+async def test_commas_separate_patterns_with_braces_too(way: World) -> None:
+    way.write("a.py", "one\n")
+    way.write("src/b.tsx", "one\n")
+    way.write("src/c.js", "one\n")
+    said = await way.said("search_files", pattern="one", files="*.py,src/*.{ts,tsx}")
+    assert said == "a.py:1: one\nsrc/b.tsx:1: one"
+
+
+async def test_of_a_long_line_the_match_is_shown_whatever_letters_are_before_it(
+    way: World,
+) -> None:
+    way.write("a.txt", "é" * 2_000 + "needle" + "ü" * 2_000 + "\n")
+    said = await way.said("search_files", pattern="needle")
+    assert "éneedleü" in said
+    assert len(said) < 600
+
+
+async def test_a_line_in_another_encoding_is_shown_as_a_read_shows_it(way: World) -> None:
+    way.write("a.txt", b"caf\xe9 one\n")
+    assert await way.said("search_files", pattern="one") == "a.txt:1: caf\ufffd one"
+
+
 @pytest.mark.parametrize("pattern", ["[]", "{}", "*", "(", "\0", "a\0b", "5)", '{"type":1'])
 async def test_no_pattern_is_more_than_a_search_can_bear(way: World, pattern: str) -> None:
     way.write("a", "text\n")
