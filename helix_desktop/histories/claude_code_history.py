@@ -67,6 +67,7 @@ _TEXTS = ("prompt", "content", "snippet", "text", "message", "stdout")
 SHOWED = "[Claude Code showed: "
 _NOT_SHOWN = ("prompt_snapshot", "session_context")  # Attachments that the model does not see.
 FOLDER_OF_SUBAGENTS = "subagents"
+DELEGATES = ("Task", "Agent")  # The tools that start a sub-agent, in older and newer versions.
 LARGEST_SETTINGS_BYTES = 1 << 20
 _SAVED = re.compile(r"[\\/]tool-results[\\/]([\w.-]{1,200})")
 
@@ -617,7 +618,7 @@ def _find_call_with_task(main_sessions: Sequence[RecordedSession], task: str) ->
     for session in main_sessions:
         for message in session.messages:
             for call in message.calls:
-                if call.name not in ("Task", "Agent"):
+                if call.name not in DELEGATES:
                     continue
                 prompt = text_at(parse_json_or_none(call.arguments), "prompt")
                 if prompt.strip() == task.strip():

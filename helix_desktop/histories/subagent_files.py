@@ -17,6 +17,31 @@ _MOST_LINES_OF_BEGINNING = 1_000
 _MOST_BYTES_OF_LINE = 4 << 20
 
 
+def is_file_of_subagent(file: Path) -> bool:
+    """Whether its name and place say that a file is a sub-agent's, in any program's folders."""
+    for history_format in ALL_FORMATS:
+        pattern = history_format.file_pattern
+        if not pattern or not file.match(pattern) or not history_format.holds_session(file):
+            continue
+        if not history_format.is_main_session(file):
+            return True
+    return False
+
+
+def put_subagents_last(files: Iterable[Path]) -> list[Path]:
+    """Return the files in their order, but those of sub-agents behind all others: what a session
+    started is imported after it, so that it is known which conversation it belongs to.
+    """
+    main_files: list[Path] = []
+    files_of_subagents: list[Path] = []
+    for file in files:
+        if is_file_of_subagent(file):
+            files_of_subagents.append(file)
+        else:
+            main_files.append(file)
+    return main_files + files_of_subagents
+
+
 def list_files_with_subagents(file: Path) -> Sequence[Path]:
     """Return a session's own file and those of its sub-agents."""
     return find_files_of_sessions([file])[file]

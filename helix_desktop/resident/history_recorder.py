@@ -27,6 +27,7 @@ from helix_desktop.histories.history_finding import find_history_of_changed_file
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
+from helix_desktop.histories.subagent_files import put_subagents_last
 from helix_desktop.histories.unknown_shapes import note_sentences
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import open_process
@@ -429,10 +430,12 @@ class HistoryRecorder:
                 return False
 
     def _pop_next_files(self) -> Sequence[Path]:
-        """Take the next files out of the queue, those in higher folders first."""
+        """Take the next files out of the queue, those in higher folders first, and sub-agents
+        behind the sessions that started them.
+        """
         with self._lock:
             ordered_files = sorted(self._files, key=lambda file: (len(file.parts), file))
-            next_files = ordered_files[:FILES_TOGETHER]
+            next_files = put_subagents_last(ordered_files)[:FILES_TOGETHER]
             self._files.difference_update(next_files)
         return next_files
 

@@ -116,15 +116,16 @@ class HistoryImport:
         deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
         self.intake.deleted = deleted
         self.intake.rows = await self.workspace.journal.list_conversations()
+        ordered_files = await asyncio.to_thread(subagent_files.put_subagents_last, files)
         bytes_before_file: dict[Path, int] = {}
         total_bytes = 0
-        for file in files:
+        for file in ordered_files:
             bytes_before_file[file] = total_bytes
             size, _ = stamp_of_history_file(file)
             total_bytes += size
         bytes_at_last_wait = 0
         prepared = self.preparation.prepare_files(
-            self._list_files_changed_since_import(files), self.tokens
+            self._list_files_to_read(ordered_files), self.tokens
         )
         groups = _group_unrelated(self._collect_complaints(prepared))
         thread = StoreThread("prepare sessions")
@@ -166,13 +167,16 @@ class HistoryImport:
             self.intake.earlier.last[fact.origin.kind, fact.origin.session] = recorded
         self._stamps = stamps_at_last_import(imports)
 
-    def _list_files_changed_since_import(self, files: Sequence[Path]) -> list[FileToRead]:
-        """Return the files that are not as they were at an earlier import."""
+    def _list_files_to_read(self, files: Sequence[Path]) -> list[FileToRead]:
+        """Return the files that are not as they were at an earlier import, and those of sub-agents
+        whose session is not known yet: it may have been imported since.
+        """
         conversations_by_path: dict[str, set[str]] = {}
         for recorded in self.intake.earlier.last.values():
             path = session_import.imported_path(recorded)
             conversations_by_path.setdefault(path, set()).add(recorded.conversation)
-        changed_files: list[FileToRead] = []
+        ids_without_parent = {row.id for row in self.intake.rows if not row.parent}
+        files_to_read: list[FileToRead] = []
         for file in files:
             stamp = stamp_of_history_file(self.preparation.copy_of_file(file) or file)
             size, _ = stamp
@@ -181,11 +185,14 @@ class HistoryImport:
             is_deleted = not conversations.isdisjoint(self.intake.deleted)
             brings_back_deleted = self.intake.is_by_hand and is_deleted
             is_unchanged = size > 0 and self._stamps.get(str(file)) == stamp
-            if is_unchanged and not brings_back_deleted:
+            lacks_parent = False
+            if not conversations.isdisjoint(ids_without_parent):
+                lacks_parent = subagent_files.is_file_of_subagent(file)
+            if is_unchanged and not brings_back_deleted and not lacks_parent:
                 self.result.here |= conversations
             else:
-                changed_files.append((file, stamp))
-        return changed_files
+                files_to_read.append((file, stamp))
+        return files_to_read
 
     def _collect_complaints(
         self, prepared: Iterator[Prepared]

@@ -27,17 +27,19 @@ from helix_desktop.engine.facts import (
     Spent,
     Stored,
     Text,
+    ToolCall,
     ToolReturned,
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import history_facts, kept_lines
+from helix_desktop.histories import claude_code_history, history_facts, kept_lines
 from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.histories.history_facts import FactDraft
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.histories.seen_twice import is_seen_live
+from helix_desktop.json_values import parse_json_or_none, text_at
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.conversation_rows import conversation_id_of_session
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -169,14 +171,48 @@ class SessionToImport:
 
 
 @dataclass(frozen=True, slots=True)
+class Delegations:
+    """The calls of a conversation that started sub-agents: by the sub-agent's conversation, as far
+    as results name it, and by the words that it was given.
+    """
+
+    by_conversation: dict[str, str]
+    by_words: dict[str, str]
+
+    def find_call(self, conversation: str, words: str) -> str:
+        call = self.by_conversation.get(conversation, "")
+        if call or not words.strip():
+            return call
+        return self.by_words.get(words.strip(), "")
+
+
+def find_delegations(facts: Sequence[Recorded]) -> Delegations:
+    """Return the calls of these facts that started sub-agents."""
+    by_conversation: dict[str, str] = {}
+    by_words: dict[str, str] = {}
+    for recorded in facts:
+        fact = recorded.fact
+        if isinstance(fact, ToolReturned) and fact.child:
+            by_conversation[fact.child] = fact.call
+        if isinstance(fact, ModelReplied):
+            for part in fact.parts:
+                if isinstance(part, ToolCall) and part.name in claude_code_history.DELEGATES:
+                    words = text_at(parse_json_or_none(part.arguments), "prompt")
+                    by_words.setdefault(words.strip(), part.id)
+    return Delegations(by_conversation, by_words)
+
+
+@dataclass(frozen=True, slots=True)
 class EarlierImports:
     """Where sessions are, by program and session. `last`: the newest fact about an import;
     `calls`: the call that started it; `seen_live`: the conversation that saw it first.
+    `delegations`: the calls in a conversation that started others, once they were looked for.
     """
 
     last: dict[tuple[str, str], Recorded] = field(default_factory=dict)
     calls: dict[tuple[str, str], str] = field(default_factory=dict)
     seen_live: dict[tuple[str, str], str] = field(default_factory=dict)
+    delegations: dict[str, Delegations] = field(default_factory=dict)
 
     def conversation_of_recording(self, recording: RecordedSession) -> str:
         """Return the conversation that a session is in, or the id of the one it will be in."""
@@ -310,7 +346,7 @@ class SessionWriter:
         shared_count = len(shared_drafts)
 
         start_time = _first_known_time(drafts)
-        started = self._build_started_fact()
+        started = await self._build_started_fact()
         if original:  # The facts up to the fork are the original's, which says where it is from.
             started = replace(started, origin=Origin())
         all_drafts = [FactDraft(start_time, started)]
@@ -331,13 +367,46 @@ class SessionWriter:
         numbered, _ = await asyncio.gather(numbering, self._store_contents_of_drafts(drafts))
         await self._append_with_import_fact(numbered, "new")
 
-    def _build_started_fact(self) -> ConversationStarted:
+    async def _build_started_fact(self) -> ConversationStarted:
         recording = self.session.recording
         parent = self.earlier.imported_conversation(recording.kind, recording.parent)
-        call = recording.parent_call
-        if not call:
-            call = self.earlier.calls.get(recording.identity_of_session, "")
+        call = await self._find_call_of_subagent(parent)
         return history_facts.build_started_fact(replace(recording, parent_call=call), parent=parent)
+
+    async def put_below_parent(self) -> None:
+        """Put a sub-agent's conversation below the one that started it, if it came without it.
+
+        Earlier versions imported some sub-agents before their sessions, or without the call.
+        """
+        recording = self.session.recording
+        parent = self.earlier.imported_conversation(recording.kind, recording.parent)
+        if not parent or parent == self.conversation:
+            return
+        row = await self.workspace.journal.find_conversation(self.conversation)
+        if row.parent and (row.parent != parent or row.parent_call):
+            return
+        call = await self._find_call_of_subagent(parent)
+        if row.parent and not call:
+            return
+        started = history_facts.build_started_fact(
+            replace(recording, parent_call=call), parent=parent
+        )
+        # The conversation has its title already, perhaps one that the user gave it.
+        started = replace(started, title="")
+        await self.workspace.journal.append_imported_facts(self.conversation, [(0.0, started)])
+
+    async def _find_call_of_subagent(self, parent: str) -> str:
+        """Return the id of the call in its parent's conversation that started it, or ""."""
+        recording = self.session.recording
+        call = recording.parent_call or self.earlier.calls.get(recording.identity_of_session, "")
+        if call or not parent:
+            return call
+        # The parent's file was not read this time, so its facts tell.
+        if parent not in self.earlier.delegations:
+            facts = await self.workspace.journal.read_facts(parent)
+            self.earlier.delegations[parent] = await asyncio.to_thread(find_delegations, facts)
+        delegations = self.earlier.delegations[parent]
+        return delegations.find_call(self.conversation, _first_words(self.session.drafts))
 
     async def _note_file_of_live_session(self, facts: Sequence[Recorded]) -> None:
         """Record now and then how large the file is, so that it is not read again, and keep its
@@ -525,6 +594,14 @@ class SessionWriter:
             unread=await self._store_unread_lines(earlier_facts),
             lines=await self._store_lines(earlier_facts),
         )
+
+
+def _first_words(drafts: Sequence[FactDraft]) -> str:
+    """Return what a sub-agent was told to do."""
+    for draft in drafts:
+        if isinstance(draft.fact, UserSaid):
+            return "".join(part.text for part in draft.fact.parts if isinstance(part, Text))
+    return ""
 
 
 def _first_known_time(drafts: Sequence[FactDraft]) -> float:

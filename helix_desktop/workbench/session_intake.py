@@ -129,6 +129,7 @@ class SessionIntake:
         )
         try:
             await writer.write_session()
+            await writer.put_below_parent()
         except HelixError as error:
             return SessionIntakeResult(complaints=(f"{session.recording.name}: {error}",))
         if writer.recorded is not None:

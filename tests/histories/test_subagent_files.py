@@ -78,3 +78,18 @@ def test_many_sessions_of_a_folder_bring_their_own_sub_agents(tmp_path: Path) ->
     codex = written.codex(tmp_path / ".codex")
     files = subagent_files.find_files_of_sessions([path, codex, path])
     assert files == {path: (path, own), codex: (codex,)}
+
+
+def test_files_of_sub_agents_come_behind_all_sessions(tmp_path: Path) -> None:
+    claude = tmp_path / ".claude" / "projects" / "p"
+    gemini = tmp_path / ".gemini" / "tmp" / "work" / "chats"
+    files = [
+        claude / "agent-a1.jsonl",
+        claude / "b0" / "subagents" / "agent-a2.jsonl",
+        gemini / "ec5b-7c40" / "fdf3.jsonl",
+        claude / "b0.jsonl",
+        gemini / "session-2026-01-02T03-04-ec5b.jsonl",
+        tmp_path / ".codex" / "sessions" / "rollout-1.jsonl",
+        tmp_path / ".local" / "share" / "opencode" / "opencode.db",
+    ]
+    assert subagent_files.put_subagents_last(files) == files[3:] + files[:3]

@@ -253,3 +253,60 @@ def test_a_session_that_an_agent_names_has_the_id_of_its_import() -> None:
     assert below == id_of_imported_session("Claude Code", "agent-a1")
     assert id_of_imported_session("Claude Code", "") == ""
     assert id_of_imported_session("an unknown agent", "session-1") == ""
+
+
+def write_session_with_older_subagent(folder: Path) -> list[Path]:
+    """A session of Claude Code that calls a sub-agent whose file lies beside it, and that file."""
+    rows = written.claude_session()
+    rows[3] = written.claude_reply(4, 3, "m1", written.use("t1", "Task", prompt="look around"))
+    session = written.lines(folder / "session-1.jsonl", rows)
+    rows_of_subagent = [
+        written.claude_said(21, None, "look around", isSidechain=True, agentId="a1"),
+        written.claude_reply(22, 21, "n1", written.text("Seen."), isSidechain=True, agentId="a1"),
+    ]
+    return [session, written.lines(folder / "agent-a1.jsonl", rows_of_subagent)]
+
+
+async def import_by_hand(workspace: StoredWorkspace, *files: Path) -> list[str]:
+    """Import the files, and return which sessions were new or grew."""
+    result = await HistoryImport(workspace, Words()).import_files(files)
+    assert result.complaints == []
+    return [imported.session for imported in result.imported]
+
+
+async def test_a_sub_agent_that_an_earlier_import_left_out_is_added_once_below_its_session(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """Earlier versions did not look for files of sub-agents that lie beside a session."""
+    session, subagent = write_session_with_older_subagent(tmp_path)
+    await import_by_hand(workspace, session)
+    assert await import_by_hand(workspace, session, subagent) == ["agent-a1"]
+    assert await import_by_hand(workspace, session, subagent) == []
+    child, parent = await workspace.journal.list_conversations()
+    assert (child.parent, child.parent_call, parent.parent) == (parent.id, "t1", "")
+
+
+async def test_a_sub_agent_whose_file_is_named_first_stands_below_its_session(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """In a folder, the name of its file may come before that of its session's."""
+    session, subagent = write_session_with_older_subagent(tmp_path)
+    await import_by_hand(workspace, subagent, session)
+    rows = await workspace.journal.list_conversations()
+    (parent,) = [row for row in rows if not row.parent]
+    assert [row.parent for row in rows if row.id != parent.id] == [parent.id]
+
+
+async def test_a_sub_agent_that_came_without_its_session_is_put_below_it_once(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """It was a conversation of its own, in the list, for ever."""
+    session, subagent = write_session_with_older_subagent(tmp_path)
+    await import_by_hand(workspace, subagent)
+    await import_by_hand(workspace, session, subagent)
+    rows = await workspace.journal.list_conversations()
+    (parent,) = [row for row in rows if not row.parent]
+    (child,) = [row for row in rows if row.id != parent.id]
+    assert (child.parent, child.parent_call, child.title) == (parent.id, "t1", "look around")
+    await import_by_hand(workspace, session, subagent)
+    assert await workspace.journal.list_conversations() == rows
