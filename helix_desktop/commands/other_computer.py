@@ -13,12 +13,7 @@ from helix_desktop.errors import AmbiguousName
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections
 from helix_desktop.providers.key_lender import KeyLender
-from helix_desktop.providers.provider_catalog import (
-    check_provider_config,
-    find_provider_key,
-    require_usable_key,
-)
-from helix_desktop.workspace_host.key_holder import KeyOffer
+from helix_desktop.workspace_host.key_holder import build_key_offer
 from helix_desktop.workspace_host.ssh_address import SshAddress
 from helix_desktop.workspace_host.ssh_host import connect_over_ssh, lend_key_over_ssh
 
@@ -59,9 +54,7 @@ class OtherComputer:
 
     async def lend_key(self, conversation: str, provider: str) -> None:
         """Has a process over there hold a provider's key until the conversation's turn is done."""
-        config = check_provider_config(self._configured.find_provider(provider))
-        key = require_usable_key(config, await find_provider_key(config, self._keys))
-        offer = KeyOffer.of_provider(conversation, config, key)
+        offer = await build_key_offer(conversation, provider, self._configured, self._keys)
         await lend_key_over_ssh(self.address, self._workspace, offer)
 
     async def aclose(self) -> None:

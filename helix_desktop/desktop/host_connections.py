@@ -40,6 +40,8 @@ class HostConnections:
         self._desk = desk
         self._lender: KeyLender | None = None
         self.clients_by_id: dict[str, ClientWorkspace] = {}
+        # By workspace: where those of other computers are.
+        self._addresses: dict[str, SshAddress] = {}
         # By workspace: another computer may not answer for minutes, and others must not wait for it.
         self._opening_locks: dict[str, asyncio.Lock] = {}
 
@@ -147,7 +149,20 @@ class HostConnections:
             opened = await self._become_client(line, remembered.id)
             if opened is None:
                 raise HelixError(f"There is no connection to {address.target}.")
+            self._addresses[remembered.id] = address
             return opened
+
+    async def lend_key(self, workspace: str, conversation: str, provider: str) -> None:
+        """Has a process on the workspace's computer hold the user's key for a provider, for this
+        conversation alone and until its turn is done. HelixError says why it does not.
+        """
+        from helix_desktop.workspace_host.key_holder import build_key_offer
+        from helix_desktop.workspace_host.ssh_host import lend_key_over_ssh
+
+        offer = await build_key_offer(
+            conversation, provider, self._desk.configured, self._desk.secrets
+        )
+        await lend_key_over_ssh(self._addresses[workspace], "", offer, has_terminal=False)
 
     async def _connect_and_lend(self, address: "SshAddress") -> "RemoteWorkspaceHost":
         """Keys stay on this computer: the agent over there asks its models through it."""

@@ -33,6 +33,7 @@ from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.welcome_page import WelcomePage
 from helix_desktop.gui.frame.window_layout import WindowFrame
 from helix_desktop.gui.frame.window_pages import WindowPages
+from helix_desktop.gui.key_lending import KeyLending
 from helix_desktop.gui.leaked_key_offers import LeakedKeyOffers
 from helix_desktop.gui.message_sending import MessageSender
 from helix_desktop.gui.open_workspaces import OpenWorkspaces
@@ -146,6 +147,7 @@ class MainWindow(WindowFrame):
         ConversationStarter(self.parts, self.sides)
         WorkspaceActions(self.parts, self, self.workspaces)
         self.workspace_line = WorkspaceLine(self.parts, self, self.workspaces, self.sides)
+        self.key_lending = KeyLending(self.parts, self, self.workspaces)
         ViewActions(contents)
         self.window_actions.set_action_handler(
             "forget-text", self.open_forget_text, when=self.showing.has_workbench
@@ -376,9 +378,12 @@ class MainWindow(WindowFrame):
         """Quits. If agents are working, it asks first whether they should go on without
         the window, but not again while the question is shown.
         """
-        working_count = self.workspaces.count_working_agents()
-        if not working_count or not asks:
+        if not asks:
             quit_now()
+            return
+        working_count = self.workspaces.count_working_agents()
+        if not working_count:
+            self.key_lending.ask_and_quit(quit_now)
             return
         if self.findChild(QMessageBox, "quit") is not None:
             return
@@ -388,7 +393,7 @@ class MainWindow(WindowFrame):
         ]
         choices = [
             DialogChoice(tr("Let them go on"), hide_until_done),
-            DialogChoice(tr("Stop them"), quit_now),
+            DialogChoice(tr("Stop them"), partial(self.key_lending.ask_and_quit, quit_now)),
         ]
         box = ask_to_choose_one(
             self, tr("Quit"), "\n".join(sentences), choices, cancel_label=tr("Cancel")

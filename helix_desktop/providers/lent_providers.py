@@ -72,12 +72,23 @@ class ProviderLender(Protocol):
 
 
 class LentProviders:
-    """Who lends providers to one workspace now, and which providers have ever been lent."""
+    """Who lends providers to one workspace now, and which providers have ever been lent.
+    `listeners` are called when somebody begins or ends to lend.
+    """
 
     def __init__(self) -> None:
         self._lenders: dict[str, ProviderLender] = {}  # By computer, the last one at the end.
         self._configs: dict[str, ProviderConfig] = {}
         self._has_new_lender = asyncio.Event()
+        self.listeners: list[Callable[[], object]] = []
+
+    def list_lenders_for_one_conversation(self) -> Sequence[ProviderLender]:
+        """Return those whose keys were lent for one conversation alone, so that it goes on."""
+        return [lender for lender in self._lenders.values() if lender.conversation]
+
+    def _tell_listeners(self) -> None:
+        for listener in tuple(self.listeners):
+            listener()
 
     def add_lender(self, lender: ProviderLender) -> Callable[[], None]:
         """Add a computer that lends its providers. Returns what to call when it leaves."""
@@ -89,10 +100,12 @@ class LentProviders:
         for provider in lender.providers:
             self._configs[provider.name] = _config_of_lent_provider(provider)
         self._has_new_lender.set()
+        self._tell_listeners()
 
         def remove_lender() -> None:
             if self._lenders.get(lender.computer) is lender:
                 del self._lenders[lender.computer]
+                self._tell_listeners()
 
         return remove_lender
 
@@ -109,6 +122,8 @@ class LentProviders:
                 lender.end_lending()
                 lender.dismiss()
                 was_lent = True
+        if was_lent:
+            self._tell_listeners()
         return was_lent
 
     async def wait_for_lender(

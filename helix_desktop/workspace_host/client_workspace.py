@@ -111,6 +111,18 @@ class ClientWorkspace:
     def describe_permission_modes(self) -> Mapping[str, str]:
         return dict(self._description.permission_modes)
 
+    def providers_with_lent_key(self, conversation: str) -> Sequence[str]:
+        """Returns the providers whose keys are lent to the host's computer for a conversation."""
+        names: list[str] = []
+        for lent_key in self._description.lent_keys:
+            if lent_key.conversation == conversation:
+                names += [mark_on_one_line(name)[:LONGEST_NAME] for name in lent_key.providers]
+        return names
+
+    async def take_key_back(self, conversation: str) -> None:
+        await self.line.run_at_host(host_interface.TakeKeyBack(conversation))
+        await self.read_description()
+
     def model_of_conversation(self, conversation: str) -> str:
         session = self._sessions.get(conversation)
         if session is not None and session.conversation.state.own_model:

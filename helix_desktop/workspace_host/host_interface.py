@@ -508,6 +508,13 @@ class OfferedCommand(msgspec.Struct, frozen=True):
     about: str = ""
 
 
+class LentKey(msgspec.Struct, frozen=True):
+    """A process beside the host holds the keys of these providers, for one conversation alone."""
+
+    conversation: str
+    providers: tuple[str, ...]
+
+
 class WorkspaceDescription(msgspec.Struct, frozen=True):
     """What a client shows of a workspace besides its conversations."""
 
@@ -518,6 +525,7 @@ class WorkspaceDescription(msgspec.Struct, frozen=True):
     everything_allowed_until: float = 0.0  # In seconds since 1970. 0: no hour was chosen.
     permission_modes: tuple[tuple[str, str], ...] = ()  # Each with what it means.
     slash_commands: tuple[OfferedCommand, ...] = ()
+    lent_keys: tuple[LentKey, ...] = ()
 
 
 class FileForPreview(msgspec.Struct, frozen=True):

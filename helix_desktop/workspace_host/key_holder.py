@@ -22,8 +22,14 @@ from helix_desktop.processes.starter import (
     open_process,
 )
 from helix_desktop.providers.http_transport import ProviderConnections
-from helix_desktop.providers.key_lender import KeyLender
-from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.providers.key_lender import KeyLender, ProviderSource
+from helix_desktop.providers.provider_catalog import (
+    KeySource,
+    ProviderConfig,
+    check_provider_config,
+    find_provider_key,
+    require_usable_key,
+)
 from helix_desktop.secrets import ProviderKey
 from helix_desktop.workspace_host.followed_conversation import FollowedConversation
 from helix_desktop.workspace_host.host_connection import connect_to_host
@@ -58,6 +64,20 @@ class KeyOffer(msgspec.Struct, frozen=True):
             config.headers,
             config.query,
         )
+
+
+async def build_key_offer(
+    conversation: str, provider: str, configured: ProviderSource, keys: KeySource
+) -> KeyOffer:
+    """Reads the user's key for a provider, to lend it. Raises why there is none to lend."""
+    config = check_provider_config(configured.find_provider(provider))
+    key = require_usable_key(config, await find_provider_key(config, keys))
+    if not key:
+        raise InvalidInput(
+            f"There is no key for {config.name} to lend.",
+            remedy="The agent over there asks it through this computer, which has to stay on.",
+        )
+    return KeyOffer.of_provider(conversation, config, key)
 
 
 def decode_key_offer(line: bytes) -> KeyOffer:

@@ -450,6 +450,9 @@ class LocalListFollower:
         self._told_settings_changes = 0
         self._unsubscribe = bench.subscribe_to_events(self._receive_event)
         self._unwatch_settings = bench.watch_settings(self._note_changed_settings)
+        # Which keys are lent is described with the settings.
+        self._lending_listeners = bench.models.lent_providers.listeners
+        self._lending_listeners.append(self._note_changed_settings)
 
     async def next_rows(self) -> tuple[HostListRow, ...]:
         while not self._has_something_to_tell():
@@ -479,6 +482,7 @@ class LocalListFollower:
     async def close_follower(self) -> None:
         self._unsubscribe()
         self._unwatch_settings()
+        self._lending_listeners.remove(self._note_changed_settings)
 
     def _note_changed_settings(self) -> None:
         self.settings_changes += 1

@@ -84,10 +84,12 @@ async def _start_ssh(
     return SshStream(process, address)
 
 
-async def lend_key_over_ssh(address: SshAddress, workspace: str, offer: KeyOffer) -> None:
+async def lend_key_over_ssh(
+    address: SshAddress, workspace: str, offer: KeyOffer, *, has_terminal: bool = True
+) -> None:
     """Has a process over there hold the key for the offer's conversation. HelixError if it is not."""
     arguments = ["host", "--hold-key", "line", *_name_workspace(address, workspace)]
-    stream = await _start_ssh(address, arguments)
+    stream = await _start_ssh(address, arguments, has_terminal=has_terminal)
     try:
         await stream.read_to_start_of_line()
         await lend_key_over_line(stream.read_bytes, stream.write_bytes, offer)

@@ -18,6 +18,7 @@ from helix_desktop.workspace_host.host_interface import (
     CommandResult,
     FileForPreview,
     HostCommand,
+    LentKey,
     OfferedCommand,
     PartChange,
     QueueChange,
@@ -65,8 +66,16 @@ class WindowCommands:
             everything_allowed_until=bench.everything_allowed_until,
             permission_modes=tuple(bench.describe_permission_modes().items()),
             slash_commands=tuple(OfferedCommand(item.name, item.about) for item in items),
+            lent_keys=self._list_lent_keys(),
         )
         return CommandResult(description=description)
+
+    def _list_lent_keys(self) -> tuple[LentKey, ...]:
+        lent_keys: list[LentKey] = []
+        for lender in self._bench.models.lent_providers.list_lenders_for_one_conversation():
+            names = tuple(provider.name for provider in lender.providers)
+            lent_keys.append(LentKey(lender.conversation, names))
+        return tuple(lent_keys)
 
     async def _choose_lasting_model(
         self, command: host_interface.ChooseLastingModel

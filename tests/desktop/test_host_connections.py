@@ -23,6 +23,7 @@ from helix_desktop.workbench.all_workbenches import Workbenches
 from helix_desktop.workspace_host.host_line import LineStage
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.ssh_machine import SshMachine
+from tests.workspace_host.test_ssh_host import Arrival, memory_of_process
 
 KEY = "sk-of-this-computer-4712"
 
@@ -151,7 +152,7 @@ async def test_a_folder_of_another_computer_is_opened_over_ssh(
         await connections.close_all_clients()
 
 
-async def test_the_agent_there_asks_its_model_through_the_window_with_the_key_of_this_computer(
+async def test_keys_stay_here_unless_one_is_lent_and_then_the_agent_there_goes_on_alone(
     connections: HostConnections,
     desk: Workbenches,
     where: ProgramFolders,
@@ -160,10 +161,10 @@ async def test_the_agent_there_asks_its_model_through_the_window_with_the_key_of
 ) -> None:
     project = tmp_path / "there"
     project.mkdir()
-    with (
-        ChatServer([reply("Hello from the model")]) as server,
-        SshMachine(tmp_path / "s") as machine,
-    ):
+    slow = Arrival(reply("Too late.").silent_after(1, 60.0))
+    first = reply("Hello from the model")
+    last = reply("Written with a lent key.")
+    with ChatServer([first, slow, last]) as server, SshMachine(tmp_path / "s") as machine:
         name = f"peer{server.port}"
         monkeypatch.setenv("PATH", machine.environment["PATH"])
         monkeypatch.setenv(f"HELIX_KEY_{name.upper()}", KEY)
@@ -186,7 +187,24 @@ async def test_the_agent_there_asks_its_model_through_the_window_with_the_key_of
         assert "Hello from the model" in str(session.conversation.state.facts)
         (seen,) = server.requests
         assert seen.headers["authorization"] == f"Bearer {KEY}"
+
+        # The next turn goes on with a lent key, while this computer is away.
+        session.send_message((Text("and now alone"),))
+        assert await asyncio.to_thread(slow.has_come.wait, 60)
+        await connections.lend_key(opened.id, session.id, name)
+        client = client_of_host(opened)
+        assert client is not None
+        while client.providers_with_lent_key(session.id) != [name]:
+            await asyncio.sleep(0.01)  # The host tells it to all who follow the list.
+        (holder,) = machine.key_holders()
+        assert KEY.encode() in memory_of_process(holder), "or nothing would be found below"
         await connections.close_all_clients()
+        machine.break_lines()
+        while machine.key_holders():
+            await asyncio.sleep(0.05)
+        assert server.requests[2].headers["authorization"] == f"Bearer {KEY}"
+        (host,) = machine.hosts()
+        assert KEY.encode() not in memory_of_process(host)
         for path in machine.home.rglob("*"):
             assert not path.is_file() or KEY.encode() not in path.read_bytes()
 

@@ -43,6 +43,12 @@ class FakeConnections:
     async def search_workspace(self, workspace: str, words: str) -> Any:
         return await self._desk.search_closed_workspace(workspace, words)
 
+    async def lend_key(self, workspace: str, conversation: str, provider: str) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        self.workspace.keys_by_conversation[conversation] = provider
+        self.workspace.tell_changed_settings()
+
     async def close_client(self, workspace: str) -> None:
         self.closed.append(workspace)
 

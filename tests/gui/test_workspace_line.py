@@ -68,8 +68,27 @@ class WorkspaceElsewhere(FakeWorkbench):
         self.line = FakeLine()
         self.unconfirmed: list[UnconfirmedMessage] = []
         self.changed: list[ChangedPath] = []
+        self.keys_by_conversation: dict[str, str] = {}
+        self.settings_listeners: list[Callable[[], object]] = []
         self.refuse: Callable[..., None] = lambda *_: None
         self.changes_elsewhere = ChangesElsewhere()
+
+    def providers_with_lent_key(self, conversation: str) -> list[str]:
+        if conversation not in self.keys_by_conversation:
+            return []
+        return [self.keys_by_conversation[conversation]]
+
+    async def take_key_back(self, conversation: str) -> None:
+        del self.keys_by_conversation[conversation]
+        self.tell_changed_settings()
+
+    def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
+        self.settings_listeners.append(listener)
+        return super().watch_settings(listener)
+
+    def tell_changed_settings(self) -> None:
+        for listener in self.settings_listeners:
+            listener()
 
     async def read_description(self) -> None:
         pass

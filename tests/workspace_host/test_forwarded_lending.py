@@ -15,8 +15,11 @@ from helix_desktop.workbench import Workbench
 from helix_desktop.workspace_host import host_wire
 from helix_desktop.workspace_host.host_interface import (
     ChooseModel,
+    DescribeWorkspace,
+    LentKey,
     SendMessage,
     StartConversation,
+    TakeKeyBack,
 )
 from helix_desktop.workspace_host.host_server import serve_host_client
 from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
@@ -147,6 +150,34 @@ async def test_a_dead_line_is_given_up_when_the_same_computer_comes_again(
         seen_again = await Viewer.begin(again, viewer.conversation)
         await seen_again.until_ended(1)
         assert "From far away." in str(seen_again.facts)
+
+
+async def test_which_conversation_has_a_key_is_told_to_all_who_look(bench: Workbench) -> None:
+    """A window that is opened again must know that a key is lent, so that it can be taken back."""
+    async with AsyncExitStack() as stack:
+        lending_host = await connect(bench, stack)
+        host = await connect(bench, stack)
+        follower = await host.follow_list()
+        await follower.next_rows()
+        started = await host.run_host_command(StartConversation())
+        lender = ScriptedLender("key holder", [])
+        lender.conversation = started.conversation
+        await lending_host.lend_providers(lender)
+        assert await read_lent_keys(host) == (LentKey(started.conversation, ("far",)),)
+        while not follower.settings_changes:
+            await follower.next_rows()
+
+        changes_until_now = follower.settings_changes
+        await host.run_host_command(TakeKeyBack(started.conversation))
+        assert await read_lent_keys(host) == ()
+        while follower.settings_changes == changes_until_now:
+            await follower.next_rows()
+
+
+async def read_lent_keys(host: RemoteWorkspaceHost) -> tuple[LentKey, ...]:
+    result = await host.run_host_command(DescribeWorkspace())
+    assert result.description is not None
+    return result.description.lent_keys
 
 
 async def test_a_host_that_asks_for_what_nobody_lent_is_left() -> None:

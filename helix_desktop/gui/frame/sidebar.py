@@ -104,15 +104,17 @@ class Sidebar(QWidget):
         self._title.setProperty("look", "title")
         self._path = widgets.build_plain_label("", "path", self, wraps=False)
 
-        self.shared = self._build_sidebar_link("")
-        self.shared.setStyleSheet("padding-left: 0; padding-right: 0")
+        self.shared = self._build_link_below_title("")
         self.shared.hide()
 
         # Of a workspace that another process has open: how it is reached.
         self.line = widgets.build_plain_label("", "small", self)
-        self.try_line = self._build_sidebar_link(tr("Try now"))
-        self.line.hide()
-        self.try_line.hide()
+        self.try_line = self._build_link_below_title(tr("Try now"))
+        # Of a conversation on another computer: whether that computer holds a key of the user's.
+        self.key_line = widgets.build_plain_label("", "small", self)
+        self.key_link = self._build_link_below_title("")
+        for part in (self.line, self.try_line, self.key_line, self.key_link):
+            part.hide()
 
         self.new = widgets.build_tool_button(tr("New conversation"), self)
         self.more = widgets.build_tool_button(tr("Rename, export or remove this workspace"), self)
@@ -152,6 +154,8 @@ class Sidebar(QWidget):
         self._head.addWidget(self.shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
         self._head.addWidget(self.line, 2, 0, 1, 3)
         self._head.addWidget(self.try_line, 3, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
+        self._head.addWidget(self.key_line, 4, 0, 1, 3)
+        self._head.addWidget(self.key_link, 5, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
         self._box = build_row(self.search)
         # The program moves this sidebar into its window. A label would lose its
         # margins; a layout keeps them.
@@ -203,6 +207,15 @@ class Sidebar(QWidget):
         self.line.setToolTip(safe_tooltip(reason))
         self.line.setVisible(bool(description))
         self.try_line.setVisible(is_broken)
+
+    def show_lent_key(self, sentence: str, action: str) -> None:
+        """Shows whether another computer holds a key of the user's, and what can be done about it.
+        What is empty is hidden.
+        """
+        self.key_line.setText(sentence)
+        self.key_line.setVisible(bool(sentence))
+        self.key_link.setText(action)
+        self.key_link.setVisible(bool(action))
 
     def _request_workspace_menu(self) -> None:
         below_button = self.more.rect().bottomLeft()
@@ -310,6 +323,12 @@ class Sidebar(QWidget):
 
     def _build_sidebar_link(self, text: str) -> QPushButton:
         return widgets.build_push_button(text, self, look="link", wraps=True)
+
+    def _build_link_below_title(self, text: str) -> QPushButton:
+        """Builds a link that begins where the workspace's name does."""
+        link = self._build_sidebar_link(text)
+        link.setStyleSheet("padding-left: 0; padding-right: 0")
+        return link
 
     def _apply_sidebar_sizes(self) -> None:
         px = self._theme.zoomed_pixels
