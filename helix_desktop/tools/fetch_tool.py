@@ -9,10 +9,12 @@ user is asked about each private address.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import ipaddress
 import re
 import socket
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -133,13 +135,26 @@ async def _result_of_response(
     media_type = content_type.partition(";")[0].strip().lower() or "text/plain"
     if not media_type.startswith(_READABLE):
         raise InvalidInput(f"{url} has the type {media_type}, which is not text.")
-    body = b"".join([piece async for piece in _body_pieces_cut_at_limit(response, url)])
+    sent_body = b"".join([piece async for piece in _body_pieces_cut_at_limit(response, url)])
+    body = await asyncio.to_thread(_as_utf8, sent_body, response.charset_encoding or "")
     if "html" in media_type and not raw:
-        body = (await html_as_text(body)).encode()
+        marked_body = body
+        if body != sent_body:
+            # The page may still name its old encoding, and a mark comes before that.
+            marked_body = codecs.BOM_UTF8 + body
+        body = (await html_as_text(marked_body)).encode()
     if not response.is_success:
         status = f"[{response.status_code} {response.reason_phrase}]\n"
         body = status.encode() + body
     return built_in_tool.ToolOutput(body, source=str(url), ok=response.is_success)
+
+
+def _as_utf8(body: bytes, encoding: str) -> bytes:
+    """Return a text in UTF-8, if the server named another encoding that is known."""
+    with suppress(LookupError, UnicodeError):
+        if encoding and codecs.lookup(encoding).name not in ("utf-8", "ascii"):
+            return body.decode(encoding, "replace").encode()
+    return body
 
 
 async def _body_pieces_cut_at_limit(

@@ -23,7 +23,11 @@ PAGES = {
     "/picture": (200, "image/png", b"x"),
     "/missing": (404, "text/plain", b"not here"),
     "/large": (200, "text/plain", b"x" * 5000),
+    "/latin.txt": (200, "text/plain", "café ö\n".encode("latin-1")),
+    "/latin.html": (200, "text/html", '<meta charset="koi8-r"><p>café ö</p>'.encode("latin-1")),
+    "/unknown": (200, "text/plain", "café\n".encode()),
 }
+ENCODINGS = {"/latin.txt": "iso-8859-1", "/latin.html": "ISO-8859-1", "/unknown": "x-nobody-knows"}
 
 
 def gigabyte_of_zeros() -> bytes:
@@ -58,7 +62,8 @@ async def server() -> AsyncIterator[tuple[str, list[bytes]]]:
                 coding = "content-encoding: zstd\r\n"
             else:
                 status, kind, body = PAGES[path]
-            head_out = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}; charset=utf-8\r\ncontent-length: {len(body)}\r\n"
+            charset = ENCODINGS.get(path, "utf-8")
+            head_out = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}; charset={charset}\r\ncontent-length: {len(body)}\r\n"
             writer.write((head_out + coding).encode() + b"connection: close\r\n\r\n" + body)
         await writer.drain()
 
@@ -92,6 +97,13 @@ async def test_pages_come_as_text(online: World) -> None:
         assert online.text(missing) == "[404 X]\nnot here"
         assert "not text" in await online.said("fetch_url", url=f"{base}/picture")
     assert base.removeprefix("http://").encode() in requests[0]
+
+
+async def test_the_encoding_that_the_server_names_counts(online: World) -> None:
+    async with server() as (base, _):
+        assert await online.said("fetch_url", url=f"{base}/latin.txt") == "café ö\n"
+        assert await online.said("fetch_url", url=f"{base}/latin.html") == "café ö\n"
+        assert await online.said("fetch_url", url=f"{base}/unknown") == "café\n"
 
 
 async def test_a_page_that_is_too_large_is_cut_and_that_is_said(
