@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -147,7 +148,7 @@ def _reply_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[I
                 yield {
                     "type": "function_call",
                     "call_id": call_id,
-                    "name": part.name,
+                    "name": with_plain_name(part).name,
                     "arguments": part.arguments,
                 }
 

@@ -134,3 +134,10 @@ def test_a_compaction_has_the_users_messages_that_its_text_begins_with_as_messag
     assert [one["content"][0]["text"] for one in kept] == ["go", "and again", "Sum.\n\nold"]
     assert {(one["type"], one["role"]) for one in kept} == {("message", "user")}
     assert line["payload"]["message"] == "Sum.\n\nold"
+
+
+def test_a_call_has_a_name_that_openai_accepts() -> None:
+    """It refuses a whole request for a name with a dot, as some other agents have."""
+    reply = build_recorded_reply([ToolCall("c1", "browser.open page", "{}")])
+    (call,) = items(reply)
+    assert call["name"] == "browser_open_page"
