@@ -21,6 +21,7 @@ from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.programs_row import build_programs_row
+from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences, translate_title
@@ -139,6 +140,20 @@ def translate_network_mark(rule: str) -> str:
     if not shown_rule.endswith(NETWORK_MARK):
         return shown_rule
     return f"{shown_rule.removesuffix(NETWORK_MARK)} ({tr('with network access')})"
+
+
+def describe_rule(question: PermissionQuestion, number: int) -> str:
+    """Returns what one of the offered rules covers. A rule for every use of a tool is the tool's
+    name, which people do not know.
+    """
+    rule = question.rules[number]
+    # A rule for files is never a bare name: it has a folder in front.
+    if rule != question.call.name:
+        return translate_network_mark(rule)
+    tool = mark_on_one_line(words_for_tool(rule))
+    if number < len(question.rule_folders):
+        return tr("{tool}: any file in this workspace", tool=tool)
+    return tr("{tool}: every time", tool=tool)
 
 
 def describe_allowed_folder(folder: str) -> str:
@@ -529,7 +544,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         """Builds a choice of rules: the one for exactly this action, and narrower ones."""
         label = widgets.build_plain_label(tr("Then always allowed:"), "small", self, wraps=False)
         chooser = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
-        chooser.addItems([translate_network_mark(rule) for rule in self.question.rules])
+        for number in range(len(self.question.rules)):
+            chooser.addItem(describe_rule(self.question, number))
         chooser.setProperty("look", "mono")
         chooser.setToolTip(
             tr("* means any arguments. To allow fewer commands, choose a more specific rule.")

@@ -1,5 +1,5 @@
 """A changed file as rows of a difference: hunk headers, lines with their signs, pairs
-for two columns. Plain Python.
+for two columns. No widgets.
 """
 
 import re
@@ -10,6 +10,7 @@ from itertools import zip_longest
 from helix_desktop.engine.changes.diff_hunks import Hunk, find_changes_within_line
 from helix_desktop.engine.hidden_characters import mark_text, marked_lines
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.translation import format_number, tr
 
 Span = tuple[int, int]
 
@@ -100,6 +101,27 @@ def build_difference_sheet(rows: Sequence[DifferenceRow], *, two_columns: bool) 
             length = max(length, _estimate_width_in_letters(row.left))
         lengths.append(length)
     return DifferenceSheet(two_columns, rows, heads, lengths)
+
+
+def describe_hunk_head(head: str) -> str:
+    """Returns which lines a hunk is about, in words. Other heads, such as names of files, are
+    returned as they are.
+    """
+    ranges = _HEAD.fullmatch(head)
+    if ranges is None:
+        return head
+    old_first, old_count, new_first, new_count = ranges.groups("1")
+    first = int(new_first)
+    count = int(new_count)
+    # Of lines that are only removed, only the old numbers say where they are.
+    if count == 0:
+        first = int(old_first)
+        count = int(old_count)
+    if count == 1:
+        return tr("Line {n}", n=format_number(first))
+    return tr(
+        "Lines {first}–{last}", first=format_number(first), last=format_number(first + count - 1)
+    )
 
 
 def build_hunk_rows(hunks: Sequence[Hunk], *, two_columns: bool) -> list[DifferenceRow]:

@@ -342,7 +342,8 @@ class DifferenceView(TextSurface):
                 break
         width = right_edge - self._ink.scaled_pixels(20)
         metrics = QFontMetrics(self._ink.mono)
-        return metrics.elidedText(row.head, Qt.TextElideMode.ElideRight, width)
+        words = difference_rows.describe_hunk_head(row.head)
+        return metrics.elidedText(words, Qt.TextElideMode.ElideRight, width)
 
     def _colour_visible_lines(self) -> None:
         tops = self._heights.tops

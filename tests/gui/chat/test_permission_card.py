@@ -856,6 +856,7 @@ def test_always_allow_of_an_edit_names_the_folder_it_covers(theme: Theme) -> Non
     assert "Always allow in src/[1]" in words_in_sight(panel)
     choice = panel.findChild(QComboBox)
     assert choice is not None
+    assert choice.itemText(1) == "Edit: any file in this workspace", "not the tool's name"
     choice.setCurrentIndex(1)
     button = buttons(panel)["Always allow in this workspace"]
     assert button.toolTip() == "Always allow in this workspace (Alt+A)"

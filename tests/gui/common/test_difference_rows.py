@@ -12,6 +12,7 @@ from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.gui.common.difference_rows import (
     build_hunk_rows,
     build_patch_rows,
+    describe_hunk_head,
     find_changed_words,
 )
 from tests.faults import cards
@@ -117,3 +118,17 @@ def test_changes_without_lines_between_stand_in_the_order_of_the_text() -> None:
 def test_a_header_with_words_is_left_to_the_view_of_the_whole_text() -> None:
     text = "--- a\n+++ a\n@@ -1,1 +1,1 @@ def f()\n-one\n+two\n"
     assert build_patch_rows(text, two_columns=False) == []
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ("@@ -1,5 +1,6 @@", "Lines 1–6"),
+        ("@@ -0,0 +1 @@", "Line 1"),
+        ("@@ -1200,1 +1200,1 @@", "Line 1,200"),
+        ("@@ -7,2 +6,0 @@", "Lines 7–8"),
+        ("--- src/a.py", "--- src/a.py"),
+    ],
+)
+def test_the_head_of_a_hunk_is_said_in_words(head: str, words: str) -> None:
+    assert describe_hunk_head(head) == words

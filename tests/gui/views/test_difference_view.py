@@ -88,7 +88,7 @@ def test_the_head_of_a_hunk_ends_before_its_buttons(theme: Theme, width: int) ->
     view = opened(theme, width)
     (buttons,) = view._buttons
     words = view._elided_hunk_head(view._sheet.rows[0])
-    assert words.startswith("@@")
+    assert words.startswith("Line")
     assert (
         QFontMetrics(view._ink.mono).horizontalAdvance(words) + view._ink.scaled_pixels(12)
         < buttons.x()
