@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import shlex
 from collections import Counter
@@ -37,6 +38,7 @@ PAGES_OF_WINDOWS = ("Chat", "Changes", "Cache", "Timeline", "Conversations")
 SETTINGS_PLACES = re.compile(r"(?<!\w)Settings > ([A-Z][^.,;>)*|]*)(?: > ([A-Z][^.,;>)*|(]*))?")
 
 
+@functools.cache
 def _labels_of_the_window() -> list[re.Pattern[str]]:
     """Every text that the window shows, with any words where it leaves room for them."""
     texts = resources.read_json_resource("translations/de.json")
@@ -149,6 +151,12 @@ def test_the_programs_own_sentences_name_pages_that_the_settings_have() -> None:
     assert [name for name in named if not name.strip().startswith(tuple(pages))] == []
 
 
+@functools.cache
+def _whole_command_line() -> argparse.ArgumentParser:
+    """The parser that knows every command, built once: it takes .1 s."""
+    return commands.build_command_line_parser()
+
+
 @pytest.mark.parametrize("page", [*PAGES, README], ids=lambda page: page.stem)
 def test_every_command_shown_is_one(page: Path) -> None:
     shown = re.findall(
@@ -158,7 +166,7 @@ def test_every_command_shown_is_one(page: Path) -> None:
     )
     assert shown or page.stem not in {"command-line", "README"}
     for line in shown:
-        arguments = commands.build_command_line_parser().parse_args(shlex.split(line))
+        arguments = _whole_command_line().parse_args(shlex.split(line))
         assert callable(arguments.run), line
 
 

@@ -11,9 +11,10 @@ from helix_desktop.engine.stated_rules_and_decisions import (
 )
 
 
-@pytest.mark.parametrize("word", [*read_rule_words("rules"), *read_rule_words("rules_inside")])
-def test_every_word_of_every_pack_makes_a_sentence_a_rule(word: str) -> None:
-    assert states_a_rule(f"… {word} …")
+def test_every_word_of_every_pack_makes_a_sentence_a_rule() -> None:
+    words = [*read_rule_words("rules"), *read_rule_words("rules_inside")]
+    assert len(words) > 250
+    assert [word for word in words if not states_a_rule(f"… {word} …")] == []
 
 
 @pytest.mark.parametrize(

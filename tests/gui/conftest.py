@@ -40,6 +40,7 @@ def pytest_runtest_protocol(
     thread may not end their timers.
 
     After the last test of a file, when pytest has let go of what that test was given as well.
+    What is left then stays to the end: no later collection looks through it again.
     """
     done = yield
     if item.path.is_relative_to(Path(__file__).parent) and (
@@ -48,6 +49,7 @@ def pytest_runtest_protocol(
         gc.collect()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         gc.collect()
+        gc.freeze()
     return done
 
 

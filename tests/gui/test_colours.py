@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
 
 import pytest
 from PySide6.QtGui import QColor
@@ -40,20 +42,26 @@ KINDS = [name.removesuffix("_text") for name in KIND_TEXT]
 SYNTAX = [name for name in NAMES if name.startswith("code_")]
 
 
-@SCHEMES
-@pytest.mark.parametrize("surface", SURFACES)
-@pytest.mark.parametrize("name", TEXT + KIND_TEXT)
-def test_text_can_be_read_on_every_surface(scheme: Scheme, surface: str, name: str) -> None:
-    assert contrast_ratio(scheme[name], scheme[surface]) >= 4.5
+def pairs_below(
+    least: float, scheme: Scheme, names: Sequence[str], surfaces: Sequence[str]
+) -> list[tuple[str, str]]:
+    """The colours, each with the ground on which it does not stand out as much as asked."""
+    return [
+        (name, surface)
+        for name, surface in itertools.product(names, surfaces)
+        if contrast_ratio(scheme[name], scheme[surface]) < least
+    ]
 
 
 @SCHEMES
-@pytest.mark.parametrize("surface", ["code", "panel", "added_soft", "danger_soft"])
-@pytest.mark.parametrize("name", SYNTAX)
-def test_code_can_be_read_in_blocks_and_differences(
-    scheme: Scheme, surface: str, name: str
-) -> None:
-    assert contrast_ratio(scheme[name], scheme[surface]) >= 4.5
+def test_text_can_be_read_on_every_surface(scheme: Scheme) -> None:
+    assert pairs_below(4.5, scheme, TEXT + KIND_TEXT, SURFACES) == []
+
+
+@SCHEMES
+def test_code_can_be_read_in_blocks_and_differences(scheme: Scheme) -> None:
+    assert len(SYNTAX) > 3
+    assert pairs_below(4.5, scheme, SYNTAX, ["code", "panel", "added_soft", "danger_soft"]) == []
 
 
 @SCHEMES
@@ -99,10 +107,9 @@ def test_white_initials_can_be_read_on_every_workspace_colour(colour: str) -> No
 
 
 @SCHEMES
-@pytest.mark.parametrize("surface", SURFACES)
-@pytest.mark.parametrize("name", ["edge", "accent", "faint", "danger", "handover"])
-def test_the_edge_of_a_control_can_be_seen(scheme: Scheme, surface: str, name: str) -> None:
-    assert contrast_ratio(scheme[name], scheme[surface]) >= 3
+def test_the_edge_of_a_control_can_be_seen(scheme: Scheme) -> None:
+    edges = ["edge", "accent", "faint", "danger", "handover"]
+    assert pairs_below(3, scheme, edges, SURFACES) == []
 
 
 def test_what_only_its_edge_shows_has_one_that_can_be_seen() -> None:

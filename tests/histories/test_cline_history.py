@@ -269,14 +269,14 @@ def fields_one_by_one(text: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_a_field_ends_at_the_first_tag_behind_it_that_closes_it(seed: int) -> None:
-    chance = random.Random(seed)
-    text = "".join(
-        chance.choice(["<a>", "</a>", "<b>", "</b>", "one", "\n"])
-        for _ in range(chance.randint(1, 14))
-    )
-    assert cline_history._fields_between_tags(text) == fields_one_by_one(text)
+def test_a_field_ends_at_the_first_tag_behind_it_that_closes_it() -> None:
+    chance = random.Random(1)
+    for _ in range(200):
+        text = "".join(
+            chance.choice(["<a>", "</a>", "<b>", "</b>", "one", "\n"])
+            for _ in range(chance.randint(1, 14))
+        )
+        assert cline_history._fields_between_tags(text) == fields_one_by_one(text), text
 
 
 def _written_session(folder: Path) -> Path:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import pytest
-
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
@@ -255,8 +253,12 @@ def tell_history(facts: list[Recorded], drafts: list[FactDraft], time: float) ->
                 facts.append(Recorded("live", len(facts) + 1, time, fact))
 
 
-@pytest.mark.parametrize("trial", range(200))
-def test_whoever_saw_a_step_first_it_is_there_once_and_paid_once(trial: int) -> None:
+def test_whoever_saw_a_step_first_it_is_there_once_and_paid_once() -> None:
+    for trial in range(200):
+        _each_step_is_there_once_and_paid_once(trial)
+
+
+def _each_step_is_there_once_and_paid_once(trial: int) -> None:
     """Each step is seen live, or only in the file, or told to the gateway later by the agent's
     history, which does not say what it cost. The file is read at any moment.
     """
