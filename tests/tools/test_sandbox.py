@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -324,6 +325,36 @@ async def test_without_a_program_for_it_there_is_no_sandbox(
     monkeypatch.setattr(module, "_is_kind_available", lambda _: False)
     none = await find_sandbox([tmp_path / "root"], tmp_path / "scratch")
     assert none.kind is SandboxKind.NONE
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+async def test_bubblewrap_is_tried_once_and_another_one_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("root", "scratch", "other"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(module, "_started_bubblewraps", set())
+    tried: list[Sandbox] = []
+    try_sandbox = module.is_sandbox_effective
+
+    async def is_effective(sandbox: Sandbox) -> bool:
+        tried.append(sandbox)
+        return await try_sandbox(sandbox)
+
+    monkeypatch.setattr(module, "is_sandbox_effective", is_effective)
+    first = await find_sandbox([tmp_path / "root"], tmp_path / "scratch")
+    if first.kind is not SandboxKind.BUBBLEWRAP:
+        pytest.skip("bubblewrap does not start here")
+    again = await find_sandbox([tmp_path / "other"], tmp_path / "scratch")
+    assert (again.kind, again.folders) == (SandboxKind.BUBBLEWRAP, (tmp_path / "other",))
+    assert tried == [first]
+
+    other = tmp_path / "bin" / "bwrap"
+    other.parent.mkdir()
+    shutil.copy(shutil.which("bwrap") or "", other)
+    monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
+    await find_sandbox([tmp_path / "root"], tmp_path / "scratch")
+    assert tried == [first, first]
 
 
 async def test_a_sandbox_that_does_not_hold_is_not_used(
