@@ -1,6 +1,7 @@
 """Finds and reads a file for the preview: a path as somebody wrote it, within the folders."""
 
 import asyncio
+import re
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
@@ -9,13 +10,14 @@ from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.documents.document_reading import read_document_pages
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import workspace_roots
+from helix_desktop.tools import file_text, workspace_roots
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots
 
 LARGEST_PREVIEW = 32 << 20
 _MOST_LOOKED_AT = 20_000  # Files of a folder, to find one by the end of its path.
 _MOST_NAMED = 3
 _TEXT_WITHIN = 8_192
+_BEGINNING_OF_RELATIVE_PATH = re.compile(r"\A(?:\.{0,2}/)+")
 
 
 class PreviewKind(StrEnum):
@@ -89,13 +91,16 @@ def _choose_preview_kind(
     is_shown_as_text = document_kind is None or document_kind is document_kinds.NOTEBOOK
     if not is_shown_as_text:
         return PreviewKind.DOCUMENT
-    if b"\0" in content[:_TEXT_WITHIN]:
+    # Every second byte of an ordinary text in UTF-16 is zero.
+    is_utf_16 = file_text.detect_encoding(content) != "utf-8"
+    if b"\0" in content[:_TEXT_WITHIN] and not is_utf_16:
         return PreviewKind.OTHER
     return PreviewKind.TEXT
 
 
 def _decode_preview_text(content: bytes) -> str:
-    return content.decode("utf-8", "replace").removeprefix("\ufeff")
+    encoding = file_text.detect_encoding(content)
+    return content.decode(encoding, "replace").removeprefix("\ufeff")
 
 
 def _find_written_path(roots: WorkspaceRoots, written_path: str) -> RootPath:
@@ -141,7 +146,9 @@ def _find_by_end_of_path(roots: WorkspaceRoots, written_path: str) -> list[RootP
     """Return files whose path ends in what is written, which may be relative to another
     folder.
     """
-    end_of_path = written_path.replace("\\", "/").lstrip("./")
+    with_slashes = written_path.replace("\\", "/")
+    # A name may itself begin with a dot, as .github does.
+    end_of_path = _BEGINNING_OF_RELATIVE_PATH.sub("", with_slashes)
     if not end_of_path:
         return []
     matches: list[RootPath] = []

@@ -19,6 +19,9 @@ FILES = {
     "chart.svg": b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>",
     "picture.png": b"\x89PNG\r\n\x1a\n",
     "program.bin": b"\0\1\2",
+    "from-excel.csv": "ä;b\n1;2\n".encode("utf-16"),
+    "from-windows.log": "ä\n".encode("utf-16"),
+    "packages/one/.github/ci.yml": b"on: push\n",
     "one/same.py": b"1",
     "two/same.py": b"2",
 }
@@ -52,6 +55,9 @@ def roots(tmp_path: Path) -> WorkspaceRoots:
         ("report.pdf", "report.pdf", PreviewKind.PAGES),
         ("a.docx", "a.docx", PreviewKind.DOCUMENT),
         ("program.bin", "program.bin", PreviewKind.OTHER),
+        ("from-windows.log", "from-windows.log", PreviewKind.TEXT),
+        (".github/ci.yml", "packages/one/.github/ci.yml", PreviewKind.TEXT),
+        ("../one/.github/ci.yml", "packages/one/.github/ci.yml", PreviewKind.TEXT),
     ],
 )
 async def test_a_path_leads_to_its_file(
@@ -64,6 +70,11 @@ async def test_a_path_leads_to_its_file(
 async def test_a_full_path_leads_there_too(roots: WorkspaceRoots) -> None:
     file = await read_previewed_file(roots, str(roots.folders[0] / "notes.md"))
     assert file.text == "# Notes\n"
+
+
+async def test_a_text_in_utf_16_is_read_as_one(roots: WorkspaceRoots) -> None:
+    assert (await read_previewed_file(roots, "from-excel.csv")).text == "ä;b\n1;2\n"
+    assert (await read_previewed_file(roots, "from-windows.log")).text == "ä\n"
 
 
 async def test_a_document_has_its_text_and_pages(roots: WorkspaceRoots) -> None:
