@@ -13,14 +13,7 @@ from pathlib import Path
 
 from helix_desktop import atomic_files
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import (
-    ActionRefused,
-    ConfigFileMistake,
-    HelixError,
-    InvalidInput,
-    NotFound,
-    StoreFailed,
-)
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_upstreams
 from helix_desktop.gateway.agent_upstreams import USUAL_PROVIDERS, AgentSurroundings, AgentUpstream
@@ -85,12 +78,7 @@ def plan_address_install(
     )
     file = agent.file(home, agent_environ)
     before = _read_settings_or_none(file)
-    try:
-        text_before = (before or b"").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigFileMistake(
-            f"{file} is not UTF-8 text.", remedy="Save the file as UTF-8."
-        ) from error
+    text_before = (before or b"").decode("utf-8")
     url = agent_address(port, registration.token)
     after = agent.change(text_before, url, agent_environ).encode()
     return AgentSettingsChange(agent.name, file, before, after, registration, port)

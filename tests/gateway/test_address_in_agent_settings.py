@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.commented_json import parse_commented_json, set_commented_json
-from helix_desktop.errors import ActionRefused, ConfigFileMistake, NotFound, StoreFailed
+from helix_desktop.errors import ActionRefused, NotFound, StoreFailed
 from helix_desktop.gateway import address_in_agent_settings, known_agents
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
 
@@ -52,16 +52,6 @@ def test_installing_and_uninstalling_leaves_the_file_as_it_was(
     assert not address_in_agent_settings.is_agent_connected(agent, config)
     assert there or not home.exists()  # with what was made for the file
     assert not config.exists() or list(config.iterdir()) == []
-
-
-def test_settings_that_are_not_utf_8_are_named_and_stay(tmp_path: Path) -> None:
-    """PowerShell writes UTF-16."""
-    agent = known_agents.find_known_agent("gemini")
-    file = agent.file(tmp_path, {})
-    file.parent.mkdir(parents=True)
-    file.write_bytes(BEFORE["gemini"].decode().encode("utf-16"))
-    with pytest.raises(ConfigFileMistake, match="not UTF-8 text"):
-        address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, {})
 
 
 def test_comments_and_the_way_it_is_written_stay(tmp_path: Path) -> None:
