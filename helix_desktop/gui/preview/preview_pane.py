@@ -5,6 +5,7 @@ Closed, it leaves nothing in the window.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import PurePath
@@ -55,6 +56,10 @@ MOST_DRAWN_LINES = 10_000
 _DRAWN_KINDS = frozenset({"markdown", "picture", "svg", "pages", "table", "html", "document"})
 # Files of these kinds can name scripts or pictures elsewhere.
 _KINDS_WITH_SCRIPTS = frozenset({"markdown", "svg", "pages", "html", "document"})
+# Mermaid draws in a browser. The libraries that draw its diagrams without one are young, and each
+# is kept by one person (seen in November 2026), so none is trusted with files of strangers.
+_MERMAID_FILES = (".mmd", ".mermaid")
+_MERMAID_BLOCK = re.compile(r"^ {0,3}(?:```+|~~~+) *mermaid\b", re.MULTILINE)
 _KINDS_WITHOUT_SOURCE = frozenset({"picture", "pages", "document", "other"})
 
 
@@ -320,6 +325,8 @@ class PreviewPane(QWidget):
         hint = ""
         if opened.file.kind in _KINDS_WITH_SCRIPTS and not opened.shows_source:
             hint = tr("Drawn without scripts and network.")
+        if _has_mermaid_diagram(opened.file):
+            hint = tr("Mermaid diagrams are shown as their source: drawing them needs a browser.")
         self._hint.setText(hint)
 
     def _show_source(self, opened: OpenedFile) -> None:
@@ -482,6 +489,12 @@ def format_comment(path: str, lines: tuple[int, int] | None, text: str) -> str:
 
 def make_safe_lines(text: str) -> str:
     return "\n".join(make_safe_text(line) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def _has_mermaid_diagram(file: PreviewedFile) -> bool:
+    if file.shown_path.casefold().endswith(_MERMAID_FILES):
+        return True
+    return file.kind == "markdown" and bool(_MERMAID_BLOCK.search(file.text))
 
 
 def _is_not_known_as_changed(_path: str) -> bool:

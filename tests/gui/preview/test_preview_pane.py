@@ -85,6 +85,17 @@ def test_a_drawn_file_shows_its_source_too(pane: PreviewPane, tmp_path: Path) ->
     assert pane.stack.currentWidget() is pane.lines  # A line was named: it is in the source.
 
 
+def test_a_mermaid_diagram_is_its_source_and_says_why(pane: PreviewPane, tmp_path: Path) -> None:
+    show(pane, tmp_path, "a.mmd", b"flowchart LR\n  a --> b\n")
+    assert pane.lines.viewed_lines[1] == "  a --> b"
+    assert "needs a browser" in pane._hint.text()
+    show(pane, tmp_path, "b.md", b"# One\n\n```mermaid\nflowchart LR\n```\n")
+    assert pane.stack.currentWidget() is pane.drawn_text
+    assert "needs a browser" in pane._hint.text()
+    show(pane, tmp_path, "c.md", b"The word mermaid alone is no diagram.\n")
+    assert "browser" not in pane._hint.text()
+
+
 def test_only_a_changed_file_can_be_shown_in_changes(pane: PreviewPane, tmp_path: Path) -> None:
     """The defect: the link stood under every file, and then said that the file was not changed."""
     pane.has_changed = lambda path: path == "changed.py"
