@@ -435,6 +435,7 @@ class DialogsAndNotifications(QObject):
             self._show_imported_conversations,
             self._sides.refresh_conversations,
         )
+        dialog.conversation_wanted.connect(self._parts.requests.request_conversation)
         dialog.open()
         dialog.find_conversations()
 

@@ -212,6 +212,7 @@ class FakeHistories:
         self.keys: Sequence[str] = ("sk-ant-…9f",)
         self.stopped = self.undone = self.forgotten = False
         self.deleted = ("", -1)
+        self.newest = ("w1", "c1")  # Of an import: its workspace and its conversation.
 
     async def find_history_groups(self) -> Sequence[FoundHistories]:
         return self.groups
@@ -239,7 +240,7 @@ class FakeHistories:
             0,
             2,
             self.stopped,
-            ("", ""),
+            self.newest,
             self.keys,
             ("a.jsonl, line 3: it was left out.",),
             ("Imported", "thesis"),

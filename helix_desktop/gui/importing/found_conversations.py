@@ -34,7 +34,7 @@ class FoundConversationTree(RowTree):
         # By file and folder, as a file may cover several folders.
         self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}
         self._projects: dict[tuple[str, str], QTreeWidgetItem] = {}  # By folder and program.
-        self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Cost")])
+        self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Has cost")])
         header = self.header()
         header.setStretchLastSection(False)
         for column in range(self.columnCount()):
@@ -108,7 +108,8 @@ class FoundConversationTree(RowTree):
         """
         title = tr("Loading…")
         if group.conversations > 1:
-            title = format_count(group.conversations, "{n} conversation", "{n} conversations")
+            count = format_count(group.conversations, "{n} conversation", "{n} conversations")
+            title = tr("{file}: {count}", file=make_safe_text(group.path.name), count=count)
         date = format_date(group.last)
         row = QTreeWidgetItem(project, [title, date, format_byte_size(group.size)])
         row.setFlags(row.flags() | Qt.ItemFlag.ItemIsUserCheckable)

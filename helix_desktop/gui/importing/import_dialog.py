@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
     QCheckBox,
     QHBoxLayout,
@@ -40,8 +41,11 @@ SHOWN_COMPLAINTS = 200  # So many messages are shown about what the import left 
 
 class ImportConversationsDialog(widgets.TransientDialog):
     """`on_imported` is called with the result of an import, and `on_conversations_changed` after
-    conversations were removed.
+    conversations were removed. `conversation_wanted` carries the workspace and the conversation
+    that the user wants to see after an import.
     """
+
+    conversation_wanted = Signal(str, str)
 
     def __init__(
         self,
@@ -83,19 +87,18 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._files_button = widgets.build_push_button(
             tr("Choose files…"), self, self._ask_for_files, "pill"
         )
-        self._files_button.setToolTip(
-            tr("Histories in other places, and the ZIP file of an export of ChatGPT")
-        )
+        about_files = tr("Files can be histories in other places, and the ZIP file of an export of ChatGPT.")  # fmt: skip
+        self._files_button.setToolTip(about_files)
+        self._delete_button = self._build_delete_button()
+        self._delete_button.hide()
         recorder_row = build_row(
-            self._build_recorder_checkbox(),
-            (QWidget(self), 1),
-            self._build_delete_button(),
-            wraps=True,
+            self._build_recorder_checkbox(), (QWidget(self), 1), self._delete_button, wraps=True
         )
         build_column(
             title,
             self._message_label,
             build_row((self.filter_line, 1), self._files_button),
+            widgets.build_plain_label(about_files, "small"),
             (self.found, 1),
             recorder_row,
             widgets.build_plain_label(tr(RECORDER.sentence), "small"),
@@ -164,17 +167,35 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._left_out = widgets.build_push_button(
             tr("What was left out"), self, self._show_what_was_left_out, "link"
         )
+        self._show_first = widgets.build_push_button(
+            tr("Show the newest"), self, self._show_first_conversation
+        )
         self._close = widgets.build_push_button(tr("Close"), self, self.reject, "")
         self._stop = widgets.build_push_button(tr("Stop"), self, self._histories.stop_import, "")
         self._stop.clicked.connect(lambda: self._stop.setEnabled(False))
         self.import_button = widgets.build_push_button(
             tr("Import"), self, self.import_checked_groups, "primary"
         )
-        for button in (self._undo, self._keys, self._left_out):
-            button.hide()
+        self._hide_buttons_of_result()
         return build_row(
-            self._undo, self._keys, self._left_out, 1, self._close, self._stop, self.import_button
+            self._undo,
+            self._keys,
+            self._left_out,
+            1,
+            self._show_first,
+            self._close,
+            self._stop,
+            self.import_button,
         )
+
+    def _hide_buttons_of_result(self) -> None:
+        for button in (self._undo, self._keys, self._left_out, self._show_first):
+            button.hide()
+
+    def _show_first_conversation(self) -> None:
+        workspace, conversation = self._outcome.first_conversation
+        self.conversation_wanted.emit(workspace, conversation)
+        self.accept()
 
     def _ask_for_files(self) -> None:
         ask_files(self, tr("Choose files to import"), Path.home(), self.list_chosen_files)
@@ -242,10 +263,12 @@ class ImportConversationsDialog(widgets.TransientDialog):
                 "{n} conversation was found on this computer",
                 "{n} conversations were found on this computer",
             )
-            message = tr("{found} ({size}). The conversations are copied; the other programs' files are not changed.", found=found, size=format_byte_size(size))  # fmt: skip
+            message = tr("{found} ({size}). They are copied into a workspace for each folder, which costs nothing. The other programs' files are not changed.", found=found, size=format_byte_size(size))  # fmt: skip
         else:
             message = tr("No conversations from other programs were found on this computer.")
         self._message_label.setText(message)
+        # Where nothing was found, nothing was recorded that could be deleted.
+        self._delete_button.setVisible(bool(groups) or self._settings[RECORDER])
         self._update_import_button()
         if not groups and self.findChild(QScrollArea) is None:
             self.resize(self.width(), self.minimumSizeHint().height())
@@ -294,8 +317,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
     def import_checked_groups(self) -> None:
         self._show_import_running(is_running=True)
         self._message_label.setText(tr("Importing…"))
-        for button in (self._undo, self._keys, self._left_out):
-            button.hide()
+        self._hide_buttons_of_result()
         work = self._histories.import_history_groups(
             self.found.chosen_groups(), self._show_import_progress
         )
@@ -342,6 +364,8 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._close.setFocus()
         self._message_label.setText(" ".join(_describe_import_outcome(outcome)))
         self._undo.setVisible(bool(outcome.new_count or outcome.grown_count))
+        workspace, _conversation = outcome.first_conversation
+        self._show_first.setVisible(bool(workspace))
         self._keys.setText(
             format_count(len(outcome.masked_keys), "Forget the key…", "Forget the {n} keys…")
         )
@@ -361,6 +385,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         went on with, which an undo leaves alone.
         """
         self._undo.hide()
+        self._show_first.hide()
         self._undo.setEnabled(True)
         sentences = [
             tr(

@@ -172,12 +172,29 @@ def test_recording_is_off_until_it_is_chosen_here(window: MainWindow) -> None:
     assert not window.settings[RECORDER]
 
 
+def test_what_was_imported_is_one_press_away(window: MainWindow) -> None:
+    """After an import, the dialog named a workspace, and nothing led there."""
+    histories = FakeHistories()
+    dialog, brought, _ = shown(window, histories)
+    wanted: list[tuple[str, str]] = []
+    dialog.conversation_wanted.connect(lambda *place: wanted.append(place))
+    dialog.find_conversations()
+    assert not dialog._show_first.isVisibleTo(dialog)
+    assert "which costs nothing" in words(dialog), "the column of costs was read as a price"
+    dialog.import_checked_groups()
+    pressed(dialog, "Show the newest")
+    assert wanted == [brought[0].first_conversation]
+    assert not dialog.isVisible()
+
+
 def test_nothing_found_is_said(window: MainWindow) -> None:
     histories = FakeHistories()
     histories.groups = []
     dialog, _, _ = shown(window, histories)
     dialog.find_conversations()
     assert "No conversations from other programs were found" in words(dialog)
+    assert "an export of ChatGPT" in words(dialog)
+    assert not dialog._delete_button.isVisibleTo(dialog)
     assert histories.done == []
 
 
