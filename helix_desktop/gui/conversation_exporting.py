@@ -26,6 +26,8 @@ from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
+MOST_NAMED_KEYS = 5
+KEYS_NOTICE_MS = 600_000  # That keys are in a file is read before it is given away.
 OFFERED_COMPACTIONS = 3  # States before older compactions can be restored on the command line.
 SUFFIX_BY_EXPORT_FORM = {"markdown": ".md", "json": ".json", "openai": ".jsonl"}
 
@@ -36,6 +38,16 @@ class SavedAgentSession:
 
     notes: Sequence[str]
     resume_command: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenExport:
+    """`missing`: how many outputs could not be read. `keys`: what looks like a key in the file,
+    masked.
+    """
+
+    missing: int
+    keys: Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,23 +78,36 @@ class ConversationExport:
         export = partial(self._export_to_file, form)
         ask_new_file(self.parts.widget, tr("Export conversation"), suggested_path, export)
 
-    def _export_to_file(self, form: str, file: Path) -> None:
-        export = self._export_and_count_missing(form, file)
-        self.parts.runner.run_in_background(export, then=partial(self._notice_exported, file))
+    def _export_to_file(self, form: str, file: Path, *, masks_keys: bool = False) -> None:
+        export = self._write_export(form, file, masks_keys=masks_keys)
+        notice = partial(self._notice_exported, form, file)
+        self.parts.runner.run_in_background(export, then=notice)
 
-    def _notice_exported(self, file: Path, missing: int) -> None:
+    def _notice_exported(self, form: str, file: Path, written: WrittenExport) -> None:
+        """Says what the file lacks, and what is in it that its reader should perhaps not get."""
         lines = [tr("Saved as {file}.", file=file.name)]
-        if missing:
+        if written.missing:
             missing_line = format_count(
-                missing,
+                written.missing,
                 "{n} output is missing: it was removed from the cache or is damaged.",
                 "{n} outputs are missing: they were removed from the cache or are damaged.",
             )
             lines.append(missing_line)
-        self.parts.notices.show_notice("\n".join(lines))
+        if not written.keys:
+            self.parts.notices.show_notice("\n".join(lines))
+            return
+        shown_keys = ", ".join(written.keys[:MOST_NAMED_KEYS])
+        lines.append(tr("It contains text that looks like keys: {keys}", keys=shown_keys))
+        self.parts.notices.show_notice(
+            "\n".join(lines),
+            button=tr("Save it without them"),
+            act=partial(self._export_to_file, form, file, masks_keys=True),
+            shown_ms=KEYS_NOTICE_MS,
+        )
 
-    async def _export_and_count_missing(self, form: str, file: Path) -> int:
-        """Writes the file, and returns how many outputs could not be read."""
+    async def _write_export(self, form: str, file: Path, *, masks_keys: bool) -> WrittenExport:
+        """Writes the file. With `masks_keys`, of what looks like a key, only the ends stand there."""
+        from helix_desktop.histories import leaked_keys
         from helix_desktop.histories.openai_chat_export import digests_needed_for_export
 
         session = await self.bench.open_session(self.row.id)
@@ -96,9 +121,17 @@ class ConversationExport:
         elif form == "openai":
             needed_digests = digests_needed_for_export(facts)
         contents = await self.bench.workspace.cache.read_contents(needed_digests)
-        await save_text_file(file, partial(_build_export, form, self.row.title, facts, contents))
+        text = await asyncio.to_thread(_build_export, form, self.row.title, facts, contents)
+        found_keys = set(await asyncio.to_thread(_list_keys, text))
+        if masks_keys:
+            for key in found_keys:
+                text = text.replace(key, leaked_keys.mask_key(key))
+        await save_text_file(file, partial(str, text))
         missing_digests = set(needed_digests) - set(contents)
-        return len(missing_digests)
+        keys_in_file: list[str] = []
+        if not masks_keys:
+            keys_in_file = sorted(map(leaked_keys.mask_key, found_keys))
+        return WrittenExport(len(missing_digests), keys_in_file)
 
     # --- As a session of another agent
 
@@ -189,6 +222,12 @@ class ConversationExport:
             command = f"cd {shlex.quote(restored.folder)} && {command}"
         translated_notes = [translate_sentences(note) for note in notes]
         return SavedAgentSession(translated_notes, command)
+
+
+def _list_keys(text: str) -> list[str]:
+    from helix_desktop.histories.leaked_keys import find_keys
+
+    return list(find_keys(text))
 
 
 def _digests_of_outputs(facts: Sequence[Recorded]) -> list[Digest]:

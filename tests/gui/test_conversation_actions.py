@@ -75,6 +75,25 @@ def test_what_an_export_could_not_hold_is_said(
     ).read_text("utf-8")
 
 
+@pytest.mark.parametrize("form", ["markdown", "json", "openai"])
+def test_a_key_in_an_export_is_named_and_taken_out_on_request(
+    window: MainWindow, session: FakeSession, tmp_path: Path, form: str
+) -> None:
+    """Who gives a conversation away was not told that a key stands in it."""
+    key = "sk-ant-" + "a1B2" * 8 + "9f"
+    session.append(UserSaid((Text(f"Use {key} for it."),)))
+    window.window_actions[f"export-{form}"].trigger()
+    file = tmp_path / "a.txt"
+    save_to(window, file)
+    assert key in file.read_text("utf-8")
+    assert window.notices.shown_text.endswith("text that looks like keys: sk-ant-…9f")
+    window.notices.run_notice_action()
+    text = file.read_text("utf-8")
+    assert key not in text
+    assert "Use sk-ant-…9f for it." in text
+    assert window.notices.shown_text == "Saved as a.txt."
+
+
 def test_the_json_form_is_json(window: MainWindow, tmp_path: Path) -> None:
     window.window_actions["export-json"].trigger()
     save_to(window, tmp_path / "a.json")

@@ -58,6 +58,12 @@ ASKED: dict[str, tuple[str, ...]] = {
     "read it on my phone": ("How do I… read and answer on my phone",),
     "don't spend more than five dollars": ("How do I… know what it costs",),
     "add a tool server": ("How do I… add a tool server", "MCP"),
+    "why did it ask me": ("How do I… find out why the agent asked me",),
+    "what did it change": ("Show Changes", "How do I… see which files", "Changes and undo"),
+    "go on tomorrow": ("How do I… stop now, and go on tomorrow",),
+    "run it every night": ("How do I… let an agent work later", "Fleet"),
+    "use it from my editor": ("The agent in your editor",),
+    "share this without secrets": ("How do I… give a conversation to somebody else",),
 }
 NONSENSE = ("flurble grax", "qwrtz plomp", "zzzzxx vvvbbn")
 

@@ -196,8 +196,8 @@ def colour_drawn(pane: PreviewPane, folder: Path, edge: int) -> QColor:
     data = QByteArray()
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    picture.save(buffer, "png")
-    words = bytes(data.toBase64()).decode()
+    picture.save(buffer, "png")  # type: ignore[call-overload]  # Qt takes a str
+    words = bytes(data.toBase64().data()).decode()
     page = "".join(
         f"<img src='data:image/png;name={number};base64,{words}' width=40 height=40>"
         for number in range(20)
