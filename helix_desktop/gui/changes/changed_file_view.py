@@ -132,14 +132,11 @@ class ChangedFileView(QWidget):
         self._stack.setCurrentWidget(self.view)
 
     def _show_name_and_buttons(self, file: FileChange, *, is_kept: bool) -> None:
-        """Shows which file it is, who changed it in which step, and the buttons that
-        make sense for it. A file that was deleted cannot be opened.
+        """Shows which file it is, what changed it, and the buttons that make sense for it. In
+        which turn that was, the list beside says. A file that was deleted cannot be opened.
         """
         self._name.set_elided_text(printable_path(file.place))
-        origin = words_for_tool(file.by)
-        if file.step:
-            origin = tr("{tool}, step {step}", tool=origin, step=file.step)
-        self._origin_chip.set_chip_text(origin)
+        self._origin_chip.set_chip_text(words_for_tool(file.by))
         self._new_file_chip.set_chip_text(_describe_new_file(file))
         for button in self._buttons:
             button.show()

@@ -226,7 +226,7 @@ def _row_text_for_role(
             text += f", {describe_running_state(running)}"
         return text
     if role == Qt.ItemDataRole.ToolTipRole:
-        return safe_tooltip(_title_with_second_line(row, running))
+        return safe_tooltip(_describe_row_and_cost(row, running))
     return None
 
 
@@ -274,6 +274,15 @@ def _title_with_second_line(row: ConversationListRow, running: ConversationActiv
     return f"{second_line}: {row.title}"
 
 
+def _describe_row_and_cost(row: ConversationListRow, running: ConversationActivity) -> str:
+    """Returns what a row shows, and what its conversation has cost, which has no room in it."""
+    words = _title_with_second_line(row, running)
+    if not row.whole_cost:
+        return words
+    cost = tr("Cost so far: {price}", price=format_dollars(row.whole_cost))
+    return f"{words}\n{cost}"
+
+
 def _are_same_lines_in_order(
     lines: Sequence[ConversationGroupHeading | ConversationListRow],
     new_lines: Sequence[ConversationGroupHeading | ConversationListRow],
@@ -307,10 +316,10 @@ class PartOfSecondLine:
     colour_token: str
 
 
-def _list_parts_of_second_line(
+def list_parts_of_second_line(
     row: ConversationListRow, running: ConversationActivity
 ) -> list[PartOfSecondLine]:
-    """Lists the parts from left to right: the state, a description, and the cost."""
+    """Lists the parts from left to right: the state, and a description."""
     parts: list[PartOfSecondLine] = []
     if running is not ConversationActivity.IDLE:
         state_colour = _COLOURS_OF_STATES.get(running, "output_text")
@@ -323,8 +332,6 @@ def _list_parts_of_second_line(
         if row.overlaps or row.is_interrupted:
             colour = "danger"
         parts.append(PartOfSecondLine(description, colour))
-    if row.whole_cost:
-        parts.append(PartOfSecondLine(f" · {format_dollars(row.whole_cost)}", "faint"))
     return parts
 
 
@@ -432,7 +439,7 @@ class ConversationRowPainter(RowPainter):
         painter.setFont(theme.build_font(11))
         metrics = QFontMetrics(painter.font())
         part_left = line.left()
-        for part in _list_parts_of_second_line(row, running):
+        for part in list_parts_of_second_line(row, running):
             painter.setPen(theme.colour_of_token(part.colour_token))
             width_left = line.right() - part_left
             elided = metrics.elidedText(part.text, Qt.TextElideMode.ElideRight, width_left)

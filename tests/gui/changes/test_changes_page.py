@@ -97,6 +97,8 @@ def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: Ch
     assert page.files.current_changes_row is not None
     assert page.files.current_changes_row.file is not None
     assert page.files.current_changes_row.file.place == "src/a.py"
+    origin = page.body._origin_chip.accessibleName()
+    assert "step" not in origin, "the list counts in turns"
     assert [row.head for row in page.body.view._sheet.rows if row.head] == [
         "@@ -3,7 +3,7 @@",
         "@@ -38,7 +38,8 @@",

@@ -17,6 +17,7 @@ from helix_desktop.gui.frame.conversation_list import (
     format_age,
     group_conversations,
     has_second_line,
+    list_parts_of_second_line,
 )
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_desk import parts
@@ -226,3 +227,19 @@ def test_today_begins_at_midnight_also_where_the_clocks_changed_in_the_night() -
         line.text if isinstance(line, ConversationGroupHeading) else line.title for line in found
     ]
     assert texts == ["Today", "Early", "Earlier", "Late"]
+
+
+@pytest.mark.parametrize("running", [ConversationActivity.ASKING, ConversationActivity.IDLE])
+def test_the_cost_is_where_the_pointer_is_and_never_comes_and_goes_in_the_row(
+    theme: Theme, running: ConversationActivity
+) -> None:
+    """It stood in the row while the agent waited, and was gone once it was done."""
+    row = Row("c", "Newest", NOW - 60, cost=0.06, is_interrupted=True)
+    shown = ConversationList(theme)
+    shown.lines.replace_list_lines(group_conversations([row], now=NOW))
+    shown.lines.update_running_state("c", running)
+    second_line = [part.text for part in list_parts_of_second_line(row, running)]
+    assert "$" not in "".join(second_line)
+    index = shown.lines.index(1)
+    assert "Cost so far: $0.060" in index.data(Qt.ItemDataRole.ToolTipRole)
+    assert "$" not in index.data(Qt.ItemDataRole.AccessibleTextRole)
