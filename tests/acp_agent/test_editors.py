@@ -25,13 +25,11 @@ __all__ = ["folder"]
 FILES = {"readTextFile": True, "writeTextFile": True}
 ZED = {"fs": FILES, "terminal": True, "_meta": {"terminal_output": True, "terminal-auth": True}}
 # For each editor: what it says that it can do, what it sends besides a first turn, and
-# how it stops one.
+# how it stops one. Qt Creator sends what JetBrains does; CodeCompanion and avante send a
+# part of what agent-shell does, and stop a turn as Zed does.
 EDITORS: dict[str, tuple[dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
     "Zed": (ZED, ("session/set_mode", "session/set_config_option", "session/list", "session/load", "session/resume"), {}),
     "JetBrains": ({"fs": FILES, "terminal": True}, ("session/set_mode", "session/load", "session/list"), {}),
-    "Qt Creator": ({"fs": FILES, "terminal": True}, ("session/set_mode", "session/list", "session/load"), {}),
-    "CodeCompanion": ({"fs": FILES}, ("authenticate", "session/set_config_option", "session/list", "session/load"), {}),
-    "avante": ({"fs": FILES}, ("authenticate", "session/set_config_option", "session/set_mode", "session/load"), {}),
     "agent-shell": (
         {"fs": FILES},
         (

@@ -70,10 +70,10 @@ def test_what_a_card_shows_is_what_runs() -> None:
 
 @needs_linux
 def test_what_a_person_agrees_to_is_all_shown_on_every_surface() -> None:
-    words = [sys.executable, "-m", "tests.faults.consent", "--texts", "40", "--seed", "7"]
+    words = [sys.executable, "-m", "tests.faults.consent", "--texts", "12", "--seed", "7"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "40 card, 40 task in the window" in done.stdout
+    assert "12 card, 12 task in the window" in done.stdout
 
 
 @needs_linux
@@ -92,25 +92,25 @@ def test_what_always_covers_starts_no_program_that_no_word_named(
 ) -> None:
     found: Counter[str] = Counter()
     monkeypatch.setenv("PATH", starting_uses.search_path_without_shims())
-    starting_uses.run_trials(25, 3, found)
-    assert (lost(found), found["covered"]) == ([], 25)
+    starting_uses.run_trials(10, 3, found)
+    assert (lost(found), found["covered"]) == ([], 10)
 
 
 @needs_linux
 def test_a_copy_whose_maker_is_killed_hinders_nobody() -> None:
-    words = [sys.executable, "-m", "tests.faults.copies", "--kills", "12", "--seed", "3"]
+    words = [sys.executable, "-m", "tests.faults.copies", "--kills", "5", "--seed", "3"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "12 kills" in done.stdout
+    assert "5 kills" in done.stdout
 
 
 @needs_linux
 @pytest.mark.skipif(not CAN_MOUNT, reason="needs root, dpkg and overlay mounts")
 def test_a_removal_of_the_package_gives_nothing_of_roots_to_users() -> None:
-    words = [sys.executable, "-m", "tests.faults.package_removal", "--rounds", "2", "--seed", "4"]
+    words = [sys.executable, "-m", "tests.faults.package_removal", "--rounds", "1", "--seed", "4"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 rounds" in done.stdout
+    assert "1 rounds" in done.stdout
 
 
 def test_what_is_forgotten_is_in_no_file(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_keys_are_safe_whatever_the_secret_service_does() -> None:
 @needs_linux
 def test_a_trusted_hook_leaves_and_shows_nothing() -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as base:  # of /tmp, commands have their own
-        failed, kind = asyncio.run(hooks.try_hooks(8, 5, Path(base)))
+        failed, kind = asyncio.run(hooks.try_hooks(4, 5, Path(base)))
     if kind == "none":
         pytest.skip("there is no sandbox here")
     assert failed == []

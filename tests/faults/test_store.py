@@ -21,14 +21,14 @@ needs_shim = pytest.mark.skipif(shim.compiler() is None, reason="needs a C compi
 @pytest.mark.parametrize(
     ("trial", "count"),
     [
-        ("store_kill", 6),
-        pytest.param("store_crash", 8, marks=needs_shim),
-        pytest.param("store_disk", 8, marks=needs_shim),
-        ("store_bits", 20),
-        ("store_cut", 12),
-        ("shared_peer", 30),
-        ("store_twice", 10),
-        pytest.param("migration", 6, marks=needs_shim),
+        ("store_kill", 4),
+        pytest.param("store_crash", 4, marks=needs_shim),
+        pytest.param("store_disk", 4, marks=needs_shim),
+        ("store_bits", 10),
+        ("store_cut", 6),
+        ("shared_peer", 12),
+        ("store_twice", 5),
+        pytest.param("migration", 3, marks=needs_shim),
     ],
 )
 def test_nothing_is_lost(trial: str, count: int) -> None:

@@ -86,11 +86,11 @@ def test_a_statement_that_works_too_long_is_ended(
                 connection.execute(refused)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("part", range(3))
 def test_a_hostile_database_takes_little_memory_time_and_disk_and_changes_no_other_file(
-    tmp_path: Path, name: str
+    tmp_path: Path, part: int
 ) -> None:
-    assert what_went_wrong(tmp_path, name) == ""
+    assert what_went_wrong(tmp_path, [*HOSTILE][part::3]) == []
 
 
 def claude(folder: Path) -> Path:

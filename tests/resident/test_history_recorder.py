@@ -74,10 +74,12 @@ def helix(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Helix]:
 
 def wait_until(done: Callable[[], bool], seconds: float = 200) -> None:
     """Until another process or thread has done it."""
+    pause = threading.Event()
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if done():
             return
+        pause.wait(0.01)  # Looking without a pause would take a processor from what is waited for.
     raise AssertionError("it was not done in time")
 
 
@@ -417,12 +419,14 @@ def switches_of(thread: int) -> int:
 
 
 def rests_for(thread: int, seconds: float) -> bool:
+    pause = threading.Event()
     before = switches_of(thread)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if switches_of(thread) != before:
             return False
-    return True
+        pause.wait(0.02)
+    return switches_of(thread) == before
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify")

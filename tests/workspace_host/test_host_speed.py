@@ -17,7 +17,7 @@ from helix_desktop.workspace_host.host_interface import (
 from tests.workspace_host.conftest import open_in_process, open_over_socket
 from tests.workspace_host.viewer import Viewer
 
-ALTERNATIONS = 80
+ALTERNATIONS = 30
 MOST_MILLISECONDS = 3.0
 MOST_SHARE = 0.4
 EVENTS = 2_000
