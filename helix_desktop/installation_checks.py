@@ -25,6 +25,7 @@ from helix_desktop import __version__, logs, program_settings, resources, screen
 from helix_desktop.doctor_findings import DoctorFinding, DoctorFindingState
 from helix_desktop.errors import ConfigFileMistake, HelixError, NoUsableKeyring, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.installed_agent_versions import find_old_agents
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import ProviderKey, SecretStorage
 
@@ -353,6 +354,14 @@ def _check_git(_: CheckedInstallation) -> Iterator[DoctorFinding]:
     yield _judge("Git", f"{path}.", problem, "Install git if you work with repositories.", _NOTE)
 
 
+def _check_agents(_: CheckedInstallation) -> Iterator[DoctorFinding]:
+    """Say which agents are old versions, without being asked for it."""
+    for old_agent in find_old_agents():
+        problem = f"{old_agent.program} {old_agent.version} is an old version. With a Node.js older than 22, npm installs one without saying so."
+        remedy = "Install Node.js 22 or later, and then the agent again."
+        yield DoctorFinding("Agents", _NOTE, problem, remedy)
+
+
 CHECKS: tuple[DoctorCheck, ...] = (
     DoctorCheck("Python", _check_python),
     DoctorCheck("Libraries", _check_libraries),
@@ -363,6 +372,7 @@ CHECKS: tuple[DoctorCheck, ...] = (
     DoctorCheck("LevelDB", _check_leveldb),
     DoctorCheck("Encodings", _check_token_vocabularies),
     DoctorCheck("Git", _check_git),
+    DoctorCheck("Agents", _check_agents),
     DoctorCheck("Keyring", _check_keyring),
     DoctorCheck("Disk", _check_disk_space),
     DoctorCheck("Settings", _check_settings_file),

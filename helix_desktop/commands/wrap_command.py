@@ -41,6 +41,7 @@ from helix_desktop.gateway.known_agents import (
 )
 from helix_desktop.gateway.own_headers import find_own_header_names
 from helix_desktop.histories.history_format import HistoryPlaces
+from helix_desktop.histories.installed_agent_versions import NEEDED_NODE, find_old_agent
 from helix_desktop.histories.opencode_history import is_opencode2_in_use
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -266,6 +267,11 @@ def _print_notices_before_agent_start(
     if arguments.agent == "opencode" and is_opencode2_in_use(HistoryPlaces.of_this_user()):
         notices.append(
             "opencode 2 works in a background service that this command can't set up yet: what it asks may not go through the gateway. The recorder records its conversations."
+        )
+    old_agent = find_old_agent(arguments.agent or "")
+    if old_agent is not None:
+        notices.append(
+            f"{old_agent.program} {old_agent.version} is an old version. With a Node.js older than {NEEDED_NODE}, npm installs one without saying so."
         )
     for notice in notices:
         print_text(f"Helix Desktop: {notice}", file=sys.stderr)
