@@ -19,6 +19,9 @@ from helix_desktop.gui.translation import format_number, tr
 PAGES_AT_ONCE = 4
 PAGE_EDGE = 1_400  # Pixels of a page's longer edge.
 MOST_ROWS = 100_000
+MOST_CELL_LETTERS = (
+    1_000  # Qt lays out a whole cell to show its beginning. The source has the rest.
+)
 _NEAR_END = 800  # More pages are drawn when this many pixels are left below.
 
 
@@ -116,7 +119,7 @@ class CsvRowsModel(QAbstractTableModel):
         row = self._rows[index.row()]
         if index.column() >= len(row):  # A row may have fewer cells than others.
             return ""
-        return row[index.column()]
+        return row[index.column()][:MOST_CELL_LETTERS]
 
     def headerData(
         self,
@@ -130,7 +133,7 @@ class CsvRowsModel(QAbstractTableModel):
             return format_number(section + 2)  # As the file's lines are counted.
         if section >= len(self._head):
             return ""
-        return self._head[section]
+        return self._head[section][:MOST_CELL_LETTERS]
 
 
 class CsvTableView(QTableView):

@@ -1,4 +1,4 @@
-"""Whether a page of HTML can be drawn at once.
+"""Whether a page of HTML, or a text with the mark-up of Markdown, can be drawn at once.
 
 Qt's text browser draws on the window's thread. A page of 75 KB with 5,000 tables inside each other ends
 the process, 20 of them hold the window for seconds, and so does a word of 300,000 letters. A file can
@@ -18,6 +18,11 @@ MOST_OPEN_TAGS = 1_000
 MOST_RULES_FOR_TAGS = 2_000_000  # Each rule of a style sheet is compared with each tag.
 DEEPEST_TABLE = 8  # The time doubles with each table inside another.
 LONGEST_WORD = 10_000
+# Of a text with the mark-up of Markdown: 10,000 lines take about a second, and so does a paragraph
+# of a quarter of a million letters.
+LARGEST_TEXT = 1 << 20
+MOST_LINES = 10_000
+LONGEST_LINE = 250_000
 # Their text is no mark-up. It could otherwise close tags here that are open for Qt.
 _NO_MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1|\Z)", re.IGNORECASE | re.DOTALL
@@ -26,7 +31,6 @@ _TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
 _WITHOUT_END = frozenset(
     {"br", "hr", "img", "input", "link", "meta", "p", "li", "dt", "dd", "tr", "td", "th"}
 )
-_LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD}}}")
 
 
 def can_be_drawn_at_once(html: str) -> bool:
@@ -34,9 +38,19 @@ def can_be_drawn_at_once(html: str) -> bool:
         return False
     document = OfflineDocument()
     document.setHtml(html)
-    if _LONG_WORD.search(document.toPlainText()) is not None:
+    if _has_long_word(document.toPlainText()):
         return False
     return _depth_is_within(document.rootFrame(), DEEPEST_TABLE)
+
+
+def can_text_be_drawn_at_once(text: str) -> bool:
+    if len(text) > LARGEST_TEXT or text.count("\n") > MOST_LINES or _has_long_word(text):
+        return False
+    return all(len(line) <= LONGEST_LINE for line in text.split("\n"))
+
+
+def _has_long_word(text: str) -> bool:
+    return any(len(word) > LONGEST_WORD for word in text.split())
 
 
 def _has_few_tags(html: str) -> bool:

@@ -28,7 +28,8 @@ from helix_desktop.gui.preview.file_views import (
     PdfPagesView,
     build_sentence_view,
 )
-from helix_desktop.gui.preview.html_limits import can_be_drawn_at_once
+from helix_desktop.gui.preview.html_limits import can_be_drawn_at_once, can_text_be_drawn_at_once
+from helix_desktop.gui.preview.source_lines import SourceLines
 from helix_desktop.gui.preview.svg_drawing import draw_svg_as_png
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -43,16 +44,13 @@ from helix_desktop.gui.transcript.code_highlighting import (
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.markdown_boxes import build_boxes_from_markdown
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.views.large_text_view import TextLineView, split_runs_by_line
 from helix_desktop.gui.workbench_types import PreviewedFile
 
 MOST_TABS = 6
 WIDEST_PICTURE = 4_000
-# A text is drawn on the window's thread: 10,000 lines of mark-up take about a second.
-LARGEST_DRAWN_TEXT = 1 << 20
-MOST_DRAWN_LINES = 10_000
 _DRAWN_KINDS = frozenset({"markdown", "picture", "svg", "pages", "table", "html", "document"})
 # Files of these kinds can name scripts or pictures elsewhere.
 _KINDS_WITH_SCRIPTS = frozenset({"markdown", "svg", "pages", "html", "document"})
@@ -330,12 +328,17 @@ class PreviewPane(QWidget):
         self._hint.setText(hint)
 
     def _show_source(self, opened: OpenedFile) -> None:
-        text = make_safe_lines(opened.file.text)
-        lines = text.split("\n")
+        lines = SourceLines(opened.file.text)
+        if not lines.is_whole:
+            self._hint.setText(
+                tr("Only the first {n} lines are shown.", n=format_number(len(lines)))
+            )
         language = highlight_language_of(opened.file.shown_path)
         colours = None
-        if language and len(text) <= MOST:
-            colours = split_runs_by_line(highlight_code(text, language), lines)
+        if language and len(opened.file.text) <= MOST:
+            safe_lines = list(lines)
+            runs = highlight_code("\n".join(safe_lines), language)
+            colours = split_runs_by_line(runs, safe_lines)
         # The view counts lines from 0.
         first_named = opened.first_line - 1
         last_named = opened.last_line - 1
@@ -352,7 +355,7 @@ class PreviewPane(QWidget):
 
     def _show_drawn_text(self, opened: OpenedFile) -> None:
         text = opened.file.text
-        if len(text) > LARGEST_DRAWN_TEXT or text.count("\n") > MOST_DRAWN_LINES:
+        if not can_text_be_drawn_at_once(text):
             self._hint.setText(tr("This text is too long to be drawn."))
             self._show_source(opened)
             return
@@ -485,10 +488,6 @@ def format_comment(path: str, lines: tuple[int, int] | None, text: str) -> str:
         fence += "`"
     selected = text.strip("\n")
     return f"{place}\n{fence}\n{selected}\n{fence}\n"
-
-
-def make_safe_lines(text: str) -> str:
-    return "\n".join(make_safe_text(line) for line in text.replace("\r\n", "\n").split("\n"))
 
 
 def _has_mermaid_diagram(file: PreviewedFile) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import sys
 import time
@@ -8,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QBuffer, QByteArray, QCoreApplication, QDeadlineTimer, QIODevice, Qt
+from PySide6.QtCore import QCoreApplication, QDeadlineTimer, Qt
 from PySide6.QtGui import QColor, QImage
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QLabel, QPushButton
 
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.picture_reader import read_picture
@@ -140,7 +141,18 @@ def test_a_usual_page_with_tables_in_tables_and_a_picture_in_itself_is_drawn(
 
 
 @pytest.mark.parametrize(
-    "text", ["a\n\n" * 10_000, "|a|b|\n|-|-|\n" + "|a|b|\n" * 10_000, "*a " * 400_000]
+    "text",
+    [
+        "a\n\n" * 10_000,
+        "|a|b|\n|-|-|\n" + "|a|b|\n" * 10_000,
+        "*a " * 400_000,
+        "a" * 900_000,
+        "a\u202e" * 90_000,
+        "<" * 300_000,
+        "*_" * 200_000,
+        "http://a.b " * 90_000,
+    ],
+    ids=["lines", "table", "large", "word", "marks", "brackets", "stars", "links"],
 )
 def test_a_text_that_would_hold_the_window_is_shown_as_its_source(
     text: str, pane: PreviewPane, tmp_path: Path
@@ -193,11 +205,9 @@ def colour_drawn(pane: PreviewPane, folder: Path, edge: int) -> QColor:
     picture = QImage(edge, edge, QImage.Format.Format_Mono)
     picture.setColorTable([QColor("red").rgb(), QColor("red").rgb()])
     picture.fill(0)
-    data = QByteArray()
-    buffer = QBuffer(data)
-    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    picture.save(buffer, "png")  # type: ignore[call-overload]  # Qt takes a str
-    words = bytes(data.toBase64().data()).decode()
+    file = folder / f"{edge}.png"
+    picture.save(str(file))
+    words = base64.b64encode(file.read_bytes()).decode()
     page = "".join(
         f"<img src='data:image/png;name={number};base64,{words}' width=40 height=40>"
         for number in range(20)
@@ -233,6 +243,26 @@ def test_the_same_file_is_one_tab_and_closing_leaves_none(
     assert len(pane.previewed_paths) == 6
     pane.close_preview()
     assert (pane.previewed_paths, closed.count()) == ([], 1)
+
+
+def test_a_cell_of_a_million_letters_does_not_hold_the_window(
+    pane: PreviewPane, tmp_path: Path
+) -> None:
+    """The defect: sixteen million letters in a cell held it for more than a minute."""
+    before = time.process_time()
+    show(pane, tmp_path, "a.csv", b"a,b\n" + b"x" * 2_000_000 + b",y\n")
+    pane.table.grab()
+    assert time.process_time() - before < 2
+
+
+def test_a_file_of_very_many_lines_does_not_hold_the_window(
+    pane: PreviewPane, tmp_path: Path
+) -> None:
+    """The defect: thirty million ends of lines held it for more than forty seconds."""
+    before = time.process_time()
+    show(pane, tmp_path, "a.txt", b"\n" * 3_000_000)
+    assert time.process_time() - before < 2
+    assert "1,000,000" in " ".join(label.text() for label in pane.findChildren(QLabel))
 
 
 def test_csv_is_read() -> None:
