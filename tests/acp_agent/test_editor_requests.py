@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from acp import RequestError, text_block
@@ -24,15 +24,20 @@ from acp.helpers import (
 )
 
 from helix_desktop import cli, program_folders
+from helix_desktop.acp_agent import editor_requests
+from helix_desktop.acp_agent.conversation_updates import ClientAbilities
+from helix_desktop.acp_agent.editor_requests import EditorAgent
 from helix_desktop.acp_agent.workspace_switch import LONGEST_MESSAGE
 from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import Text
+from helix_desktop.errors import ActionRefused
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.acp_agent.editor import ROOT, Editor, started
 from tests.documents import written_documents
 from tests.peers.chat_server import ChatServer, reply
 from tests.turns import lasted
+from tests.workbench.conftest import Desks
 
 PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
 
@@ -425,3 +430,38 @@ async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(
     agent.stdin.close()
     assert await lasted(agent.wait()) < 10  # a second where nothing else runs
     assert agent.returncode == 0
+
+
+async def test_an_editor_has_no_more_sessions_open_than_it_may(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editor_requests, "MOST_OPEN", 2)
+    bench = await desks().create_workspace("w", folder)
+    agent = EditorAgent(bench)
+    agent._client = cast(Any, SilentEditor())
+    for name in ("one", "two", "one"):
+        agent._open_editor_conversation(name)
+    with pytest.raises(ActionRefused, match="More than 2 sessions"):
+        agent._open_editor_conversation("three")
+    await agent.aclose()
+
+
+class SilentEditor:
+    """Takes what it is told, and answers nothing."""
+
+    async def session_update(self, **_: Any) -> None:
+        return None
+
+
+async def test_an_editor_that_goes_away_leaves_no_conversation_open(
+    desks: Desks, folder: Path
+) -> None:
+    """What runs for it, such as a question to it, is over, and a file is read from the disk again."""
+    bench = await desks().create_workspace("w", folder)
+    agent = EditorAgent(bench)
+    agent._abilities = ClientAbilities(reads_files=True)
+    agent._client = cast(Any, SilentEditor())
+    agent._open_editor_conversation("one")
+    assert "one" in bench.kit.resources.editor_files
+    await agent.aclose()
+    assert bench.kit.resources.editor_files == {}

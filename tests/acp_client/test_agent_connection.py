@@ -101,6 +101,8 @@ async def test_an_agent_says_what_it_can_do_and_answers(bench: Workbench, folder
         assert answer == {"got": "session/new", "with": {"cwd": "/w"}}
         assert link.last_heard >= before
     assert not link.has_live_process
+    with pytest.raises(ModelFailed, match="stopped working: it was ended"):
+        await link.ask_agent("session/new", {})
 
 
 async def test_what_it_says_before_its_answer_is_heard_first(
@@ -157,7 +159,7 @@ async def test_a_refusal_says_the_agents_words_and_a_missing_login_how_to_sign_i
         with pytest.raises(AgentRefused) as login:
             await link.ask_agent("a", {})
         assert str(login.value).startswith("Agent reported an error: please log in. Sign in")
-        assert "log in." in login.value.what
+        assert str(login.value).endswith("Sign in with the agent's own program first: log in.")
         with pytest.raises(AgentRefused) as long:
             await link.ask_agent("b", {})
         assert "Sign in" not in str(long.value)

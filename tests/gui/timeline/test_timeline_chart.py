@@ -128,6 +128,26 @@ def test_a_mark_of_a_lane_says_what_happened_and_leads_there(
     assert steps == [said]
 
 
+def move_pointer(chart: TimelineChart, x: float, y: float) -> None:
+    place = QPointF(x, y)
+    none = Qt.MouseButton.NoButton
+    no_keys = Qt.KeyboardModifier.NoModifier
+    chart.mouseMoveEvent(QMouseEvent(QEvent.Type.MouseMove, place, place, none, none, no_keys))
+
+
+def test_the_pointer_at_a_mark_of_a_lane_shows_something_else_than_above_it(
+    theme: Theme, written: Written
+) -> None:
+    written.add(UserSaid((Text("Run the tests.", 4),)))
+    chart, story = chart_of(theme, written)
+    lane = chart._marks.left_edge_of_lane(TimelineLane.YOU, chart.scale.area)
+    x = chart.scale.x_of_point(story.marks[TimelineLane.YOU].points[-1])
+    move_pointer(chart, x, chart.scale.area.center().y())
+    above = chart.grab().toImage()
+    move_pointer(chart, x, lane.center().y())
+    assert chart.grab().toImage() != above
+
+
 def test_a_short_conversation_says_each_minute_once(theme: Theme) -> None:
     written = Written()
     for _ in range(12):
