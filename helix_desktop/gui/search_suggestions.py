@@ -1,5 +1,6 @@
 """Builds suggestions for the command palette and for `@` and `/` in the message box."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import SearchHit
 from helix_desktop.engine.search_query import stem_of_word
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
@@ -30,6 +32,7 @@ MOST_FILES = 6
 MOST_ENTRIES = 4
 SHORTEST_TELLING_LINE = 20  # Before a found line of fewer characters, its command is shown, too.
 LEAD = 20  # About this many characters are shown before the first word that was found.
+_MARKDOWN_MARKS = re.compile(r"\*\*|`+|^[-*] ")
 GoToPlace = Callable[[WindowPlace], object]
 
 # The name of the window action that each slash command runs.
@@ -162,23 +165,26 @@ def suggest_search_hits(
     needles = list_needles_of_query(query)
     stems = [stem_of_word(word) for word in query.split()]
     sources = _map_texts_of_outputs_to_sources(hits)
-    item_by_text_and_note: dict[tuple[str, str], PaletteItem] = {}
-    counts: Counter[tuple[str, str]] = Counter()
+    item_by_key: dict[tuple[str, str, Digest | None], PaletteItem] = {}
+    counts: Counter[tuple[str, str, Digest | None]] = Counter()
     for hit in hits:
         source = hit.about.source or sources.get(hit.snippet, "")
         text = _text_of_hit(hit, source, stems, needles)
         if hit.digest is not None:
             place = WindowPlace("entry", workspace, digest=hit.digest, words=query)
             kind = "entry"
-            tool = words_for_tool(hit.about.tool)
-            notes = [workspace_name, tool, hit.about.source, hit.digest.short_hex]
+            notes = [workspace_name, words_for_tool(hit.about.tool)]
+            if not text.startswith(f"{source}: "):
+                notes.append(source)
         else:
             place = WindowPlace("conversation", workspace, hit.conversation, hit.seq, words=query)
             kind = "message"
             notes = [workspace_name, titles.get(hit.conversation, "")]
         note = " · ".join(filter(None, notes))
-        counts[text, note] += 1
-        item_by_text_and_note[text, note] = PaletteItem(
+        # Outputs with the same line are as many as their contents.
+        key = (text, note, hit.digest)
+        counts[key] += 1
+        item_by_key[key] = PaletteItem(
             text,
             partial(go, place),
             kind,
@@ -187,8 +193,8 @@ def suggest_search_hits(
             is_similar=not hit.has_all_words,
         )
     items: list[PaletteItem] = []
-    for text_and_note, item in item_by_text_and_note.items():
-        count = counts[text_and_note]
+    for key, item in item_by_key.items():
+        count = counts[key]
         if count == 1:
             items.append(item)
         else:
@@ -216,6 +222,8 @@ def _text_of_hit(
 
     heading = translate_name("kind of context", "handover")
     on_one_line = " ".join(hit.snippet.replace(TITLE, heading).split())
+    if hit.digest is None:
+        on_one_line = _MARKDOWN_MARKS.sub("", on_one_line)  # Messages are drawn without them, too.
     text = _cut_to_begin_near_words(on_one_line, stems)[:LONGEST_TEXT]
     # The words may be in the call, not in its output. A line such as "6000" alone says nothing.
     is_in_call_only = not find_needle_spans(needles, text) and find_needle_spans(needles, source)

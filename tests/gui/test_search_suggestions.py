@@ -46,7 +46,7 @@ def test_a_hit_leads_to_its_message_or_entry() -> None:
         ("a.rs: text", "entry"),
     ]
     assert finds[0].note == "Older"
-    assert finds[1].note.startswith("Read · a.rs · ")
+    assert finds[1].note == "Read"
     for find in finds:
         find.act()
     assert went == [
@@ -74,7 +74,24 @@ def test_a_line_that_says_nothing_alone_is_shown_with_its_command() -> None:
     finds = search_suggestions.suggest_search_hits(hits, {"a": "Older"}, "one", print, "6000")
     assert [find.text for find in finds] == ["seq 1 6000: 6000", "seq 1 6000: 6000"]
     assert finds[0].note == "Older · 3 times"
-    assert finds[1].note.startswith("Run · seq 1 6000 · ")
+    assert finds[1].note == "Run", "neither the command again nor 64 digits"
+
+
+def test_equal_lines_of_different_outputs_are_two_hits() -> None:
+    about = EntryOrigin("run_command", "git status")
+    digests = [story.stored(text).digest for text in ("one", "two")]
+    hits = [
+        SearchHit("nothing to commit, working tree clean", digest, about=about)
+        for digest in digests
+    ]
+    finds = search_suggestions.suggest_search_hits(hits, {}, "one", print, "commit")
+    assert [find.note for find in finds] == ["Run · git status"] * 2
+
+
+def test_a_message_is_found_without_its_marks() -> None:
+    hit = SearchHit("- **Rebased** on `main`", conversation="a", seq=7)
+    (find,) = search_suggestions.suggest_search_hits([hit], {}, "one", print, "rebased")
+    assert find.text == "Rebased on main"
 
 
 def test_a_hit_begins_near_the_words_that_were_found_and_takes_them_along() -> None:
