@@ -178,14 +178,15 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
     returns the exit code.
 
     It tries to open the workspace. If it is busy, its owner is asked to run the command. If there is
-    no owner to be reached, one may just be starting or ending, so all this is tried again for a while.
+    no owner to be reached, one may just be starting or ending, so all this is tried again for a while
+    since the workspace was last open here or its owner last answered.
     """
     where = arguments.places
     token_counter = OptionalTokenCounter(wanted=_counts_tokens(arguments))
     workspaces = open_all_workspaces(where, count=token_counter)
     known_workspace = workspaces.find_known_workspace(identity)
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + OWNER_PATIENCE_SECONDS
+    unreachable_since = loop.time()
     while True:
         try:
             workspace = await workspaces.open_stored_workspace(identity)
@@ -196,7 +197,8 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
                 # A guest must say again what it said to the process that gave way.
                 if exit_code != running_instance.LATER or _follows_workspace(arguments):
                     return exit_code
-            elif loop.time() > deadline:
+                unreachable_since = loop.time()
+            elif loop.time() > unreachable_since + OWNER_PATIENCE_SECONDS:
                 raise
             await asyncio.sleep(RETRY_SECONDS)
         except errors.StoreFailed:
@@ -208,6 +210,7 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
             if own_exit_code is not None:
                 return own_exit_code
             await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
+            unreachable_since = loop.time()
 
 
 def _counts_tokens(arguments: Namespace) -> bool:

@@ -20,6 +20,8 @@ from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.resident.resident_client import CollectingConsole
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import history_imports
 from helix_desktop.workbench.session_preparation import SessionPreparation
 from tests.faults.gateway_histories import _nobody
@@ -110,6 +112,46 @@ def test_an_export_is_one_line_for_each_message(helix: Helix, tmp_path: Path) ->
     _, out, _ = helix("conversation", "export", "-w", "Work", imported[0]["id"][:6])
     roles = [json.loads(line)["role"] for line in out.splitlines()]
     assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+
+
+async def test_an_import_that_gave_way_waits_for_the_other_process_however_long_it_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process has the workspace open a moment before it answers. An import that had
+    begun more than five seconds before ended then, with the rest not imported.
+    """
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    workspaces = workspace_access.open_all_workspaces(where)
+    name = workspaces.create_stored_workspace("Work").id
+    loop = asyncio.get_running_loop()
+    tries = 0
+    others: list[StoredWorkspace] = []
+    open_workspace = AllWorkspaces.open_stored_workspace
+
+    async def open_beside_another(self: AllWorkspaces, identity: str) -> StoredWorkspace:
+        """Another process takes the workspace before the second try, and is gone at the fourth."""
+        nonlocal tries
+        tries += 1
+        if tries == 2:
+            others.append(await open_workspace(workspaces, identity))
+        if tries == 4:
+            await others[0].aclose()
+        return await open_workspace(self, identity)
+
+    async def import_for_an_hour(arguments: Namespace, *_: object) -> int:
+        if others:
+            return 0
+        began = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: began + 3_600)
+        arguments.gives_way = True
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(AllWorkspaces, "open_stored_workspace", open_beside_another)
+    monkeypatch.setattr(running_instance, "GIVEN_WAY_SECONDS", 0.0)
+    monkeypatch.setattr(workspace_access, "RETRY_SECONDS", 0.0)
+    arguments = Namespace(places=where, argv=[], work=import_for_an_hour, counts=False)
+    code = await workspace_access.run_here_or_at_owner(arguments, name, CollectingConsole())
+    assert (code, tries) == (0, 4)
 
 
 @pytest.mark.parametrize("gateway_ends", [False, True])
