@@ -274,9 +274,9 @@ class ClientTurn:
             # The host knows the command by its id, and takes the message once.
             self._is_sent_again = self._is_sent
             self._is_sent = True
-            self._sending = tasks.spawn_task(self._send_message(host), name="send")
+            self._sending = tasks.spawn_task(self._send_and_note_receipt(host), name="send")
 
-    async def _send_message(self, host: WorkspaceHost) -> None:
+    async def _send_and_note_receipt(self, host: WorkspaceHost) -> None:
         message = host_interface.SendMessage(self.conversation, self._text, self._attachments)
         result = await host.run_host_command(message, self._send_id)
         self._acknowledged_by = host

@@ -95,7 +95,7 @@ class KeyLending(QObject):
             return
         if shown.has_key:
             self._parts.runner.run_in_background(
-                shown.client.take_key_back(shown.conversation),
+                shown.client.take_back_lent_key(shown.conversation),
                 failed=self._parts.notices.show_error_notice,
             )
         else:
@@ -108,10 +108,10 @@ class KeyLending(QObject):
             tr("Let the agent go on alone?"),
             text,
             tr("Lend the key"),
-            lambda: self._lend_key(shown),
+            lambda: self._send_key_to_computer(shown),
         )
 
-    def _lend_key(
+    def _send_key_to_computer(
         self, shown: ConversationElsewhere, then: Callable[[], object] | None = None
     ) -> None:
         self._lending.add(shown.conversation)
@@ -182,4 +182,4 @@ class KeyLending(QObject):
         if not waiting:
             then()
             return
-        self._lend_key(waiting[0], lambda: self._lend_all(waiting[1:], then))
+        self._send_key_to_computer(waiting[0], lambda: self._lend_all(waiting[1:], then))

@@ -119,7 +119,7 @@ class ClientWorkspace:
                 names += [mark_on_one_line(name)[:LONGEST_NAME] for name in lent_key.providers]
         return names
 
-    async def take_key_back(self, conversation: str) -> None:
+    async def take_back_lent_key(self, conversation: str) -> None:
         await self.line.run_at_host(host_interface.TakeKeyBack(conversation))
         await self.read_description()
 

@@ -78,7 +78,7 @@ class WorkspaceElsewhere(FakeWorkbench):
             return []
         return [self.keys_by_conversation[conversation]]
 
-    async def take_key_back(self, conversation: str) -> None:
+    async def take_back_lent_key(self, conversation: str) -> None:
         del self.keys_by_conversation[conversation]
         self.tell_changed_settings()
 
