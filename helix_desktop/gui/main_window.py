@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, Signal
+from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QMessageBox, QWidget
 
@@ -154,6 +154,10 @@ class MainWindow(WindowFrame):
         )
 
     def _connect_parts(self) -> None:
+        # Later, as it may be told of while something else is shown or written.
+        self.state_file.changed_by_other_window.connect(
+            self._show_again_after_forgetting, Qt.ConnectionType.QueuedConnection
+        )
         self.workspaces.opened.connect(self._bring_workspace_to_front)
         self.workspaces.left.connect(self._leave_shown_workspace)
         self.workspaces.list_changed.connect(self._refresh_conversations_of)
@@ -209,6 +213,8 @@ class MainWindow(WindowFrame):
         super().changeEvent(event)
         if event.type() is not QEvent.Type.ActivationChange:
             return
+        if self.isActiveWindow():
+            self.state_file.take_changes_of_other_windows()
         if self.isActiveWindow() and self.workspaces.is_started:
             self.workspaces.refresh_workspaces()
             self.workspace_line.reread_description()
@@ -361,8 +367,11 @@ class MainWindow(WindowFrame):
         open_forget_text_dialog(self.parts, self._show_again_after_forgetting, parent)
 
     def _show_again_after_forgetting(self) -> None:
-        # Reads the drafts and the typed history again.
-        self.sides.show_session_or_new(self.showing.conversation)
+        """Reads the drafts and the typed history again: the text must not come back from them."""
+        for side in tuple(self.sides.sides):
+            self.sides.show_session_or_new(
+                side.session, awaited=side.awaited_conversation, side=side
+            )
         if self.pages.is_page_built("cache"):
             self.pages.cache.clear_and_reload_entries()
 

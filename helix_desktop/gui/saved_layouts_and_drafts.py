@@ -2,6 +2,10 @@
 
 A file that cannot be read is kept under another name, and the window says so. Keys are paths
 ("draft", workspace, conversation), so that everything of a workspace can be removed with it.
+
+Each window has a file of its own. What one forgets, it takes out of the files of the others, too. A
+window that is open would write it again, so it is told by a file beside its own what was changed,
+which it takes over before it writes, and when it comes to the front.
 """
 
 import json
@@ -11,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from helix_desktop.atomic_files import ensure_private_folder, write_file_atomically
 from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
@@ -27,13 +31,17 @@ log = logging.getLogger(__name__)
 # The delay before the file is written, so that it is not written on every key press.
 WRITE_DELAY_MS = 200
 SAVED_AT = "saved at"  # In nanoseconds.
+# The ending of the file in which other windows say what they have changed here.
+CHANGED_BY_OTHERS = ".changed-by-others"
 T = TypeVar("T")
 
 
 class WindowStateFile(QObject):
     """Values can be anything that JSON can hold. Reading and remembering are instant;
-    the file is written later.
+    the file is written later. `changed_by_other_window`: what is shown has to be read again.
     """
+
+    changed_by_other_window = Signal()
 
     def __init__(self, file: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -51,6 +59,7 @@ class WindowStateFile(QObject):
         self._writer: Executor | None = None
         self._timer = QTimer(self, interval=WRITE_DELAY_MS, singleShot=True)
         self._timer.timeout.connect(self._write_on_thread)
+        self.take_changes_of_other_windows()
 
     def get_remembered(self, *key: str, default: T) -> T:
         """Returns the value if there is one of the default's type, or else the default."""
@@ -104,20 +113,41 @@ class WindowStateFile(QObject):
         self.write_state_file()
         self._change_files_of_other_windows(partial(_remove_values_of_ids, deleted_ids=deleted_ids))
 
+    def take_changes_of_other_windows(self) -> None:
+        """Takes over what another window has changed here since this one wrote its file last."""
+        file = self._file.with_suffix(CHANGED_BY_OTHERS)
+        changes = _read_changes(file)
+        if not changes:
+            return
+        for path, value in changes.items():
+            if value is None:
+                self._values.pop(path, None)
+            else:
+                self._values[path] = value
+        try:
+            file.unlink()
+        except OSError as error:
+            log.warning("%s could not be removed: %s", file.name, error)
+        self.changed_by_other_window.emit()
+
     def _change_files_of_other_windows(
         self, change: "Callable[[dict[str, object]], object]"
     ) -> None:
-        """Changes what other windows remembered, too. One that is open writes its own again."""
+        """Changes what other windows remembered, too. One that is open knows its values from
+        memory, so it is told of the changes.
+        """
         for file in self._file.parent.glob("window*.json"):
             if file == self._file:
                 continue
             try:
                 values = json.loads(file.read_text("utf-8"))
+                values_before = dict(values)
                 change(values)
                 content = json.dumps(values, ensure_ascii=False, indent=1)
-            except (OSError, ValueError, AttributeError, RecursionError) as error:
+            except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
                 log.warning("%s cannot be read and stays as it is: %s", file.name, error)
                 continue
+            _tell_of_changes(file, values_before, values)
             _write_or_log_why_not(file, content.encode("utf-8", "replace"))
 
     def write_state_file(self) -> None:
@@ -130,6 +160,7 @@ class WindowStateFile(QObject):
         from helix_desktop import concurrency
 
         self._timer.stop()
+        self.take_changes_of_other_windows()
         if self._writer is None:
             self._writer = concurrency.create_thread_pool("window's state", threads=1)
         values = dict(self._values)
@@ -180,6 +211,38 @@ def _write_or_log_why_not(file: Path, content: bytes) -> None:
         write_file_atomically(file, content, private=True)
     except (OSError, StoreFailed) as error:
         log.warning("the window's layout and drafts could not be kept: %s", error)
+
+
+def _read_changes(file: Path) -> dict[str, object]:
+    """Returns the new value of each path that another window has changed, or None if it has
+    removed the value.
+    """
+    try:
+        changes = json.loads(file.read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        log.warning("%s cannot be read: %s", file.name, error)
+        return {}
+    if not isinstance(changes, dict):
+        return {}
+    return changes
+
+
+def _tell_of_changes(
+    state_file: Path, values_before: dict[str, object], values: dict[str, object]
+) -> None:
+    """Writes beside the file of another window which of its values were changed."""
+    file = state_file.with_suffix(CHANGED_BY_OTHERS)
+    # The window may not have taken over the last changes yet.
+    changes = _read_changes(file)
+    for path, value_before in values_before.items():
+        value = values.get(path)
+        if value != value_before:
+            changes[path] = value
+    if changes:
+        content = json.dumps(changes, ensure_ascii=False)
+        _write_or_log_why_not(file, content.encode("utf-8", "replace"))
 
 
 def _blank_text_in_values(values: dict[str, object], traces: "TextForms", within: str) -> None:

@@ -1313,6 +1313,27 @@ def test_after_a_preview_was_closed_the_message_is_written_on(window: MainWindow
     assert window.focusWidget() is window.chat.composer.text
 
 
+def test_what_another_window_forgets_goes_from_the_message_box_too(
+    window: MainWindow, session: FakeSession, state_file: WindowStateFile
+) -> None:
+    """The defect: the next key wrote the forgotten text into the drafts again."""
+    window.sides.go_to_conversation("flaky", beside=True)
+    window.sides.go_to_other_side()
+    boxes = [side.composer.text for side in window.sides.sides]
+    for box in boxes:
+        box.setPlainText("the secret is hunter2")
+    state_file.write_state_file()
+    other_window = WindowStateFile(state_file._file.with_name("window-2.json"))
+    other_window.forget_remembered_text("hunter2", within="storage-engine")
+    QTest.keyClicks(boxes[0], "!")
+    state_file.start_waiting_write()
+    qt_works(1)
+    assert [box.toPlainText() for box in boxes] == ["the secret is "] * 2
+    state_file.write_state_file()
+    files = state_file._file.parent.glob("window*")
+    assert "hunter2" not in "".join(file.read_text() for file in files)
+
+
 def test_drafts_belong_to_their_conversation(window: MainWindow) -> None:
     QTest.keyClicks(window.chat.composer.text, "half a sentence")
     window.sides.go_to_conversation("flaky")

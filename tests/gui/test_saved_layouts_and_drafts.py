@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtTest import QTest
+from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
@@ -166,3 +166,45 @@ def test_what_is_forgotten_is_removed_from_the_files_of_other_windows(
     assert again.get_remembered("draft", "one", "talk", default=nothing)["text"] == "the secret is "
     assert again.get_remembered("draft", "one", "gone", default=nothing) == nothing
     assert again.get_remembered("draft", "two", "talk", default=nothing) == {"text": "b"}
+
+
+def test_what_is_forgotten_does_not_come_back_from_a_window_that_is_open(
+    tmp_path: Path, application: QApplication
+) -> None:
+    """The defect: the other window wrote its own drafts again at the next key."""
+    further = WindowStateFile(tmp_path / "window-2.json")
+    further.remember_value("draft", "one", "talk", value={"text": "the secret is hunter2"})
+    further.remember_value("draft", "one", "gone", value={"text": "a"})
+    further.remember_value("draft", "two", "talk", value={"text": "b"})
+    further.write_state_file()
+    told = QSignalSpy(further.changed_by_other_window)
+    first = WindowStateFile(tmp_path / "window.json")
+    first.forget_remembered_text("hunter2", within="one")
+    first.forget_deleted_ids("gone")
+    assert "hunter2" not in "".join(file.read_text() for file in tmp_path.iterdir())
+
+    further.remember_value("draft", "two", "talk", value={"text": "bc"})
+    further.write_state_file()
+    assert told.count() == 1
+    nothing = dict[str, str]()
+    for window in (further, WindowStateFile(tmp_path / "window-2.json")):
+        assert window.get_remembered("draft", "one", "talk", default=nothing) == {
+            "text": "the secret is "
+        }
+        assert window.get_remembered("draft", "one", "gone", default=nothing) == nothing
+        assert window.get_remembered("draft", "two", "talk", default=nothing) == {"text": "bc"}
+    assert [file.name for file in tmp_path.iterdir() if file.suffix != ".json"] == []
+
+
+def test_what_another_window_changed_is_taken_over_once(
+    tmp_path: Path, application: QApplication
+) -> None:
+    further = WindowStateFile(tmp_path / "window-2.json")
+    further.remember_value("draft", "one", "talk", value={"text": "the secret is hunter2"})
+    further.write_state_file()
+    WindowStateFile(tmp_path / "window.json").forget_remembered_text("hunter2", within="one")
+    again = WindowStateFile(tmp_path / "window-2.json")
+    again.remember_value("draft", "one", "talk", value={"text": "written since"})
+    again.write_state_file()
+    known = again.get_remembered("draft", "one", "talk", default=dict[str, str]())
+    assert known == {"text": "written since"}
