@@ -89,15 +89,20 @@ async def wait_with_limit(work: Awaitable[T], seconds: float | None) -> T:
 
 
 async def finish_even_if_cancelled(
-    making: Awaitable[T], end: Callable[[T], Awaitable[object]]
+    making: Awaitable[T],
+    end: Callable[[T], Awaitable[object]],
+    *,
+    hurry: Callable[[], object] = lambda: None,
 ) -> T:
     """Waits for `making` even when this is cancelled, and then passes its result to
-    `end`, so that it does not leak.
+    `end`, so that it does not leak. `hurry`: called when this is cancelled, to make `making`
+    end soon.
     """
     task = asyncio.ensure_future(making)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        hurry()
         await asyncio.wait([task])
         if not task.cancelled() and task.exception() is None:
             await end(task.result())

@@ -31,6 +31,7 @@ from helix_desktop.gateway.side_requests import (
 from helix_desktop.protocols.gateway_message import Json, PieceKind, WireReply
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES, with_messages
+from helix_desktop.providers.http_transport import send_for_stream
 from helix_desktop.resources import read_word_lists
 
 MOST_HELD_REQUESTS = 64
@@ -120,7 +121,7 @@ async def _fetch_answer(last_request: LastAgentRequest, request: httpx.Request) 
     wire: Any = WIRE_MODULES[last_request.request.body.wire]
     try:
         async with asyncio.timeout(ASK_SECONDS):
-            response = await last_request.client.send(request, stream=True)
+            response = await send_for_stream(last_request.client, request)
             if response.status_code >= 400:
                 await response.aclose()
                 raise ModelFailed(

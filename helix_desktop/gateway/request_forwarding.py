@@ -17,6 +17,7 @@ from helix_desktop.gateway.provider_reply_bodies import ProviderRefusal
 from helix_desktop.gateway.request_parsing import IncomingRequest
 from helix_desktop.gateway.request_routes import CONNECTION_HEADERS
 from helix_desktop.protocols.gateway_message import SLICE
+from helix_desktop.providers.http_transport import send_for_stream
 
 LARGE_BODY_BYTES = 1 << 19  # In bytes. Larger bodies are processed in a thread and sent in slices.
 SendToAgent = Callable[[bytes | bytearray], Awaitable[None]]
@@ -87,7 +88,7 @@ class RequestForwarder:
         if reads_reply:
             headers.append((b"accept-encoding", b"identity"))
         request = build_provider_request(self.incoming.method, self.url, headers, sent_pieces)
-        return await self.client.send(request, stream=True)
+        return await send_for_stream(self.client, request)
 
 
 def build_provider_request(

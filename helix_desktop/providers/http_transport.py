@@ -18,6 +18,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from helix_desktop import __version__
+from helix_desktop.concurrency import finish_even_if_cancelled
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding
 from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
@@ -150,6 +151,29 @@ def build_http_client(
             f"The system's proxy setting is not valid: {error}",
             remedy="Fix HTTPS_PROXY or ALL_PROXY. The value should look like http://host:port or socks5://host:port.",
         ) from error
+
+
+async def send_for_stream(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+    """Send a request, and return its answer once the head has come.
+
+    Before it sends, httpx closes connections that the server has left, and it closes its own if
+    the request fails. Only anyio's way to cancel lets it end that: `Task.cancel` would leave
+    them open, with nobody to close them. So the request is sent by a task of its own, which is
+    cancelled by anyio.
+    """
+    import anyio
+    import httpx
+
+    scope = anyio.CancelScope()
+
+    async def send_within_scope() -> httpx.Response:
+        with scope:
+            return await client.send(request, stream=True)
+        raise asyncio.CancelledError  # The scope ends here if it was cancelled.
+
+    return await finish_even_if_cancelled(
+        send_within_scope(), httpx.Response.aclose, hurry=scope.cancel
+    )
 
 
 def _cookie_jar_that_keeps_none() -> CookieJar:
@@ -473,8 +497,7 @@ class ProviderTransport:
         )
         try:
             async with asyncio.timeout(seconds):
-                # `stream=True`: return after the head, instead of after the whole body.
-                response = await client.send(request, stream=True)
+                response = await send_for_stream(client, request)
         except TimeoutError as error:
             raise ProviderUnreachable(
                 f"{self.where} did not respond within {seconds:.0f} seconds."

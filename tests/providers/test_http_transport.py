@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import gzip
 import resource
 import socket
 import ssl
 import threading
+import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -25,10 +29,11 @@ from helix_desktop.providers.http_transport import (
     is_loopback,
     strip_and_check_key,
 )
+from helix_desktop.providers.json_fetching import fetch_json
 from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.company_proxy import create_certificate
-from tests.peers.peer import sse
+from tests.peers.peer import Peer, sse
 from tests.providers.asking import QUICK, Instant, asking, heard
 
 
@@ -277,6 +282,36 @@ async def test_connections_are_shared_and_can_be_used_again_after_closing(clock:
         await shared.aclose()
         assert (await heard(clients[0], asking()))[1].parts
     await shared.aclose()
+
+
+@pytest.mark.parametrize("turns_of_the_loop", range(7))
+async def test_a_cancelled_request_leaves_no_stale_connection_open(
+    turns_of_the_loop: int, connections: ProviderConnections
+) -> None:
+    """Before it sends, the library closes the connections that the server has left. Cancelled
+    meanwhile, it forgot those that were still to be closed.
+    """
+    with Peer([]) as server:
+        way = http_transport.ProviderTransport(server.base_url, "peer", {}, connections)
+
+        async def ask() -> None:
+            with suppress(ModelFailed):
+                await fetch_json(way, "/info", 5)
+
+        await asyncio.gather(*[ask() for _ in range(6)])
+        assert server.connections == 6
+    tasks = concurrency.OwnedTasks("a trial")
+    asking_left_server = tasks.spawn_task(ask(), name="ask")
+    for _ in range(turns_of_the_loop):
+        await asyncio.sleep(0)
+    asking_left_server.cancel()
+    with suppress(asyncio.CancelledError):
+        await asking_left_server
+    await connections.aclose()
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always", ResourceWarning)
+        gc.collect()
+    assert [str(warning.message) for warning in noted] == []
 
 
 class CookieServer(BaseHTTPRequestHandler):
