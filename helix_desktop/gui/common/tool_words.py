@@ -3,8 +3,21 @@ for `search_files`, and for the kinds of tools of the Agent Client Protocol, suc
 `execute`. Other tools keep the names that their programs gave them.
 """
 
-from helix_desktop.gui.translation import translate_name
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.gui.translation import tr, translate_name
 
 
 def words_for_tool(tool: str) -> str:
     return translate_name("what a tool does", tool, otherwise=tool)
+
+
+def name_tool_of_rule(tool: str) -> str:
+    """Says what a tool does, instead of its inner name. Tools without words keep their name."""
+    words_by_tool: dict[str, str] = {
+        ToolName.RUN_COMMAND: tr("Run a command"),
+        ToolName.EDIT_FILE: tr("Edit a file"),
+        ToolName.WRITE_FILE: tr("Write a file"),
+        ToolName.READ_FILE: tr("Read a file"),
+        ToolName.FETCH_URL: tr("Fetch a web page"),
+    }
+    return words_by_tool.get(tool, tool)

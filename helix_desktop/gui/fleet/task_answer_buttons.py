@@ -5,10 +5,10 @@ from functools import partial
 
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.gui.common.tool_words import name_tool_of_rule
 from helix_desktop.gui.common.widgets import build_push_button
 from helix_desktop.gui.fleet.fleet_rows import Figures
 from helix_desktop.gui.question_dialogs import ask_text
-from helix_desktop.gui.settings.permissions_page import name_tool_of_rule
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 

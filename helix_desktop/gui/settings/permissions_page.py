@@ -13,6 +13,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
+from helix_desktop.gui.common.tool_words import name_tool_of_rule
 from helix_desktop.gui.question_dialogs import (
     ask_allow_all,
     ask_allow_all_for_an_hour,
@@ -32,18 +33,6 @@ TOOLS_OF_RULES = (
     ToolName.READ_FILE,
     ToolName.FETCH_URL,
 )
-
-
-def name_tool_of_rule(tool: str) -> str:
-    """Says what a tool does, instead of its inner name. Tools without words keep their name."""
-    words_by_tool: dict[str, str] = {
-        ToolName.RUN_COMMAND: tr("Run a command"),
-        ToolName.EDIT_FILE: tr("Edit a file"),
-        ToolName.WRITE_FILE: tr("Write a file"),
-        ToolName.READ_FILE: tr("Read a file"),
-        ToolName.FETCH_URL: tr("Fetch a web page"),
-    }
-    return words_by_tool.get(tool, tool)
 
 
 def describe_permission_rule(rule: Mapping[str, Any]) -> str:
