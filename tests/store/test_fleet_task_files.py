@@ -18,6 +18,7 @@ from helix_desktop.store.fleet_task_files import (
     COPY_NAME,
     NAME,
     SqliteTaskTables,
+    forget_text_in_tasks,
     open_fleet_task_list,
 )
 from helix_desktop.store.fleet_task_list import FleetTaskList
@@ -205,3 +206,28 @@ async def test_a_workspace_that_is_not_shared_has_its_list_in_its_folder_open_or
         assert (await tasks.find_fleet_task(task)).order.text == "look"
     await opened.aclose()
     assert (opened.folder / NAME).exists()
+
+
+async def test_a_text_is_forgotten_in_tasks_and_a_running_one_that_has_it_is_named(
+    tmp_path: Path,
+) -> None:
+    workspaces = AllWorkspaces(tmp_path)
+    known = workspaces.create_stored_workspace("w", tmp_path)
+    opened = await workspaces.open_stored_workspace(known.id)
+    first_task = NewFleetTask(FleetTaskOrder("use hunter2"), priority=1)
+    second_task = NewFleetTask(FleetTaskOrder("wait for hunter2"))
+    async with open_fleet_task_list(opened) as tasks:
+        (running, waiting) = await tasks.add_fleet_tasks([first_task, second_task])
+        await tasks.claim_fleet_tasks("worker", 1, 30)
+    (opened.folder / COPY_NAME).write_bytes(b"hunter2")
+
+    changed, sentences = await forget_text_in_tasks(opened, "hunter2")
+
+    assert changed == 1
+    (sentence,) = sentences
+    assert sentence.startswith(f"The task {running} is running and still contains the text.")
+    assert not (opened.folder / COPY_NAME).exists()
+    async with open_fleet_task_list(opened) as tasks:
+        assert "hunter2" not in (await tasks.find_fleet_task(waiting)).order.text
+    assert await forget_text_in_tasks(opened, "") == (0, ())
+    await opened.aclose()

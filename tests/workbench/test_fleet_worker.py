@@ -205,6 +205,43 @@ async def test_workers_hear_that_they_are_to_end(
         assert (await tasks.notes.read_state()).workers == {}
 
 
+async def test_a_worker_with_a_long_task_is_not_without_anything_to_do(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may end once it was idle for a while, which begins when its last task has ended."""
+    monkeypatch.setattr(fleet_worker, "POLL_SECONDS", 0.01)
+    loop = asyncio.get_running_loop()
+    looked_often = asyncio.Event()
+    idle_since_claim: list[float] = []
+
+    def answer(_seen: object) -> Answer:
+        asyncio.run_coroutine_threadsafe(looked_often.wait(), loop).result(30)
+        return reply("done")
+
+    async with place(desks, folder, answer) as (bench, tasks, _):
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("look"))])
+        worker = worker_of(bench, tasks)
+        claim = worker._claim_and_start
+        looks = 0
+
+        async def claim_and_count() -> fleet_worker.ClaimAttempt:
+            nonlocal looks
+            looks += 1
+            if looks == 10:
+                looked_often.set()
+            return await claim()
+
+        def may_end(idle_seconds: float) -> bool:
+            idle_since_claim.append(idle_seconds)
+            return True
+
+        monkeypatch.setattr(worker, "_claim_and_start", claim_and_count)
+        await asyncio.wait_for(worker.work_until_drained(may_end=may_end), 60)
+        assert looks >= 10
+        assert len(idle_since_claim) == 1
+        assert (await tasks.find_fleet_task(task)).state is FleetTaskState.DONE
+
+
 async def test_a_task_that_was_cancelled_runs_no_tool_any_more(desks: Desks, folder: Path) -> None:
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
