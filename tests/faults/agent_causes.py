@@ -430,54 +430,82 @@ def judge(trial: Trial, requests: Sequence[Json], told: float, found: Counter[st
     agree with the bill?
     """
     main = [paid for paid in trial.bills if paid.is_main]
-    billed, beside = (
-        sum(paid.dollars for paid in trial.bills),
-        sum(p.dollars for p in trial.bills if not p.is_main),
-    )
-    print(f"{trial.agent}: {len(main)} requests and {len(trial.bills) - len(main)} beside, billed ${billed:.4f} (${beside:.4f} beside), told ${told:.4f}", file=sys.stderr)  # fmt: skip
+    _compare_bills(trial, told, found)
     for why in trial.wrong:
         found[f"LOST {trial.agent}: {why}"] += 1
-    if abs(billed - told) >= 0.005:
-        found[f"LOST {trial.agent}: billed {billed:.4f}, told {told:.4f}, {beside:.4f} beside"] += 1
     left = list(requests)
     for number, paid in enumerate(main):
-        one = next((one for one in left if one["tokens"] == paid.tokens), None)
-        if one is None:
+        explained_request = None
+        for request in left:
+            if request["tokens"] == paid.tokens:
+                explained_request = request
+                break
+        if explained_request is None:
             found[f"LOST {trial.agent} #{number}: not explained: {paid}"] += 1
             continue
-        left.remove(one)
-        sums = (
-            sum(cause["tokens"] for cause in one["causes"]),
-            sum(cause["cost"] for cause in one["causes"]),
-        )
-        if sums[0] != paid.tokens or abs(sums[1] - paid.dollars) > 1e-6:
-            found[f"LOST {trial.agent} #{number}: {sums} explained, {paid} billed"] += 1
-        named = {cause["cause"].partition(":")[0] for cause in one["causes"]} - PLAIN
-        if number in trial.edited_by_agent and not {"edit", "rules"} & set(paid.cause):
-            found[f"{trial.agent}: the agent itself changed its history"] += 1
-            named -= {CAUSES["edit"]}
-        injected = {CAUSES.get(cause, cause) for cause in paid.cause}
-        free = {"thinking"} if trial.agent in FREE else set()
-        costs = (
-            {CAUSES[cause] for cause in paid.cause if cause not in free}
-            if paid.lost > 128
-            else set()
-        )
-        label = f"{trial.agent} #{number} {'+'.join(paid.cause) or 'nothing'}"
-        if named - injected:
-            found[
-                f"LOST {label}: blamed {sorted(named - injected)}; lost {paid.lost}: {one['causes']}"
-            ] += 1
-        elif named == costs or (len(costs) > 1 and named and can_hide(costs - named, costs)):
-            found[
-                f"{len(paid.cause)} causes: right"
-                + (", cost nothing" if paid.cause and not costs else "")
-            ] += 1
-        else:
-            found[f"{len(paid.cause)} causes: missed"] += 1
-            found[
-                f"LOST {label}: named {sorted(named)} of {sorted(costs)}; lost {paid.lost}: {one['causes']}"
-            ] += 1
+        left.remove(explained_request)
+        _compare_sums(trial, number, paid, explained_request, found)
+        _judge_causes(trial, number, paid, explained_request, found)
+
+
+def _compare_bills(trial: Trial, told: float, found: Counter[str]) -> None:
+    """Is what the conversation is said to have cost what was billed?"""
+    billed = 0.0
+    beside = 0.0
+    count_beside = 0
+    for paid in trial.bills:
+        billed += paid.dollars
+        if not paid.is_main:
+            beside += paid.dollars
+            count_beside += 1
+    count_main = len(trial.bills) - count_beside
+    print(f"{trial.agent}: {count_main} requests and {count_beside} beside, billed ${billed:.4f} (${beside:.4f} beside), told ${told:.4f}", file=sys.stderr)  # fmt: skip
+    if abs(billed - told) >= 0.005:
+        found[f"LOST {trial.agent}: billed {billed:.4f}, told {told:.4f}, {beside:.4f} beside"] += 1
+
+
+def _compare_sums(
+    trial: Trial, number: int, paid: Paid, request: Json, found: Counter[str]
+) -> None:
+    """Do the causes of a request add up to its tokens and its price?"""
+    tokens = sum(cause["tokens"] for cause in request["causes"])
+    dollars = sum(cause["cost"] for cause in request["causes"])
+    if tokens != paid.tokens or abs(dollars - paid.dollars) > 1e-6:
+        sums = (tokens, dollars)
+        found[f"LOST {trial.agent} #{number}: {sums} explained, {paid} billed"] += 1
+
+
+def _judge_causes(
+    trial: Trial, number: int, paid: Paid, request: Json, found: Counter[str]
+) -> None:
+    """Are the causes that cost something named, and no others?"""
+    named = {cause["cause"].partition(":")[0] for cause in request["causes"]} - PLAIN
+    if number in trial.edited_by_agent and not {"edit", "rules"} & set(paid.cause):
+        found[f"{trial.agent}: the agent itself changed its history"] += 1
+        named -= {CAUSES["edit"]}
+    injected = {CAUSES.get(cause, cause) for cause in paid.cause}
+    costs: set[str] = set()
+    if paid.lost > 128:
+        for cause in paid.cause:
+            is_free = cause == "thinking" and trial.agent in FREE
+            if not is_free:
+                costs.add(CAUSES[cause])
+
+    label = f"{trial.agent} #{number} {'+'.join(paid.cause) or 'nothing'}"
+    what_was_said = f"lost {paid.lost}: {request['causes']}"
+    blamed = named - injected
+    if blamed:
+        found[f"LOST {label}: blamed {sorted(blamed)}; {what_was_said}"] += 1
+        return
+    one_hides_another = len(costs) > 1 and named and can_hide(costs - named, costs)
+    if named == costs or one_hides_another:
+        kind = f"{len(paid.cause)} causes: right"
+        if paid.cause and not costs:
+            kind += ", cost nothing"
+        found[kind] += 1
+        return
+    found[f"{len(paid.cause)} causes: missed"] += 1
+    found[f"LOST {label}: named {sorted(named)} of {sorted(costs)}; {what_was_said}"] += 1
 
 
 def can_hide(missed: set[str], costs: set[str]) -> bool:

@@ -18,6 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -66,6 +67,16 @@ def files_of(folder: Path) -> dict[str, tuple[int, bytes]]:
                 os.fsencode(path.readlink()) if stat.S_ISLNK(mode) else path.read_bytes(),
             )
     return found
+
+
+@dataclass(frozen=True)
+class FoldersBefore:
+    """The user's folder, its index and the copy, before the copy is brought back."""
+
+    lines: Lines
+    files: dict[str, tuple[int, bytes]]
+    index: object
+    lines_of_copy: Lines
 
 
 class Writer:
@@ -226,11 +237,12 @@ class Trial:
         self.agents[copy.id] = self.everyone[copy.id] = made
 
     async def bring_back(self, bench: Workbench, name: str) -> None:
-        copy, agent = bench.copies.find_copy(name), self.agents[name]
+        copy = bench.copies.find_copy(name)
+        agent = self.agents[name]
         assert copy is not None
-        way, conflicts = self.chance.choice(WAYS), self.chance.choice(CONFLICTS)
-        before, held, index = lines_of(self.project), files_of(self.project), self.read_index()
-        in_copy = lines_of(agent.folder)
+        way = self.chance.choice(WAYS)
+        conflicts = self.chance.choice(CONFLICTS)
+        before = self.read_folders(agent)
         refused = ""
         said: tuple[str, ...] = ()
         try:
@@ -239,45 +251,63 @@ class Trial:
             refused = str(error)
         self.did.append(f"bring back {name} by {way} {conflicts}: {refused or said}")
         self.found[f"{way}{' refused' if refused else ''}"] += 1
-        now, files = lines_of(self.project), files_of(self.project)
-        if refused and (way != "apply" or "All other changes" not in refused):
-            assert (held, index) == (files, self.read_index()), self.explain(
-                "a refusal changed something"
-            )
-        if conflicts != "copy" or way != "apply":
-            gone = self.find_lost_lines(before, now, agent.removed)
-            assert not gone, self.explain(f"lines are gone from the user's folder: {gone}")
-        if way in ("apply", "discard"):
-            assert index == self.read_index(), self.explain("the index is another one")
-        others = {
-            path for path in held if path not in agent.touched and not path.startswith("src/")
-        }
-        wrong = [path for path in others if held[path] != files.get(path)]
-        assert not wrong, self.explain(f"files that the agent never touched: {wrong}")
+        self.check_folder_of_user(agent, before, way, conflicts, refused)
         if way == "discard" and not refused:
-            await self.check_nothing_is_lost(bench, said, in_copy)
+            await self.check_nothing_is_lost(bench, said, before.lines_of_copy)
             del self.agents[name]
             return
+        self.check_folder_of_copy(copy, name, before, way)
+        can_be_undone = way == "apply" and not refused and "undo this" in "".join(said)
+        if can_be_undone and self.chance.random() < 0.5:
+            await self.undo(bench, before.files)
+
+    def read_folders(self, agent: Writer) -> FoldersBefore:
+        return FoldersBefore(
+            lines=lines_of(self.project),
+            files=files_of(self.project),
+            index=self.read_index(),
+            lines_of_copy=lines_of(agent.folder),
+        )
+
+    def check_folder_of_user(
+        self, agent: Writer, before: FoldersBefore, way: str, conflicts: str, refused: str
+    ) -> None:
+        """What is the user's stands where it stood, but for what the user let go."""
+        files = files_of(self.project)
+        is_refused_whole = refused and (way != "apply" or "All other changes" not in refused)
+        if is_refused_whole:
+            is_as_before = before.files == files and before.index == self.read_index()
+            assert is_as_before, self.explain("a refusal changed something")
+        if conflicts != "copy" or way != "apply":
+            gone = self.find_lost_lines(before.lines, lines_of(self.project), agent.removed)
+            assert not gone, self.explain(f"lines are gone from the user's folder: {gone}")
+        if way in ("apply", "discard"):
+            assert before.index == self.read_index(), self.explain("the index is another one")
+        wrong = []
+        for path, entry in before.files.items():
+            is_of_user_alone = path not in agent.touched and not path.startswith("src/")
+            if is_of_user_alone and files.get(path) != entry:
+                wrong.append(path)
+        assert not wrong, self.explain(f"files that the agent never touched: {wrong}")
+
+    def check_folder_of_copy(
+        self, copy: copy_files.FolderCopy, name: str, before: FoldersBefore, way: str
+    ) -> None:
+        """Every line of the agent's is still in the copy. A merge that stopped is given up first."""
+        agent = self.agents[name]
         if way == "apply":
-            assert lines_of(agent.folder) == in_copy, self.explain("an apply changed the copy")
-        if any((agent.folder / ".git" / each).exists() for each in ("MERGE_HEAD", "rebase-merge")):
+            is_as_before = lines_of(agent.folder) == before.lines_of_copy
+            assert is_as_before, self.explain("an apply changed the copy")
+        git_folder = agent.folder / ".git"
+        if (git_folder / "MERGE_HEAD").exists() or (git_folder / "rebase-merge").exists():
             git(agent.folder, "merge" if way == "merge" else "rebase", "--abort")
             if self.chance.random() < 0.5:
                 agent.act(agent.edit)  # Its file may be one that was set aside for the merge.
             copy_files.put_back_files_of_copy(copy)
-        after = lines_of(agent.folder)
-        gone = self.find_lost_lines(
-            in_copy, after, self.user.removed | self.all_removed_by_others(name)
-        )
-        gone = {line for line in gone if not self.is_committed(agent.folder, line)}
-        assert not gone, self.explain(f"lines are gone from the copy: {gone}")
-        if (
-            way == "apply"
-            and not refused
-            and "undo this" in "".join(said)
-            and self.chance.random() < 0.5
-        ):
-            await self.undo(bench, held)
+        may_go = self.user.removed | self.all_removed_by_others(name)
+        gone = self.find_lost_lines(before.lines_of_copy, lines_of(agent.folder), may_go)
+        lost = {line for line in gone if not self.is_committed(agent.folder, line)}
+        assert not lost, self.explain(f"lines are gone from the copy: {lost}")
 
     def is_committed(self, folder: Path, line: tuple[str, str]) -> bool:
         """Whether a line is in the last commit, although the folder no longer has it:
