@@ -213,7 +213,49 @@ async def kill_at_random(
     return "+".join(names)
 
 
-async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) -> dict[str, Any]:  # noqa: PLR0915 -- one after another
+async def go_on_with_kills(
+    bench: Workbench,
+    session: Session,
+    model: Model,
+    pick: random.Random,
+    kills: int,
+    found: dict[str, Any],
+) -> None:
+    """Let the agent go on, and kill it in the middle, until it was killed so often."""
+    model.per_turn = 4
+    model.left = 4
+    longest = 8.0
+    while found["kills"] < kills:
+        replies_before = len(facts(session, ModelReplied))
+        since = time.monotonic()
+        message = one_turn(session, f"go on {found['kills']}", found)
+        _, killed = await asyncio.gather(message, kill_at_random(bench, session, pick, longest))
+        found["kills"] += bool(killed)
+        found["last"] = (killed, round(time.monotonic() - since, 1))
+        model.left = 4
+        if not killed:
+            longest = max(0.5, longest * 0.9)
+        print(json.dumps({**found, "done": model.done}), flush=True)
+        if len(facts(session, ModelReplied)) == replies_before and not killed:
+            found["wrong"].append(f"nothing was said after kill {found['kills']}")
+
+
+def text_of_replies(session: Session) -> str:
+    texts: list[str] = []
+    for replied in facts(session, ModelReplied):
+        texts += [part.text for part in replied.parts if isinstance(part, Text)]
+    return "".join(texts)
+
+
+def describe_difference(text: str, shown: str) -> str:
+    start = 0
+    while start < min(len(text), len(shown)) and text[start] == shown[start]:
+        start += 1
+    end = start + 80
+    return f"text differs at {start} of {len(text)}/{len(shown)}: {text[start:end]!r} / {shown[start:end]!r}"
+
+
+async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) -> dict[str, Any]:
     pick = random.Random(seed)
     model = Model(steps)
     found: dict[str, Any] = {"agent": agent, "kills": 0, "ends": {}, "wrong": []}
@@ -248,20 +290,7 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
         }
         found["can"] = sorted(foreign._connection.abilities) if foreign._connection else []
         watch.refuses = True
-        model.per_turn = model.left = 4
-        longest = 8.0
-        while found["kills"] < kills:
-            before, since = len(facts(session, ModelReplied)), time.monotonic()
-            message = one_turn(session, f"go on {found['kills']}", found)
-            _, killed = await asyncio.gather(message, kill_at_random(bench, session, pick, longest))
-            found["kills"] += bool(killed)
-            found["last"] = (killed, round(time.monotonic() - since, 1))
-            model.left = 4
-            if not killed:
-                longest = max(0.5, longest * 0.9)
-            print(json.dumps({**found, "done": model.done}), flush=True)
-            if len(facts(session, ModelReplied)) == before and not killed:
-                found["wrong"].append(f"nothing was said after kill {found['kills']}")
+        await go_on_with_kills(bench, session, model, pick, kills, found)
         watch.refuses = agent != "codex"
         said = await one_turn(session, "the last message", found)
         if kills and session.turns.last_end and session.turns.last_end.reason is not TurnEnd.DONE:
@@ -273,20 +302,9 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
         again = await desks.open_workspace(bench.id)
         kept = await again.open_session(name)
         Watcher(kept)
-        text = "".join(
-            part.text
-            for reply in facts(kept, ModelReplied)
-            for part in reply.parts
-            if isinstance(part, Text)
-        )
+        text = text_of_replies(kept)
         if text != shown:
-            at = next(
-                (at for at, (a, b) in enumerate(zip(text, shown, strict=False)) if a != b),
-                min(len(text), len(shown)),
-            )
-            found["wrong"].append(
-                f"text differs at {at} of {len(text)}/{len(shown)}: {text[at : at + 80]!r} / {shown[at : at + 80]!r}"
-            )
+            found["wrong"].append(describe_difference(text, shown))
         found |= {
             "characters": len(text),
             "calls": sum(

@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -371,44 +372,12 @@ def try_conversation(
         if "opencode" in others:
             list_sessions("opencode", provider, home)  # it makes its database when it first starts
         own = () if name == OURS else (("its own lines", name), ("without its file", name))
-        for way, agent in (*own, *(("relay", one) for one in others)):
+        relays = tuple(("relay", agent) for agent in others)
+        for way, agent in own + relays:
             if way == "without its file":
                 delete_session(name, original, session)
-            made = json.loads(
-                helix(
-                    home,
-                    "conversation",
-                    "restore",
-                    "-w",
-                    "Work",
-                    conversation,
-                    "--to",
-                    agent,
-                    "--json",
-                )
-            )
-            if made["original"] != (way != "relay" and name not in ("gemini", OURS)):
-                wrong.append(
-                    f"{way}: the lines are {'' if made['original'] else 'not '}the agent's own"
-                )
-            told = list_sessions(agent, provider, home)
-            if told is not None and made["session"] not in told:
-                wrong.append(f"{way}: {agent} does not list the session")
-            script.left, mark = 1, f"MARK-{way.replace(' ', '-')}-{agent}"
-            run_agent(agent, provider, home, resume(agent, made["session"], mark))
-            first = next(
-                one
-                for one in provider.asked
-                if one.protocol and mark.encode() in one.raw and _names(one.body)
-            )
-            got = [one for one in pieces_of_request(first) if one[2].strip('"') != mark]
-            wrong += [
-                f"{way} in {agent}: {why}"
-                for why in _differences(expected, got, translated=agent != name)
-            ]
-            after = pieces_of_request(last_request(provider, mark))
-            if len([one for one in after if one[1] == PieceKind.RESULT.value]) <= len([one for one in got if one[1] == PieceKind.RESULT.value]):  # fmt: skip
-                wrong.append(f"{way} in {agent}: no further step")
+            given = _GivenBack(name, way, agent, conversation)
+            wrong += _try_given_back(given, provider, home, script, expected)
         for agent in others:
             wrong += [
                 f"folded in {agent}: {why}"
@@ -421,53 +390,99 @@ def try_conversation(
     return wrong
 
 
+@dataclass(frozen=True)
+class _GivenBack:
+    """A conversation of the agent `name` that is given to `agent`, in one of the ways."""
+
+    name: str
+    way: str
+    agent: str
+    conversation: str
+
+    @property
+    def mark(self) -> str:
+        return f"MARK-{self.way.replace(' ', '-')}-{self.agent}"
+
+    @property
+    def has_own_lines(self) -> bool:
+        return self.way != "relay" and self.name not in ("gemini", OURS)
+
+
+def _try_given_back(
+    given: _GivenBack, provider: Provider, home: Path, script: Script, expected: Sequence[Any]
+) -> list[str]:
+    """What was wrong with the session that the agent goes on with."""
+    wrong: list[str] = []
+    way = given.way
+    agent = given.agent
+    restore = ("conversation", "restore", "-w", "Work", given.conversation, "--to", agent)
+    made = json.loads(helix(home, *restore, "--json"))
+    if made["original"] != given.has_own_lines:
+        which = "the agent's own" if made["original"] else "not the agent's own"
+        wrong.append(f"{way}: the lines are {which}")
+    told = list_sessions(agent, provider, home)
+    if told is not None and made["session"] not in told:
+        wrong.append(f"{way}: {agent} does not list the session")
+
+    script.left = 1
+    run_agent(agent, provider, home, resume(agent, made["session"], given.mark))
+    first = _first_request_with(provider, given.mark)
+    got = [piece for piece in pieces_of_request(first) if piece[2].strip('"') != given.mark]
+    for why in _differences(expected, got, translated=agent != given.name):
+        wrong.append(f"{way} in {agent}: {why}")
+    after = pieces_of_request(last_request(provider, given.mark))
+    if _count_results(after) <= _count_results(got):
+        wrong.append(f"{way} in {agent}: no further step")
+    return wrong
+
+
+def _requests_with(provider: Provider, mark: str) -> list[Asked]:
+    return [asked for asked in provider.asked if asked.protocol and mark.encode() in asked.raw]
+
+
+def _first_request_with(provider: Provider, mark: str) -> Asked:
+    """The first request with the mark that offers tools: others are for titles and the like."""
+    return next(asked for asked in _requests_with(provider, mark) if _names(asked.body))
+
+
+def _count_results(pieces: Sequence[Any]) -> int:
+    return sum(piece[1] == PieceKind.RESULT.value for piece in pieces)
+
+
 def _relay_folded(
     agent: str, provider: Provider, home: Path, script: Script, conversation: str
 ) -> list[str]:
     """What was wrong with the conversation folded for the agent, which can read the
     originals over MCP.
     """
-    server = [] if agent == "pi" else ["--mcp"]
-    made = json.loads(
-        helix(
-            home,
-            "conversation",
-            "restore",
-            "-w",
-            "Work",
-            conversation,
-            "--to",
-            agent,
-            "--fold",
-            *server,
-            "--json",
-        )
-    )
-    if (
-        agent == "codex"
-    ):  # `codex exec` does not wait for servers, unless they are required; a person types later than they start.
+    restore = ["conversation", "restore", "-w", "Work", conversation, "--to", agent, "--fold"]
+    has_server = agent != "pi"
+    if has_server:
+        restore.append("--mcp")
+    made = json.loads(helix(home, *restore, "--json"))
+    if agent == "codex":
+        # `codex exec` does not wait for servers, unless they are required; a person types later
+        # than they start.
         with (home / ".codex" / "config.toml").open("a") as file:
             file.write("required = true\n")
-    script.left, mark = 2, f"FOLDED-{agent}"
+    mark = f"FOLDED-{agent}"
+    script.left = 2
     run_agent(agent, provider, home, resume(agent, made["session"], mark))
-    asked = next(
-        one
-        for one in provider.asked
-        if one.protocol and mark.encode() in one.raw and _names(one.body)
-    )
-    if not made["folded"] and made["fits"] and len(pieces_of_request(asked)) <= SHORT:
+    asked = _first_request_with(provider, mark)
+    pieces = pieces_of_request(asked)
+    is_folded = made["folded"] and made["fits"]
+    if not made["folded"] and made["fits"] and len(pieces) <= SHORT:
         return []  # One short turn stays as it is, and the program says so.
-    wrong = [] if made["folded"] and made["fits"] else ["it was not folded"]
+    wrong = [] if is_folded else ["it was not folded"]
     if not re.search(rb"recall_(cached_content|history)\(", asked.raw):
         wrong.append("no original is named")
-    requests = [one for one in provider.asked if one.protocol and mark.encode() in one.raw]
-    names = {
-        name for one in requests for name in _names(one.body)
-    }  # It may go on while its servers start.
-    if server and not any("recall_cached_content" in name for name in names):
+    names: set[str] = set()
+    for request in _requests_with(provider, mark):  # It may go on while its servers start.
+        names.update(_names(request.body))
+    if has_server and not any("recall_cached_content" in name for name in names):
         wrong.append(f"it has no tool for the originals among {sorted(names)}")
     after = pieces_of_request(last_request(provider, mark))
-    if not any(one[1] == PieceKind.RESULT.value for one in after[len(pieces_of_request(asked)) :]):
+    if not _count_results(after[len(pieces) :]):
         wrong.append("no further step")
     return wrong
 
