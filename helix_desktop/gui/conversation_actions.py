@@ -27,7 +27,12 @@ from helix_desktop.gui.question_dialogs import (
     ask_to_confirm,
 )
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
-from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace, workbench_of_shown
+from helix_desktop.gui.shown_workspace import (
+    ShownSession,
+    ShownWorkspace,
+    say_that_it_is_done_elsewhere,
+    workbench_of_shown,
+)
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.workbench_types import Workbench
@@ -165,9 +170,7 @@ class ConversationActions(QObject):
             self._notice_only_where_open()
 
     def _notice_only_where_open(self) -> None:
-        self._parts.notices.show_notice(
-            tr("This can only be done where the workspace is open, not from here.")
-        )
+        self._parts.notices.show_notice(say_that_it_is_done_elsewhere())
 
     def _open_subagents_dialog(self) -> None:
         bench = self._showing.bench

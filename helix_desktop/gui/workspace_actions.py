@@ -15,7 +15,11 @@ from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
 from helix_desktop.gui.open_workspaces import OpenWorkspaces
 from helix_desktop.gui.question_dialogs import ask_file, ask_folder, ask_new_file, ask_text
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.shown_workspace import RememberedWorkspace, ShownWorkspace
+from helix_desktop.gui.shown_workspace import (
+    RememberedWorkspace,
+    ShownWorkspace,
+    say_that_it_is_done_elsewhere,
+)
 from helix_desktop.gui.text_file_saving import file_name_from_title
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.user_terminal import open_user_terminal
@@ -140,9 +144,7 @@ class WorkspaceActions(QObject):
                 )
                 self._parts.notices.show_notice(text, act=restore)
             case _:
-                self._parts.notices.show_notice(
-                    tr("This can only be done where the workspace is open, not from here.")
-                )
+                self._parts.notices.show_notice(say_that_it_is_done_elsewhere())
 
     def _rename_remembered(self, remembered: RememberedWorkspace, name: str) -> None:
         self._workspaces.save_remembered(replace(remembered, name=name.strip() or remembered.name))

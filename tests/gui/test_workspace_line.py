@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 
 from helix_desktop.engine.changes import diff_hunks
 from helix_desktop.engine.facts import FoldKind, Text, Unfolded, UserPart
@@ -16,6 +16,7 @@ from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.errors import ActionRefused, OwnerEnded
 from helix_desktop.gui.inspector.request_dialog import RequestDialog
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import MessageAct
 from helix_desktop.gui.workspace_line import describe_line
@@ -25,6 +26,7 @@ from helix_desktop.workspace_host.host_line import LineStage, LineState
 from tests.gui import story
 from tests.gui.fake_changes import FakeChanges
 from tests.gui.fake_desk import FakeWorkbench
+from tests.gui.fake_setup import FakeInstallation, FakeSetup
 from tests.gui.test_search_sources import found_by_palette
 
 
@@ -151,6 +153,18 @@ def test_another_process_of_this_computer_is_named_so() -> None:
     assert broken_here.startswith("Another window or program has this workspace open")
 
 
+def test_the_settings_say_where_those_of_the_workspace_are(
+    window: MainWindow, elsewhere: WorkspaceElsewhere
+) -> None:
+    """In a second window, five of the seven pages were missing without a word."""
+    dialog = SettingsDialog(window, FakeSetup(), FakeInstallation())
+    dialog.show()
+    texts = [label.text() for label in dialog.findChildren(QLabel) if label.isVisible()]
+    assert elsewhere.name in texts
+    assert any(text.startswith("Its settings are where it was opened first") for text in texts)
+    dialog.reject()
+
+
 def test_pages_that_need_the_workbench_show_nothing_and_fail_at_nothing(
     window: MainWindow, elsewhere: WorkspaceElsewhere
 ) -> None:
@@ -244,7 +258,7 @@ def test_the_changes_are_shown_and_undone_elsewhere(
     assert page.commit_button.isHidden()
     assert page.after_commit.isHidden()
     assert page.body.open_in_editor.isHidden()
-    assert "where the workspace is open" in page._note.toolTip() + page._note.text()
+    assert "where the workspace was opened first" in page._note.toolTip() + page._note.text()
     hunk = next(iter(diff_hunks.find_hunks(b"one\n", b"two\n"))).stable_id
     page.body.view.hunk_undo_requested.emit(hunk)
     application.processEvents()

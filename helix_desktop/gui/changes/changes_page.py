@@ -281,7 +281,7 @@ class ChangesPage(QWidget):
         self.commit_button.setVisible(not is_elsewhere)
         self._note_on_commit = ""
         if is_elsewhere:
-            self._note_on_commit = tr("Commits are made where the workspace is open.")
+            self._note_on_commit = tr("Commits are made where the workspace was opened first: in another window, or on the other computer.")  # fmt: skip
 
     def reload_if_files_changed(self, events: Sequence[Event]) -> None:
         for event in events:

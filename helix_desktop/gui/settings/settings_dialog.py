@@ -32,6 +32,7 @@ from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.settings.shortcuts_page import ShortcutsPage
 from helix_desktop.gui.settings.storage_page import StoragePage
 from helix_desktop.gui.settings.workspace_settings_pages import CheckpointsPage, InstructionsPage
+from helix_desktop.gui.shown_workspace import client_of_host
 from helix_desktop.gui.translation import tr, translate_name
 
 # These actions change what the pages show, so the settings are closed for them.
@@ -203,6 +204,7 @@ class SettingsDialog(widgets.TransientDialog):
             models["models"] = lambda: ModelsPage(window, bench, self._models)
         self._add_settings_page("providers", models)
         if bench is None:
+            self._say_where_workspace_is_set_up()
             return
         self._add_page_group(bench.name)
         self._add_settings_page(
@@ -241,6 +243,17 @@ class SettingsDialog(widgets.TransientDialog):
                 "checkpoints": lambda: CheckpointsPage(bench, runner),
             },
         )
+
+    def _say_where_workspace_is_set_up(self) -> None:
+        """A second window has no pages of the workspace, and nobody would know why."""
+        client = client_of_host(self._window.showing.workspace)
+        if client is None:
+            return
+        self._add_page_group(client.name)
+        words = tr("Its settings are where it was opened first: in another window, or on the other computer.")  # fmt: skip
+        note = widgets.build_plain_label(words, "small", self)
+        note.setContentsMargins(10, 0, 10, 0)
+        self._page_list.addWidget(note)
 
     def _build_general_page(self) -> ProgramSettingsPage:
         page = ProgramSettingsPage(tr("General"), self._window.settings, GENERAL_SECTIONS)
