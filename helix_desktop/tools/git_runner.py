@@ -131,7 +131,9 @@ def _list_git_settings(folder: Path, environment: Mapping[str, str]) -> starter.
     """
     words = ["git", "-C", str(folder), "config", "--includes", "--null", "--show-scope", "--list"]
     variables = dict(_ENVIRONMENT)
-    variables.pop("GIT_CONFIG_GLOBAL", None)
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"):
+        variables.pop(name, None)
+    variables.update(choose_variables("variables_of_settings"))
     variables["HOME"] = str(Path.home())
     return _run_git_process(words, b"", variables | dict(environment))
 
@@ -144,7 +146,7 @@ def _settings_for_folder(output: bytes) -> list[str]:
     repository_names: list[str] = []  # Names alone: none of their values is used.
     words = output.decode("utf-8", "surrogateescape").split("\0")
     for scope, entry in zip(words[::2], words[1::2], strict=False):
-        if scope == "global":
+        if scope in _SCOPES_OF_USER:
             user_entries.append(entry)
         else:
             repository_names.append(_name_of_setting(entry))
@@ -194,6 +196,8 @@ def _settings_for_reading(home: str) -> Sequence[str]:
     return _settings_for_folder(_list_git_settings(Path("/"), {"HOME": home}).stdout)
 
 
+# The system's settings, the user's, and those in the user's variables.
+_SCOPES_OF_USER = frozenset({"system", "global", "command"})
 _READING = frozenset({"cat-file", "ls-tree", "ls-files", "rev-parse", "check-attr"})
 _DRIVER = re.compile(
     r"(filter\..*\.(clean|smudge|process)|diff\..*\.(command|textconv)|merge\..*\.driver|branch\..*\.mergeoptions)",
@@ -215,7 +219,7 @@ def _run_git_process(
         raise ActionRefused(
             "The program git was not found.", remedy="Install git, or commit with another program."
         )
-    variables = choose_variables("variables_to_run")
+    variables = choose_variables("variables_to_run", "variables_of_author")
     variables.update(environment)
     command_line = [program] + words[1:]
     launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, command_line, None, variables)

@@ -15,7 +15,7 @@ import asyncio
 import os
 import re
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,6 +56,17 @@ _OFFLINE = re.compile(
     r"|error connecting to|no such host|failed to connect|could not read from remote",
     re.IGNORECASE,
 )
+_NOT_LOGGED_IN = re.compile(
+    r"could not read (username|password)|authentication failed|permission denied",
+    re.IGNORECASE,
+)
+WHICH_VARIABLES = (
+    "If you log in with a variable of your environment, name it in your own git settings for the login"
+    " (such as `credential.helper`), or push in a terminal: git gets no other variables from here."
+)
+# The settings of the user that say how to log in, and the variables that they name.
+_LOGIN_SETTINGS = r"^(credential\.(.*\.)?helper|core\.(sshcommand|askpass))$"
+_VARIABLE_IN_SETTING = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _REJECTED = re.compile(r"\[(remote )?rejected\]|non-fast-forward|fetch first", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://\S+")
 _GITHUB_JOB = re.compile(r"/job/(\d+)")
@@ -81,7 +92,13 @@ _TOKENS_OF_GITLAB_SERVERS = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN", "OAUTH_TOKEN
 _NAMES_OF_GITLAB_SERVERS = ("GITLAB_HOST", "GITLAB_URI", "GL_HOST")
 # The lists of variables that are for one program. git asks either of the others for a login.
 _VARIABLES_BY_PROGRAM = {
-    "git": ("variables_of_gh", "variables_of_glab"),
+    "git": (
+        "variables_of_author",
+        "variables_of_settings",
+        "variables_for_logins",
+        "variables_of_gh",
+        "variables_of_glab",
+    ),
     "gh": ("variables_of_gh",),
     "glab": ("variables_of_glab",),
 }
@@ -320,10 +337,28 @@ def _push_branch(state: BranchState) -> None:
             state.address,
             f"{state.commit}:refs/heads/{state.branch}",
         ]
-        finished = _run_users_program("git", arguments, repository, state, check=False)
+        variables = _variables_of_login(repository, state)
+        finished = _run_users_program(
+            "git", arguments, repository, state, check=False, variables=variables
+        )
     if finished.returncode:
         raise _error_of_push(finished, state)
     _remember_pushed_branch(state)
+
+
+def _variables_of_login(repository: Path, state: BranchState) -> dict[str, str]:
+    """Returns the variables that the user's own settings for logins name, such as `echo $MY_TOKEN`.
+    `repository` is the empty one, which has no settings that say so.
+    """
+    arguments = ["config", "--includes", "--get-regexp", _LOGIN_SETTINGS]
+    finished = _run_users_program("git", arguments, repository, state, check=False)
+    settings = finished.stdout.decode("utf-8", "replace")
+    refused = _variables_with_tokens_of_others(state.address)
+    variables: dict[str, str] = {}
+    for name in _VARIABLE_IN_SETTING.findall(settings):
+        if name in os.environ and name not in refused:
+            variables[name] = os.environ[name]
+    return variables
 
 
 def _borrow_objects(repository: Path, original: Path) -> None:
@@ -357,6 +392,11 @@ def _error_of_push(finished: starter.FinishedProcess, state: BranchState) -> Act
         return ActionRefused(
             f"The server did not take the branch {state.branch}: {reason}.",
             remedy=f"{NOT_PUSHED} If others have pushed to it, pull first.",
+        )
+    if _NOT_LOGGED_IN.search(message):
+        return ActionRefused(
+            f"The server of {state.shown_address} did not accept the login: {reason}.",
+            remedy=f"{NOT_PUSHED} {WHICH_VARIABLES}",
         )
     if _OFFLINE.search(message):
         return ActionRefused(
@@ -512,8 +552,11 @@ def _run_users_program(
     *,
     stdin: bytes = b"",
     check: bool = True,
+    variables: Mapping[str, str] = {},
 ) -> starter.FinishedProcess:
-    """Runs a program of the user's. `check`: raise ActionRefused if it fails."""
+    """Runs a program of the user's. `check`: raise ActionRefused if it fails. `variables`: further
+    ones for it.
+    """
     program = starter.find_program(name)
     if not program:
         raise ActionRefused(f"The program {name} was not found.", remedy=f"Install {name}.")
@@ -521,7 +564,7 @@ def _run_users_program(
         starter.CommandAuthor.USER,
         [program] + list(arguments),
         folder,
-        _environment_for_server(name, state.address, folder),
+        _environment_for_server(name, state.address, folder) | dict(variables),
         has_own_session=True,
     )
     try:

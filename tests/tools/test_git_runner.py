@@ -212,3 +212,26 @@ def test_a_file_that_stands_for_far_more_than_its_bytes_is_refused(
     with pytest.raises(ActionRefused, match="git printed more than 0 MB and was stopped"):
         run_git(project, "cat-file", "blob", "HEAD:file")
     assert run_git(project, "cat-file", "blob", "HEAD~:file")
+
+
+def test_the_users_name_is_found_where_git_itself_finds_it(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect: a name in variables, or in settings that a variable names, was not known."""
+    for name in ("user.name", "user.email"):
+        subprocess.run(["git", "config", "--unset", name], cwd=project, check=True)
+    settings = tmp_path / "my settings"
+    settings.write_text("[user]\n\tname = Ada\n\temail = ada@x\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    run_git(project, "commit", "--allow-empty", "--message", "next")
+    assert run_git(project, "log", "-1", "--format=%an %ce").strip() == b"Ada ada@x"
+
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "user.name")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "Grace")
+    run_git(project, "commit", "--allow-empty", "--message", "next")
+    assert run_git(project, "log", "-1", "--format=%an").strip() == b"Grace"
+
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Lin")
+    run_git(project, "commit", "--allow-empty", "--message", "next")
+    assert run_git(project, "log", "-1", "--format=%an %cn").strip() == b"Lin Grace"

@@ -215,6 +215,51 @@ async def test_a_server_that_cannot_be_reached_is_named_without_the_login(
     assert "Nothing was pushed" in str(refused.value)
 
 
+async def test_a_push_logs_in_as_in_the_users_shell(
+    bench: Workbench,
+    project: Path,
+    server: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The defect: git got neither the variables by which it is told how to log in, nor those that the
+    user's own settings for it name.
+    """
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\necho "$MY_TOKEN $OTHER_TOKEN" > {tmp_path}/seen\nexec sh -c "$2"\n')
+    ssh.chmod(0o755)
+    home = tmp_path / "home of the user"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[credential]\n\thelper = !echo $MY_TOKEN\n")
+    for name, value in {
+        "GIT_SSH_COMMAND": str(ssh),
+        "GIT_SSH_VARIANT": "simple",
+        "MY_TOKEN": "mine",
+        "OTHER_TOKEN": "of something else",
+        "HOME": str(home),
+    }.items():
+        monkeypatch.setenv(name, value)
+    git(project, "remote", "set-url", "origin", f"ssh://git.example{server}")
+    publishing, state = await publishing_of(bench)
+    await publishing.push_branch(state)
+    assert git(server, "rev-parse", "work") == state.commit
+    assert (tmp_path / "seen").read_text() == "mine \n"
+
+
+async def test_a_login_that_is_not_accepted_says_which_variables_git_gets(
+    bench: Workbench, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\necho 'Permission denied (publickey).' >&2\nexit 255\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("GIT_SSH_COMMAND", str(ssh))
+    git(project, "remote", "set-url", "origin", "ssh://git.example/it")
+    publishing, state = await publishing_of(bench)
+    with pytest.raises(ActionRefused, match="did not accept the login") as refused:
+        await publishing.push_branch(state)
+    assert "name it in your own git settings" in refused.value.remedy
+
+
 @pytest.mark.parametrize("remote", ["ssh://127.0.0.1/it", "ext::sh -c 'touch {mark}'"])
 async def test_no_program_that_the_repository_names_is_run_by_a_push(
     bench: Workbench, project: Path, server: Path, tmp_path: Path, remote: str
