@@ -106,8 +106,9 @@ _VARIABLES_BY_PROGRAM = {
 # more than one login could be read in two ways, so it has no host.
 _URL = re.compile(r"\w+://(?:[^/@\\]*@)?([\w.-]+)(?::\d+)?(?:/[^@\\]*)?")
 _SHORT_ADDRESS = re.compile(r"(?:[^/:@\\]*@)?([\w.-]+)(?::[^@\\]*)?")
-# As in `https://login:secret@host/path`.
-_LOGIN_IN_ADDRESS = re.compile(r"(?<=://)[^/@]*@")
+# As in `https://login:secret@host/path`. A secret may have an @ itself, so the login goes up to the
+# last one before a slash.
+_LOGIN_IN_ADDRESS = re.compile(r"(?<=://)[^/\s]*@")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -109,6 +110,17 @@ async def publishing_of(bench: Workbench) -> tuple[BranchPublishing, BranchState
     state = await publishing.read_branch_state()
     assert state is not None
     return publishing, state
+
+
+@pytest.mark.parametrize(
+    "address", ["https://me:s3@cret@host.example/a/b.git", "https://s3cret@host.example/a/b.git"]
+)
+async def test_no_part_of_a_login_is_shown_or_told_to_another_program(
+    bench: Workbench, address: str
+) -> None:
+    _, state = await publishing_of(bench)
+    with_login = replace(state, address=address)
+    assert with_login.shown_address == "https://host.example/a/b.git"
 
 
 async def test_a_branch_is_pushed_and_nothing_is_left_to_push(

@@ -15,8 +15,9 @@ from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import tr
 
 EXAMPLE_ADDRESS = "postgresql://user@host/database"
-# An address with a password, as in `postgresql://user:password@host/database`.
-_ADDRESS_WITH_PASSWORD = re.compile(r"(?P<user>\w+://[^:/@]+):(?P<password>[^@]+)(?P<host>@.*)")
+# An address with a password, as in `postgresql://user:password@host/database`. The password may have
+# an @ itself, so it goes up to the last one.
+_ADDRESS_WITH_PASSWORD = re.compile(r"(?P<user>\w+://[^:/@]+):(?P<password>.+)(?P<host>@[^@]*)")
 
 
 class SharingFormDialog(TransientDialog):

@@ -33,6 +33,14 @@ def test_it_needs_an_address_a_key_and_a_folder(
     assert dialog.join.isEnabled()
 
 
+@pytest.mark.parametrize("password", ["p4ss", "p4@ss", "p4/ss"])
+def test_all_of_a_password_in_a_pasted_address_goes_into_its_field(
+    dialog: JoinWorkspaceDialog, password: str
+) -> None:
+    dialog.address.setText(f"postgresql://me:{password}@host/helix")
+    assert (dialog.address.text(), dialog.password.text()) == (ADDRESS, password)
+
+
 def test_a_wrong_key_is_said_and_can_be_corrected(
     dialog: JoinWorkspaceDialog, window: MainWindow, tmp_path: Path
 ) -> None:
