@@ -3,6 +3,7 @@
 Each check is a rule with its reason. What is refused is told no more than why.
 """
 
+import asyncio
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
@@ -22,6 +23,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 COOKIE = "helix_page"
 COOKIE_SECONDS = 180 * 86_400
 LONGEST_BODY = 1 << 20
+FORM_SECONDS = 60.0
 MOST_FIELDS = 20
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # These can be had without being paired.
@@ -103,9 +105,12 @@ class PageGuard:
 
         scope["form"] = {}
         if method == "POST":
-            scope["form"] = await _read_form(headers, receive)
+            scope["form"] = await _read_form_in_time(headers, receive)
             if device is not None:
                 _check_form_token(scope["form"], device)
+                # It may have been revoked while the form was on its way, which whoever sends it decides.
+                if self._find_device(headers) is None:
+                    raise RefusedPageRequest(401, "This device is not paired.")
 
     def _check_host(self, headers: Mapping[str, str]) -> str:
         """A page whose name was made to lead here (DNS rebinding) still sends its own name."""
@@ -151,6 +156,15 @@ def _read_headers(scope: Scope) -> Mapping[str, str]:
             raise RefusedPageRequest(400, f"The header {name} came twice.")
         headers[name] = raw_value.decode("latin-1").strip()
     return headers
+
+
+async def _read_form_in_time(headers: Mapping[str, str], receive: Receive) -> Mapping[str, str]:
+    """Reads the fields of a form. Who sends it slowly must not hold one of the few connections."""
+    try:
+        async with asyncio.timeout(FORM_SECONDS):
+            return await _read_form(headers, receive)
+    except TimeoutError as error:
+        raise RefusedPageRequest(408, "The form did not arrive in time.") from error
 
 
 async def _read_form(headers: Mapping[str, str], receive: Receive) -> Mapping[str, str]:

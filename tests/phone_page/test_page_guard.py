@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 import string
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
+from helix_desktop.phone_page import page_guard
 from helix_desktop.phone_page.page_guard import COOKIE, HEADERS, LONGEST_BODY
 from helix_desktop.phone_page.paired_devices import PairedDevices
 from helix_desktop.workbench import Workbench
 from tests.phone_page.conftest import HOST, ORIGIN, Phone
 
+FORM = "application/x-www-form-urlencoded"
 TRIES = 2_500  # Four times so many in this file.
 REFUSED = {400, 401, 403, 405, 413, 415, 421}
 
@@ -171,6 +175,39 @@ async def test_a_stolen_cookie_is_worth_nothing_after_the_device_was_revoked(
         answer = await phone.post(f"{path}/{act}", text="hello")
         assert answer.status_code == 401
     assert session.conversation.state.seq == 1
+
+
+async def test_a_form_that_was_begun_before_the_device_was_revoked_does_nothing(
+    phone: Phone, devices: PairedDevices, bench: Workbench
+) -> None:
+    """The defect: a thief could begin forms, and send the rest when the device had long been revoked."""
+    session = await bench.start_conversation("Work")
+    path = f"/w/{bench.id}/c/{session.id}"
+    assert (await phone.get(path)).status_code == 200
+
+    async def send_slowly() -> AsyncIterator[bytes]:
+        yield f"token={phone.device.form_token}&text=run+it".encode()
+        devices.revoke_device(phone.device.id)
+        yield b"+now"
+
+    headers = {**phone.headers, "origin": ORIGIN, "content-type": FORM}
+    answer = await phone.browser.post(f"{path}/send", headers=headers, content=send_slowly())
+    assert answer.status_code == 401
+    assert session.conversation.state.seq == 1
+
+
+async def test_a_form_that_does_not_arrive_holds_no_connection(
+    browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_guard, "FORM_SECONDS", 0.02)
+
+    async def send_no_end() -> AsyncIterator[bytes]:
+        yield b"code="
+        await asyncio.Event().wait()
+
+    headers = {"origin": ORIGIN, "content-type": FORM}
+    answer = await browser.post("/pair", headers=headers, content=send_no_end())
+    assert answer.status_code == 408
 
 
 async def test_2500_replayed_and_guessed_pairings_pair_nothing(
