@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
@@ -241,6 +242,7 @@ class Hunk(ChangedLines):
 
     blocks: tuple[ChangedLines, ...]
     rows: tuple[tuple[str, bytes], ...]
+    same_before: int = 0  # How many hunks before it in the file are the same change.
 
     @property
     def unified_header(self) -> str:
@@ -250,9 +252,14 @@ class Hunk(ChangedLines):
 
     @property
     def stable_id(self) -> str:
-        """Return an ID that stays the same for the same change, wherever it is in the file."""
+        """Return an ID that stays the same for the same change, wherever it is in the file. Of
+        several that are the same, each has its own.
+        """
         body = b"".join(sign.encode() + line for sign, line in self.rows)
-        return hashlib.sha256(body).hexdigest()[:16]
+        digest = hashlib.sha256(body).hexdigest()[:16]
+        if self.same_before:
+            return f"{digest}-{self.same_before}"
+        return digest
 
 
 def is_binary(*contents: bytes) -> bool:
@@ -326,7 +333,13 @@ def find_hunks(before: bytes, after: bytes, context: int = CONTEXT) -> tuple[Hun
         else:
             groups.append([block])
         end_of_last_change = block.old_end
-    return tuple(_build_hunk(group, old_lines, new_lines, context) for group in groups)
+    counts = Counter[tuple[tuple[str, bytes], ...]]()
+    hunks: list[Hunk] = []
+    for group in groups:
+        hunk = _build_hunk(group, old_lines, new_lines, context)
+        hunks.append(replace(hunk, same_before=counts[hunk.rows]))
+        counts[hunk.rows] += 1
+    return tuple(hunks)
 
 
 def _build_hunk(

@@ -63,6 +63,19 @@ def test_lines_that_were_deleted_come_back_only_between_the_same_neighbours() ->
         revert_hunks(before, after, b"a\nx\nc\n", find_hunks(before, after))
 
 
+def test_of_two_hunks_that_are_the_same_one_is_undone() -> None:
+    """Files of styles or tables have the same lines around the same change several times."""
+    section = b"0\n1\n2\n3\nold\n5\n6\n7\n8\n"
+    changed_section = section.replace(b"old", b"new")
+    before = section * 3
+    after = changed_section + section + changed_section
+    hunks = find_hunks(before, after)
+    ids = [hunk.stable_id for hunk in hunks]
+    assert len(set(ids)) == len(ids) == 2
+    chosen = [hunk for hunk in hunks if hunk.stable_id == ids[1]]
+    assert revert_hunks(before, after, after, chosen) == changed_section + section * 2
+
+
 def test_a_last_line_that_comes_back_does_not_run_into_lines_added_since() -> None:
     before = b"x\ny"
     after = b"x\ny2\n"
