@@ -31,6 +31,11 @@ _GEMINI_SIGN_INS = {
     "oauth-personal": "a Google account",
     "vertex-ai": "Vertex AI",
 }
+# A line of an `.env` file, with the name of a variable to fill in.
+_ENV_FILE_LINE = (
+    r"^[ \t]*(?:export[ \t]+)?%s(?:[ \t]*=|:[ \t])[ \t]*"
+    r"(?:\"(?P<in_double>[^\"]*)\"|'(?P<in_single>[^']*)'|(?P<plain>[^#\r\n]*))"
+)
 # By agent: the variables with which it pays by the token, whatever its files say.
 _KEYS_OF_AGENTS = {
     "claude": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
@@ -122,7 +127,8 @@ def _upstream_of_variable(
 
 def _read_text_or_empty(file: Path) -> str:
     try:
-        return file.read_text("utf-8")
+        # Agents leave out the byte order mark that editors of Windows write.
+        return file.read_text("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:
@@ -564,17 +570,22 @@ def find_gemini_env_file(where: AgentSurroundings) -> Path | None:
 
 
 def read_env_file_variable(file: Path, variable: str) -> str:
-    """Return the value of a variable in an `.env` file, without its quotes, or an empty text."""
-    line = re.search(rf"^(?:export )?{variable}=(.*)$", _read_text_or_empty(file), re.MULTILINE)
-    if line is None:
-        return ""
-    return line[1].strip().strip("\"'")
+    """Return the value of a variable in an `.env` file, without its quotes, or an empty text.
+
+    Agents read such a file with the library dotenv: there may be blanks around the sign, a
+    comment behind the value, and of several lines the last one counts.
+    """
+    text = _read_text_or_empty(file)
+    value = ""
+    for line in re.finditer(_ENV_FILE_LINE % re.escape(variable), text, re.MULTILINE):
+        quoted_value = line["in_double"] or line["in_single"]
+        value = quoted_value or (line["plain"] or "").strip()
+    return value
 
 
 def _upstream_of_env_file(file: Path, variable: str, where: AgentSurroundings) -> AgentUpstream:
     """Return the address in an `.env` file. One in a project's folder is refused."""
-    # A comment may follow it.
-    address, _, _ = read_env_file_variable(file, variable).partition(" ")
+    address = read_env_file_variable(file, variable)
     if not address:
         return AgentUpstream()
     location = _locate_in_file(file, variable)

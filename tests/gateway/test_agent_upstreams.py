@@ -191,6 +191,26 @@ def test_gemini_reads_the_nearest_env_file(here: Path) -> None:
         found("gemini", here)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GOOGLE_GEMINI_BASE_URL=%s",
+        "\ufeffGOOGLE_GEMINI_BASE_URL=%s",
+        "  GOOGLE_GEMINI_BASE_URL = %s  # ours",
+        "export  GOOGLE_GEMINI_BASE_URL='%s' # ours",
+        "GOOGLE_GEMINI_BASE_URL: %s\r",
+        "GOOGLE_GEMINI_BASE_URL=https://old.example\nGOOGLE_GEMINI_BASE_URL=%s",
+    ],
+)
+def test_an_address_in_an_env_file_is_read_as_gemini_reads_it(here: Path, line: str) -> None:
+    """Otherwise requests meant for a company's address would go to Google."""
+    file = here / ".gemini" / ".env"
+    write(file, f"GEMINI_API_KEY=k\n{line % COMPANY}\n")
+    if line.startswith("\ufeff"):
+        file.write_text(f"{line % COMPANY}\nGEMINI_API_KEY=k\n", "utf-8")
+    assert found("gemini", here) == [("", COMPANY)]
+
+
 def test_providers_that_pass_by_and_subscriptions_are_known(here: Path) -> None:
     write(
         here / ".local" / "share" / "opencode" / "auth.json",
