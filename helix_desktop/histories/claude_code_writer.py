@@ -10,14 +10,16 @@ import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
-from helix_desktop.histories import recorded_session, session_writing
+from helix_desktop.errors import InvalidInput
+from helix_desktop.histories import claude_code_history, recorded_session, session_writing
 from helix_desktop.histories.claude_own_lines import ClaudeOwnLines
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
-from helix_desktop.histories.session_writing import format_iso_time, plain_call_id
+from helix_desktop.histories.session_writing import AgentFormat, format_iso_time, plain_call_id
 
 SEEN_VERSION = "2.1.332"
 _LONGEST_NAME = 200  # Claude Code shortens longer folder names in its own way.
@@ -242,3 +244,43 @@ def _reply_message(message: recorded_session.RecordedMessage) -> Block:
             "output_tokens": usage.output,
         },
     }
+
+
+def _build_lines_without_start(
+    session: recorded_session.RecordedSession, new_id: str, _start_time: float
+) -> Iterator[Mapping[str, Any]]:
+    """Yield Claude Code's lines. Its file has no time of the session's start."""
+    return build_claude_code_lines(session, new_id)
+
+
+def _path_below_claude_home(
+    session_id: str, folder: str, _claude_home: Path, _start_time: float
+) -> str:
+    project = project_folder_name(folder)
+    if not project:
+        raise InvalidInput(
+            f"The path of the folder {folder} is too long. Claude Code names the folder for its sessions after this path.",
+            remedy="Write to a file with `--to FILE`.",
+        )
+    return f"projects/{project}/{session_id}.jsonl"
+
+
+def _with_title_line(content: bytes, session_id: str, title: str) -> bytes:
+    line = build_title_line(title, session_id)
+    return content + json.dumps(line).encode() + b"\n"
+
+
+FORMAT = AgentFormat(
+    claude_code_history.KIND,
+    seen_version=SEEN_VERSION,
+    resume="claude --resume {}",
+    variable="CLAUDE_CONFIG_DIR",
+    usual=".claude",
+    window=200_000,
+    build_lines=_build_lines_without_start,
+    path_of_session=_path_below_claude_home,
+    provider=claude_code_history.TAG,
+    id_fields="sessionId",
+    compaction=("subtype", "compact_boundary"),
+    with_title=_with_title_line,
+)

@@ -6,12 +6,15 @@ Otherwise each message and call is an item of the Responses API. A compaction is
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
+from helix_desktop.histories import codex_history
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -19,6 +22,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
 )
 from helix_desktop.histories.session_writing import (
+    AgentFormat,
     format_iso_time,
     format_picture_url,
     list_session_items,
@@ -160,3 +164,34 @@ def _text_given_to_custom_tool(call: ToolCall) -> str:
     if set(arguments) != {"input"} or not isinstance(text, str):
         return ""
     return text
+
+
+def _path_below_codex_home(
+    session_id: str, _folder: str, _codex_home: Path, start_time: float
+) -> str:
+    return f"sessions/{rollout_path_below_sessions(session_id, start_time)}"
+
+
+def _with_title_in_first_line(content: bytes, _session_id: str, title: str) -> bytes:
+    """The first line's "payload" describes the session. The title becomes its first field."""
+    beginning = re.search(rb'"payload":\s*\{', content)
+    if beginning is None:
+        return content
+    field = b'"helix_title":%b,' % json.dumps(title).encode()
+    return content[: beginning.end()] + field + content[beginning.end() :]
+
+
+FORMAT = AgentFormat(
+    codex_history.KIND,
+    seen_version=SEEN_VERSION,
+    resume="codex resume {}",
+    variable="CODEX_HOME",
+    usual=".codex",
+    window=272_000,
+    build_lines=build_codex_lines,
+    path_of_session=_path_below_codex_home,
+    provider=codex_history.TAG,
+    id_fields="id|session_id|thread_id",
+    compaction=("type", "compacted"),
+    with_title=_with_title_in_first_line,
+)

@@ -10,13 +10,11 @@ import re
 import stat
 import sys
 import time
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -31,18 +29,14 @@ from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import claude_code_history as claude_reader
-from helix_desktop.histories import claude_code_writer as claude_writer
-from helix_desktop.histories import codex_history as codex_reader
 from helix_desktop.histories import (
+    claude_code_writer,
     codex_writer,
-    gemini_cli_history,
     gemini_cli_writer,
     history_reading,
     kept_lines,
     opencode_history,
     opencode_writer,
-    pi_history,
     pi_writer,
 )
 from helix_desktop.histories.added_formats import name_of_program
@@ -67,9 +61,9 @@ from helix_desktop.histories.session_from_facts import (
     list_active_compactions,
     origin_of_conversation,
 )
+from helix_desktop.histories.session_writing import AgentFormat
 from helix_desktop.histories.tool_translation import MessageTranslation
 from helix_desktop.json_values import object_at, parse_json_or_none
-from helix_desktop.resources import read_table
 from helix_desktop.tools.workspace_roots import write_file_beside
 
 if sys.platform == "win32":
@@ -82,70 +76,13 @@ COPY_WORDS = re.compile(r" \((?:restored|from )[^()]*\)$")  # They end the title
 Lines = Sequence[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFormat:
-    """How to write for an agent. `provider`: whose signed reasoning it can send back.
-    Its sessions are where the variable `variable` says, or else in the folder `usual`
-    of the home. `id_fields` contain a session's id; `compaction` is a field of a
-    compaction's line, with its value. Without these two, original lines are never used.
-    """
-
-    kind: str
-    seen_version: str
-    provider: str
-    build_lines: Callable[[RecordedSession, str, float], Iterator[Mapping[str, Any]]]
-    resume: str
-    variable: str
-    usual: str
-    window: int  # The context window of the agent's usual model, in tokens.
-    id_fields: str = ""
-    compaction: Sequence[str] = ("", "")
-
-
-def _build_claude_lines(
-    session: RecordedSession, new_id: str, _start_time: float
-) -> Iterator[Mapping[str, Any]]:
-    """Yield Claude Code's lines. Its file has no time of the session's start."""
-    return claude_writer.build_claude_code_lines(session, new_id)
-
-
-_FORMAT_SETTINGS = read_table("agent_formats")
-FORMATS = {
-    "claude": AgentFormat(
-        kind=claude_reader.KIND,
-        seen_version=claude_writer.SEEN_VERSION,
-        provider=claude_reader.TAG,
-        build_lines=_build_claude_lines,
-        **_FORMAT_SETTINGS["claude"],
-    ),
-    "codex": AgentFormat(
-        kind=codex_reader.KIND,
-        seen_version=codex_writer.SEEN_VERSION,
-        provider=codex_reader.TAG,
-        build_lines=codex_writer.build_codex_lines,
-        **_FORMAT_SETTINGS["codex"],
-    ),
-    "opencode": AgentFormat(
-        kind=opencode_history.KIND,
-        seen_version=opencode_writer.SEEN_VERSION,
-        provider="",
-        build_lines=opencode_writer.build_opencode_lines,
-        **_FORMAT_SETTINGS["opencode"],
-    ),
-    "gemini": AgentFormat(
-        kind=gemini_cli_history.KIND,
-        seen_version=gemini_cli_writer.SEEN_VERSION,
-        provider="",
-        build_lines=gemini_cli_writer.build_gemini_lines,
-        **_FORMAT_SETTINGS["gemini"],
-    ),
-    "pi": AgentFormat(
-        kind=pi_history.KIND,
-        seen_version=pi_writer.SEEN_VERSION,
-        provider="",
-        build_lines=pi_writer.build_pi_lines,
-        **_FORMAT_SETTINGS["pi"],
-    ),
+# By the name that `conversation restore --to` is given.
+FORMATS: Mapping[str, AgentFormat] = {
+    "claude": claude_code_writer.FORMAT,
+    "codex": codex_writer.FORMAT,
+    "opencode": opencode_writer.FORMAT,
+    "gemini": gemini_cli_writer.FORMAT,
+    "pi": pi_writer.FORMAT,
 }
 
 
@@ -246,10 +183,7 @@ def build_restored_session(
             f"Compactions in effect in this conversation: {len(compactions)}.",
             remedy="Choose a compaction by its number, counting from 1.",
         )
-    if request.agent == "opencode":
-        session_id = opencode_writer.create_opencode_id("ses")
-    else:
-        session_id = str(uuid.uuid4())
+    session_id = FORMATS[request.agent].create_session_id()
     origin = origin_of_conversation(facts)
     title = _build_title_of_copy(facts, origin.kind, request)
     original = _build_from_original_lines(facts, read_content, request, session_id, title)
@@ -405,7 +339,7 @@ def _content_with_new_ids(
     # Behind "#" stands the name of a branch, which the agent does not know.
     own_id, _, _ = origin.session.partition("#")
     content = replace_session_id(b"".join(lines), form.id_fields, own_id, session_id)
-    return _with_title(content, agent, session_id, title)
+    return form.with_title(content, session_id, title)
 
 
 def _read_original_file(
@@ -521,21 +455,6 @@ def _keys_of_replies(session: RecordedSession) -> list[set[str]]:
             if keys:
                 replies.append(keys)
     return replies
-
-
-def _with_title(content: bytes, agent: str, session_id: str, title: str) -> bytes:
-    """Return the lines with the title where the agent keeps it, or else unchanged."""
-    if agent == "claude":
-        line = claude_writer.build_title_line(title, session_id)
-        return content + json.dumps(line).encode() + b"\n"
-    if agent == "codex":
-        # The first line's "payload" describes the session. The title is its first field.
-        beginning = re.search(rb'"payload":\s*\{', content)
-        if beginning is None:
-            return content
-        field = b'"helix_title":%b,' % json.dumps(title).encode()
-        return content[: beginning.end()] + field + content[beginning.end() :]
-    return content
 
 
 def replace_session_id(content: bytes, id_fields: str, old_id: str, new_id: str) -> bytes:
@@ -667,14 +586,13 @@ def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> 
     else:
         root = places.home
         agent_folder = f"{form.usual}/".lstrip("/")
-    if restored.agent == "opencode":
-        database = root / f"{agent_folder}opencode/opencode.db"
-        opencode_writer.insert_opencode_session(database, restored.content)
-        return database
-    path_below_root = agent_folder + _session_path_below_agent_folder(restored, root / agent_folder)
-    if restored.agent == "gemini":
-        project_folder, _, _ = path_below_root.partition("/chats/")
-        marker = f"{project_folder}/{gemini_cli_writer.MARKER}"
+    if form.add_to_store is not None:
+        return form.add_to_store(root / agent_folder, restored.content)
+    path_below_root = agent_folder + form.path_of_session(
+        restored.session, restored.folder, root / agent_folder, time.time()
+    )
+    if form.path_of_marker is not None:
+        marker = form.path_of_marker(path_below_root)
         with suppress(FileExistsError):
             _write_new_file(root, marker, restored.folder.encode())
     folder_of_session, _, _ = path_below_root.rpartition("/")
@@ -683,30 +601,6 @@ def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> 
         if not os.path.lexists(root / folder_of_session / file.path):
             write_new_session_file(root, f"{folder_of_session}/{file.path}", file.content)
     return write_new_session_file(root, path_below_root, restored.content)
-
-
-def _session_path_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> str:
-    """Return where the agent looks for a session, relative to its own folder."""
-    if restored.agent == "codex":
-        return f"sessions/{codex_writer.rollout_path_below_sessions(restored.session, time.time())}"
-    if restored.agent == "pi":
-        path = pi_writer.build_relative_pi_session_path(
-            restored.folder, restored.session, time.time()
-        )
-        return f"sessions/{path}"
-    if restored.agent == "gemini":
-        project = gemini_cli_writer.choose_gemini_project_name(
-            agent_folder / ".gemini" / "tmp", restored.folder
-        )
-        name = gemini_cli_writer.gemini_file_name(restored.session, time.time())
-        return f".gemini/tmp/{project}/chats/{name}"
-    project = claude_writer.project_folder_name(restored.folder)
-    if not project:
-        raise InvalidInput(
-            f"The path of the folder {restored.folder} is too long. Claude Code names the folder for its sessions after this path.",
-            remedy="Write to a file with `--to FILE`.",
-        )
-    return f"projects/{project}/{restored.session}.jsonl"
 
 
 def write_new_session_file(root: Path, relative_path: str, content: bytes) -> Path:

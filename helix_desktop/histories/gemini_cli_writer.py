@@ -15,7 +15,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
-from helix_desktop.histories import session_writing
+from helix_desktop.histories import gemini_cli_history, session_writing
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
@@ -23,7 +23,12 @@ from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
 )
-from helix_desktop.histories.session_writing import Line, format_iso_time, format_picture_data
+from helix_desktop.histories.session_writing import (
+    AgentFormat,
+    Line,
+    format_iso_time,
+    format_picture_data,
+)
 from helix_desktop.json_values import object_at, text_at
 
 SEEN_VERSION = "0.61.0"
@@ -171,3 +176,28 @@ def _gemini_call(call: ToolCall, result: RecordedMessage | None) -> Line:
     line["timestamp"] = format_iso_time(result.time)
     line["resultDisplay"] = result.text
     return line
+
+
+def _path_below_gemini_home(
+    session_id: str, folder: str, gemini_home: Path, start_time: float
+) -> str:
+    project = choose_gemini_project_name(gemini_home / ".gemini" / "tmp", folder)
+    return f".gemini/tmp/{project}/chats/{gemini_file_name(session_id, start_time)}"
+
+
+def _path_of_project_marker(path_of_session: str) -> str:
+    project_folder, _, _ = path_of_session.partition("/chats/")
+    return f"{project_folder}/{MARKER}"
+
+
+FORMAT = AgentFormat(
+    gemini_cli_history.KIND,
+    seen_version=SEEN_VERSION,
+    resume="gemini --resume {}",
+    variable="GEMINI_CLI_HOME",
+    usual="",
+    window=1_000_000,
+    build_lines=build_gemini_lines,
+    path_of_session=_path_below_gemini_home,
+    path_of_marker=_path_of_project_marker,
+)

@@ -17,7 +17,7 @@ from typing import Any
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.errors import NotFound, StoreFailed
-from helix_desktop.histories import foreign_sqlite, opencode2_history
+from helix_desktop.histories import foreign_sqlite, opencode2_history, opencode_history
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -26,6 +26,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
 )
 from helix_desktop.histories.session_writing import (
+    AgentFormat,
     Line,
     format_picture_url,
     list_items_with_results,
@@ -386,3 +387,26 @@ def _format_without_ids(value: Line) -> str:
     for key in ("id", "sessionID", "messageID"):
         without_ids.pop(key, None)
     return json.dumps(without_ids)
+
+
+def _create_id_of_session() -> str:
+    return create_opencode_id("ses")
+
+
+def _add_to_database(data_folder: Path, content: bytes) -> Path:
+    database = data_folder / "opencode" / "opencode.db"
+    insert_opencode_session(database, content)
+    return database
+
+
+FORMAT = AgentFormat(
+    opencode_history.KIND,
+    seen_version=SEEN_VERSION,
+    resume="opencode --session {}",
+    variable="XDG_DATA_HOME",
+    usual=".local/share",
+    window=200_000,
+    build_lines=build_opencode_lines,
+    add_to_store=_add_to_database,
+    create_session_id=_create_id_of_session,
+)

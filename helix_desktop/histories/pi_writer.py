@@ -6,10 +6,12 @@ first entry kept.
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
+from helix_desktop.histories import pi_history
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -17,6 +19,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
 )
 from helix_desktop.histories.session_writing import (
+    AgentFormat,
     Line,
     format_iso_time,
     format_picture_data,
@@ -150,3 +153,21 @@ def _pi_reply(message: RecordedMessage) -> Line:
         "usage": _NO_USAGE,
         "stopReason": stop_reason,
     }
+
+
+def _path_below_pi_home(session_id: str, folder: str, _pi_home: Path, start_time: float) -> str:
+    return f"sessions/{build_relative_pi_session_path(folder, session_id, start_time)}"
+
+
+FORMAT = AgentFormat(
+    pi_history.KIND,
+    seen_version=SEEN_VERSION,
+    resume="pi --session {}",
+    variable="PI_CODING_AGENT_DIR",
+    usual=".pi/agent",
+    window=200_000,
+    build_lines=build_pi_lines,
+    path_of_session=_path_below_pi_home,
+    id_fields="id",
+    compaction=("type", "compaction"),
+)

@@ -1,13 +1,16 @@
-"""Functions that the writers of all agents' formats share."""
+"""What the writers of all agents' formats share: how each declares itself, and functions."""
 
 import base64
 import re
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import ReplyPart, ToolCall
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import recorded_session
 
 Line = dict[str, Any]
@@ -82,3 +85,55 @@ def format_picture_data(picture: recorded_session.RecordedPicture) -> str:
 
 def format_picture_url(picture: recorded_session.RecordedPicture) -> str:
     return f"data:{picture.media_type};base64,{format_picture_data(picture)}"
+
+
+def _create_uuid() -> str:
+    return str(uuid.uuid4())
+
+
+def _leave_title_out(content: bytes, _session_id: str, _title: str) -> bytes:
+    return content
+
+
+def _no_path_of_session(
+    _session_id: str, _folder: str, _agent_folder: Path, _start_time: float
+) -> str:
+    raise NotImplementedError("The agent keeps its sessions in a database.")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFormat:
+    """How a session is given to an agent, declared in the module that writes for it.
+
+    `seen_version`: the version that resumed what is written. `resume`: the command line, with {}
+    for the session's id. `window`: of the agent's usual model, in tokens.
+
+    Where it goes: in the folder that the variable `variable` names, or else in the folder `usual`
+    of the home. `path_of_session` gets the session's id, its working folder, the agent's folder and
+    the time, and returns where the agent looks for it, below that folder. `path_of_marker` gets that path, and
+    returns the file in which the agent keeps the working folder, if it has one. `add_to_store`:
+    an agent with a database gets the session's document there instead.
+
+    What is written: `build_lines` gets the session, its new id and the time of its start.
+    `provider`: whose signed reasoning the agent can send back. `id_fields` contain a session's
+    id, and `compaction` is a field of a compaction's line, with its value: without these two,
+    original lines are never used. `with_title` puts the title where the agent keeps it.
+    """
+
+    kind: str
+    seen_version: str
+    resume: str
+    variable: str
+    usual: str
+    window: int
+    build_lines: Callable[
+        [recorded_session.RecordedSession, str, float], Iterator[Mapping[str, Any]]
+    ]
+    path_of_session: Callable[[str, str, Path, float], str] = _no_path_of_session
+    path_of_marker: Callable[[str], str] | None = None
+    add_to_store: Callable[[Path, bytes], Path] | None = None
+    provider: str = ""
+    id_fields: str = ""
+    compaction: tuple[str, str] = ("", "")
+    create_session_id: Callable[[], str] = _create_uuid
+    with_title: Callable[[bytes, str, str], bytes] = _leave_title_out
