@@ -228,6 +228,11 @@ def _describe_fleet(answer: dict[str, Any]) -> list[str]:
         lines.append("  Stopped: no task starts until you run `fleet start`.")
     for scope, budget in answer["budgets"].items():
         lines.append(f"  budget ({scope}): ${budget['spent']:.2f} of ${budget['limit']:.2f}")
+    estimated_cost = answer.get("estimated_cost", 0.0)
+    if answer["budgets"] and estimated_cost:
+        lines.append(
+            f"  ${estimated_cost:.2f} of this workspace's spending is estimated: requests whose worker was killed"
+        )
     for provider in answer["paused_providers"]:
         lines.append(f"  {provider} asked the workers to wait for a while")
     for machine in answer.get("unable", ()):

@@ -18,6 +18,9 @@ from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Stat
 # No tasks are given out for this many seconds after a standby took over, as it may lack
 # the last claims.
 FAILOVER_SECONDS = 30.0
+# A request that ended with its worker counts as money spent for so long, even if nobody takes up
+# its task and charges for it.
+CUT_OFF_SECONDS = 86_400.0
 ALL_WORKSPACES = b""  # Used for notes on all workspaces of a store.
 _SQL = read_sql_statements("fleet_note_statements")
 _FAILOVER = "SELECT 1 FROM {t}notes WHERE space = %s AND name = 'timeline' AND until > {now}"
@@ -27,9 +30,32 @@ _CHARGED = "UPDATE {t}tasks SET charged = CASE WHEN charged > %s THEN charged EL
 
 
 @dataclass(frozen=True, slots=True)
+class SentRequest:
+    """A request under way, in the note that the next worker finds if this one is killed.
+
+    `claims`: which claim of the task sent it. `cost_before`: what the task had cost by then.
+    `dollars`: what it costs at least, by our own count.
+    """
+
+    task: str
+    claims: int
+    cost_before: float
+    dollars: float
+
+    @property
+    def note_name(self) -> str:
+        return f"{note_beginning_of_request(self.task, self.claims)}{self.cost_before!r}"
+
+
+def note_beginning_of_request(task: str, claims: int) -> str:
+    return f"request {task} {claims} "
+
+
+@dataclass(frozen=True, slots=True)
 class FleetState:
     """What the notes say. `workers`: those alive, and whether they must drain. `limits`
-    and `spent`: dollars by scope: "workspace", "day", "fleet" or "agent NAME".
+    and `spent`: dollars by scope: "workspace", "day", "fleet" or "agent NAME"; and in
+    `spent`, "estimated" is the part for requests of killed workers, which nobody measured.
     `reserved`: dollars that the running requests of each worker may cost.
     `paused`: providers that asked for a pause. `setbacks`: how often each worker gave a task
     back. `unsent_facts`: how many facts only its computer has.
@@ -39,6 +65,7 @@ class FleetState:
     limits: dict[str, float] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     reserved: dict[str, float] = field(default_factory=dict)
+    requests: tuple[SentRequest, ...] = ()
     setbacks: dict[str, int] = field(default_factory=dict)
     unsent_facts: dict[str, int] = field(default_factory=dict)
     paused: tuple[str, ...] = ()
@@ -95,6 +122,7 @@ class FleetNotes:
             limits=amounts_by_kind["limit"],
             spent=amounts_by_kind["spent"],
             reserved=amounts_by_kind["reserved"],
+            requests=_parse_requests(amounts_by_kind["request"]),
             setbacks=_as_counts(amounts_by_kind["setbacks"]),
             unsent_facts=_as_counts(amounts_by_kind["unsent"]),
             paused=tuple(amounts_by_kind["pause"]),
@@ -161,6 +189,35 @@ class FleetNotes:
             space = ALL_WORKSPACES
         await self._query_notes(_SQL["set"], space, f"reserved {worker}", seconds, seconds, dollars)
 
+    async def note_request(self, request: SentRequest) -> None:
+        """Note that a request is being sent, for whoever takes up its task after a kill."""
+        seconds = CUT_OFF_SECONDS
+        await self._query_notes(
+            _SQL["set"], self._space, request.note_name, seconds, seconds, request.dollars
+        )
+
+    async def charge_cut_off_request(self, request: SentRequest, agent: str) -> None:
+        """Charge once for a request whose worker was killed before its cost was known."""
+        statements: list[Statement] = []
+        for scope in [*_scopes_of_agent(agent), "estimated"]:
+            values = (self._space_of_scope(scope), f"spent {scope}", int(scope == "day"))
+            statements.append(
+                self._dialect.build_statement(
+                    _SQL["charge_cut_off"], *values, self._space, request.note_name
+                )
+            )
+        statements.append(self._removal_of_requests(request.task, request.claims))
+        await self._run_statements(statements)
+
+    async def remove_request(self, request: SentRequest) -> None:
+        await self._run_statements([self._removal_of_requests(request.task, request.claims)])
+
+    def _removal_of_requests(self, task: str, claims: int) -> Statement:
+        beginning = note_beginning_of_request(task, claims)
+        return self._dialect.build_statement(
+            _SQL["remove_beginning"], self._space, len(beginning), beginning
+        )
+
     async def remove_worker(self, worker: str) -> None:
         """Remove the note of a worker that has ended, and notes that ended long ago."""
         await self._query_notes(_SQL["remove"], self._space, f"worker {worker}")
@@ -174,15 +231,14 @@ class FleetNotes:
         )
 
     def charge_statements(self, task: str, claims: int, agent: str, cost: float) -> list[Statement]:
-        """Return statements that note what a claimed task has cost so far."""
+        """Return statements that note what a claimed task has cost so far, when it has no
+        request under way.
+        """
         lease = (self._space, task, claims)
         dollars = float(cost)
-        scopes = ["workspace", "day", "fleet"]
-        if agent:
-            scopes.append(f"agent {agent}")
 
-        statements: list[Statement] = []
-        for scope in scopes:
+        statements = [self._removal_of_requests(task, claims)]
+        for scope in _scopes_of_agent(agent):
             space = self._space_of_scope(scope)
             ends_at_midnight = int(scope == "day")
             note = (space, f"spent {scope}", ends_at_midnight, dollars, dollars, *lease)
@@ -218,6 +274,22 @@ class FleetNotes:
     async def add_cost(self, task: str, claims: int, agent: str, cost: float) -> None:
         """Note the cost before a task's next step, if a limit is set."""
         await self._run_statements(self.charge_statements(task, claims, agent, cost))
+
+
+def _scopes_of_agent(agent: str) -> list[str]:
+    """Return the scopes whose limits hold for an agent's tasks."""
+    scopes = ["workspace", "day", "fleet"]
+    if agent:
+        scopes.append(f"agent {agent}")
+    return scopes
+
+
+def _parse_requests(dollars_by_subject: dict[str, float]) -> tuple[SentRequest, ...]:
+    requests = []
+    for subject, dollars in dollars_by_subject.items():
+        task, claims, cost_before = subject.split(" ")
+        requests.append(SentRequest(task, int(claims), float(cost_before), dollars))
+    return tuple(requests)
 
 
 def _as_counts(amounts: dict[str, float]) -> dict[str, int]:

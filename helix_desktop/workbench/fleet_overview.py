@@ -56,6 +56,8 @@ async def collect_fleet_state(
         "is_stopped": notes.is_stopped,
         "cost": counts.dollars,
         "budgets": budgets,
+        # Of what is spent, the part for requests that were cut off when a worker was killed.
+        "estimated_cost": notes.spent.get("estimated", 0.0),
         "paused_providers": list(notes.paused),
         "unable": list(notes.unable),
         "setbacks": notes.setbacks,

@@ -4,7 +4,7 @@ import asyncio
 
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.store.fleet_notes import FleetNotes, FleetState
+from helix_desktop.store.fleet_notes import FleetNotes, FleetState, SentRequest
 from helix_desktop.store.fleet_tasks import FleetTask
 from helix_desktop.workbench import claimed_fleet_task
 
@@ -34,6 +34,10 @@ class FleetStepGate:
 
     A reservation lasts as long as the leases of the worker's tasks, and is renewed with them.
     So what a dead worker had reserved is there for the others when they get its tasks.
+
+    What a killed worker's request costs is never measured, but the provider was asked. So
+    each request is noted with what it costs at least. Whoever takes up its task charges for
+    it, unless the conversation has what it cost; until then, it counts as reserved.
     """
 
     def __init__(self, notes: FleetNotes, worker: str) -> None:
@@ -59,9 +63,11 @@ class FleetStepGate:
         if self._highest_request_cost is None or request_cost > self._highest_request_cost:
             self._highest_request_cost = request_cost
 
-    async def try_to_begin_step(self, task: FleetTask, cost: float, provider: str) -> bool:
+    async def try_to_begin_step(
+        self, task: FleetTask, cost: float, provider: str, least_cost: float = 0.0
+    ) -> bool:
         """Begin a step if it may begin now, or return False. Raises BudgetSpent if a
-        limit forbids it.
+        limit forbids it. `least_cost`: what its request costs by our own count.
         """
         # One at a time, so that two steps do not both begin with the same last dollars.
         async with self._lock:
@@ -69,6 +75,7 @@ class FleetStepGate:
             state = await self._notes.read_state()
             if state.limits:
                 self._costs_to_note[task.id] = _CostOfTask(task, cost)
+                await self._charge_for_requests_cut_off(task, cost, state)
                 if not await self._try_to_reserve_request(task, state):
                     return False
             else:
@@ -76,6 +83,8 @@ class FleetStepGate:
                 self._costs_to_note.clear()
             if provider in state.paused:
                 return False
+            if state.limits and least_cost:
+                await self._notes.note_request(SentRequest(task.id, task.claims, cost, least_cost))
             self._cost_before_request[task.id] = cost
             return True
 
@@ -90,6 +99,19 @@ class FleetStepGate:
             state = await self._notes.read_state()
             await self._note_costs()
             await self._reserve_requests(len(self._cost_before_request), state)
+
+    async def _charge_for_requests_cut_off(
+        self, task: FleetTask, cost: float, state: FleetState
+    ) -> None:
+        """Charge for requests that earlier workers of this task sent before they were killed."""
+        for request in state.requests:
+            if request.task != task.id or request.claims >= task.claims:
+                continue
+            is_in_conversation = cost > request.cost_before
+            if is_in_conversation:  # It is charged like any other.
+                await self._notes.remove_request(request)
+            else:
+                await self._notes.charge_cut_off_request(request, task.order.agent)
 
     async def _try_to_reserve_request(self, task: FleetTask, state: FleetState) -> bool:
         """Reserve what one more request may cost. Return False if that is too much now, but
@@ -109,6 +131,12 @@ class FleetStepGate:
         for worker, dollars in new_state.reserved.items():
             if worker != self._worker:
                 reserved_by_others += dollars
+        # A killed worker's reservation ends with its lease, but its requests were sent.
+        sent_by_others = 0.0
+        for request in new_state.requests:
+            if request.task not in self._cost_before_request:
+                sent_by_others += request.dollars
+        reserved_by_others = max(reserved_by_others, sent_by_others)
 
         may_begin = dollars_left > reserved_by_others
         if may_begin and number_running:

@@ -297,6 +297,16 @@ class FleetTaskRun:
             cost += spent.usage.cost
         return cost
 
+    def _least_cost_of_next_request(self) -> float:
+        """Return what the next request costs by our own count, or 0 if no price is known."""
+        session = self._claimed.session
+        if session is None:
+            return 0.0
+        next_cost = session.context.next_message_cost()
+        if next_cost is None:
+            return 0.0
+        return next_cost.warm
+
     async def _await_step_allowed(self) -> None:
         """Wait while a provider must not be asked. Raises BudgetSpent if no money is left for it."""
         await self._ensure_conversation_is_sent(self._task.id)
@@ -304,7 +314,11 @@ class FleetTaskRun:
             await self._claimed.ensure_held()
             # The cost is read again each time, since sub-agents may go on meanwhile.
             try_to_begin = partial(
-                self._gate.try_to_begin_step, self._task, self._task_cost(), self._provider()
+                self._gate.try_to_begin_step,
+                self._task,
+                self._task_cost(),
+                self._provider(),
+                self._least_cost_of_next_request(),
             )
             try:
                 if await self._claimed.retry_while_held(try_to_begin):

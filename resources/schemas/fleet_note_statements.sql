@@ -23,6 +23,11 @@ INSERT INTO {t}notes AS n (space, name, until, amount) SELECT %s, 'timeline', 0,
 space = %s AND name = 'timeline' AND amount = {timeline}) ON CONFLICT (space, name) DO UPDATE SET until = {now} + %s, amount =
 excluded.amount WHERE n.amount <> excluded.amount RETURNING name
 
+-- charge_cut_off
+INSERT INTO {t}notes AS n (space, name, until, amount) SELECT %s, %s, CASE WHEN %s = 1 THEN {midnight} ELSE 0 END, request.amount FROM
+{t}notes request WHERE request.space = %s AND request.name = %s ON CONFLICT (space, name) DO UPDATE SET until = excluded.until, amount =
+excluded.amount + CASE WHEN n.until = excluded.until THEN n.amount ELSE 0 END RETURNING name
+
 -- charge
 INSERT INTO {t}notes AS n (space, name, until, amount) SELECT %s, %s, CASE WHEN %s = 1 THEN {midnight} ELSE 0 END, CASE WHEN %s > charged
 THEN %s - charged ELSE 0 END FROM {t}tasks WHERE space = %s AND id = %s AND claims = %s AND state = 'running' ON CONFLICT (space, name) DO

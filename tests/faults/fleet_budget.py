@@ -3,7 +3,7 @@ each, however the requests fall together, and a raised budget lets the tasks go 
 
 The model server is the ledger: each request that it answers costs the same. With `--kills`
 workers are killed while they spend; what a request cost that was under way then is in no
-conversation, so that much more may be spent.
+conversation, but charged by what was sent. A worker that begins anew is one more worker.
 
 python -m tests.faults.fleet_budget [--tasks 40] [--homes 2] [--workers 3] [--at-once 4]
 [--kills 0] [--raises 3] [--seed 1]
@@ -31,9 +31,11 @@ from tests.peers.peer import Answer, Seen
 REQUESTS_OF_TASK = 4  # Three calls and the answer.
 REQUEST_COST = 0.1
 REQUEST_SECONDS = 0.4  # So that requests of several tasks and workers run at the same time.
-TOKENS_OF_REQUEST = 120  # What the model server says of each reply: `USAGE`.
-# With this price for tokens of every kind, each request of `USAGE` costs REQUEST_COST.
-DOLLARS_FOR_A_MILLION_TOKENS = REQUEST_COST / TOKENS_OF_REQUEST * 1e6
+TOKENS_OF_REPLY = 20  # What the model server says of each: `USAGE`.
+# With this price for what the model writes alone, each request of `USAGE` costs REQUEST_COST,
+# and a worker's own count of the next one comes to the same.
+DOLLARS_FOR_A_MILLION_TOKENS = REQUEST_COST / TOKENS_OF_REPLY * 1e6
+ALMOST_NOTHING = 1e-6  # Without a price for what is sent, no cost is known.
 QUIET_SECONDS = 12.0  # Nobody asked the model for so long: all workers wait for a higher budget.
 
 
@@ -66,8 +68,9 @@ class BudgetTrial:
         home = self.trial.homes[0]
         for each in self.trial.homes:
             words = ["model", "set", "-w", "Fleet", "peer/scripted"]
-            for price in ("--input", "--output", "--cache-read", "--cache-write"):
-                words += [price, str(DOLLARS_FOR_A_MILLION_TOKENS)]
+            words += ["--output", str(DOLLARS_FOR_A_MILLION_TOKENS)]
+            for price in ("--input", "--cache-read", "--cache-write"):
+                words += [price, str(ALMOST_NOTHING)]
             each.run(*words)
         _add_tasks(home, self.trial.tasks)
         whole = self.trial.tasks * REQUESTS_OF_TASK * REQUEST_COST
@@ -108,12 +111,19 @@ class BudgetTrial:
         """`over`: requests beyond the budget, of which each worker may make one."""
         trial = self.trial
         over = round((self.ledger.dollars - budget) / REQUEST_COST)
-        allowed = trial.workers + trial.found["kills"] * (trial.at_once or 4)
+        allowed = trial.workers + trial.found["kills"]
         trial.found["budgets spent"] += 1
         trial.found["requests beyond a budget at most"] = max(
             trial.found["requests beyond a budget at most"], over
         )
-        if over < 0:
+        status = json.loads(trial.homes[0].run("fleet", "status", "-w", "Fleet", "--json"))
+        estimated = round(status["estimated_cost"] / REQUEST_COST)
+        cut_off = self.ledger.requests - round(status["cost"] / REQUEST_COST)
+        # A request is noted just before it is sent: a kill in between leaves the note alone.
+        never_sent = max(0, estimated - cut_off)
+        trial.found["requests charged by estimate"] = estimated
+        trial.found["of them never sent"] = never_sent
+        if over < -never_sent:
             trial.found["LOST: budgets at which workers stopped too early"] += 1
         if over > allowed:
             trial.found[f"LOST: {over} requests beyond a budget, where {allowed} may be"] += 1

@@ -44,6 +44,7 @@ class SpendingWorker:
         self._claimed = claimed
         self._running: set[str] = set()
         self.requests = 0
+        self.least_cost = 0.0  # Of each request, by the worker's own count.
 
     async def begin_requests(self) -> None:
         """Begin a request of each task that may begin one and has none."""
@@ -52,7 +53,7 @@ class SpendingWorker:
                 continue
             try:
                 begins = await self._gate.try_to_begin_step(
-                    task, self._cost_by_task[task.id], "peer"
+                    task, self._cost_by_task[task.id], "peer", self.least_cost
                 )
             except BudgetSpent:
                 continue
@@ -66,6 +67,13 @@ class SpendingWorker:
 
     async def renew_lease(self) -> None:
         await self._gate.renew_reservation()
+
+    def read_conversations(self, of: SpendingWorker, unread: float = 0.0) -> None:
+        """Find in the conversations what an earlier worker recorded of its requests.
+        `unread`: what each task cost besides, which it recorded just before it was killed.
+        """
+        for task, cost in of._cost_by_task.items():
+            self._cost_by_task[task] = cost + unread
 
     async def end_tasks(self, tasks: FleetTaskList) -> None:
         for task in self._claimed:
@@ -142,9 +150,12 @@ async def test_without_a_limit_costs_of_ended_requests_are_not_kept(tasks: Fleet
     assert worker.number_of_costs_to_note == 0
 
 
-async def start_worker_that_reserved_all(tasks: FleetTaskList) -> list[SpendingWorker]:
+async def start_worker_that_reserved_all(
+    tasks: FleetTaskList, least_cost: float = 0.0
+) -> list[SpendingWorker]:
     """Start workers of which the first reserves the last dollars of a budget for its requests."""
     workers = await start_workers(tasks)
+    workers[0].least_cost = least_cost
     await tasks.notes.set_limit("workspace", (1 + TASKS_OF_WORKER) * REQUEST_COST)
     await workers[0].begin_requests()
     workers[0].end_requests()  # Now it knows what a request costs.
@@ -196,3 +207,81 @@ async def test_what_a_worker_reserved_returns_when_its_requests_have_ended(
     await idle.renew_lease()
     await other.begin_requests()
     assert other.requests == 1
+
+
+async def start_worker_after_kill(tasks: FleetTaskList, name: str) -> SpendingWorker:
+    """Start a worker that takes up the tasks of one that was killed on this computer."""
+    process = name.removeprefix("desk ").partition(".")[0]
+    await tasks.release_orphaned_tasks(process)
+    claimed = await tasks.claim_fleet_tasks(name, TASKS_OF_WORKER, 3600.0)
+    assert len(claimed) == TASKS_OF_WORKER
+    worker = SpendingWorker(tasks, name, claimed)
+    worker.least_cost = REQUEST_COST
+    return worker
+
+
+async def start_worker_for_all_tasks(tasks: FleetTaskList) -> SpendingWorker:
+    orders = [NewFleetTask(FleetTaskOrder(f"task {n}", "bob")) for n in range(TASKS_OF_WORKER)]
+    await tasks.add_fleet_tasks(orders)
+    return await start_worker_after_kill(tasks, WORKERS[0])
+
+
+async def test_requests_that_kills_cut_off_are_charged_once(tasks: FleetTaskList) -> None:
+    killed = await start_worker_for_all_tasks(tasks)
+    await tasks.notes.set_limit("workspace", 100 * REQUEST_COST)
+    await killed.begin_requests()
+    killed.end_requests()  # Now it knows what a request costs.
+    await killed.begin_requests()
+    assert killed.requests == 1 + TASKS_OF_WORKER
+    next_worker = await start_worker_after_kill(tasks, WORKERS[1])
+    next_worker.read_conversations(killed)
+    for _ in range(2):
+        await next_worker.begin_requests()
+        next_worker.end_requests()
+    state = await tasks.notes.read_state()
+    assert state.spent["estimated"] == TASKS_OF_WORKER * REQUEST_COST
+    await next_worker.renew_lease()
+    state = await tasks.notes.read_state()
+    charged = (killed.requests + next_worker.requests) * REQUEST_COST
+    assert [state.spent[scope] for scope in ("workspace", "day", "fleet")] == [charged] * 3
+    assert state.requests == ()
+
+
+async def test_requests_that_a_kill_cut_off_count_before_anybody_takes_up_their_tasks(
+    tasks: FleetTaskList,
+) -> None:
+    _, living, _ = await start_worker_that_reserved_all(tasks, least_cost=REQUEST_COST)
+    await tasks.release_orphaned_tasks("2")
+    await living.begin_requests()
+    assert living.requests == 0
+
+
+async def test_a_request_whose_cost_was_recorded_before_the_kill_is_not_estimated(
+    tasks: FleetTaskList,
+) -> None:
+    killed = await start_worker_for_all_tasks(tasks)
+    await tasks.notes.set_limit("workspace", 100 * REQUEST_COST)
+    await killed.begin_requests()
+    next_worker = await start_worker_after_kill(tasks, WORKERS[1])
+    next_worker.read_conversations(killed, REQUEST_COST)
+    await next_worker.begin_requests()
+    assert "estimated" not in (await tasks.notes.read_state()).spent
+
+
+async def test_workers_that_are_killed_again_and_again_keep_to_the_budget(
+    tasks: FleetTaskList,
+) -> None:
+    """Each exceeds it by one request at most, however many were under way at each kill."""
+    number_of_requests = 20
+    await tasks.notes.set_limit("workspace", number_of_requests * REQUEST_COST)
+    worker = await start_worker_for_all_tasks(tasks)
+    requests = 0
+    for kill in range(1, 8):
+        await worker.begin_requests()
+        worker.end_requests()
+        await worker.begin_requests()
+        requests += worker.requests
+        next_worker = await start_worker_after_kill(tasks, f"desk {kill + 1}.1")
+        next_worker.read_conversations(worker)
+        worker = next_worker
+    assert number_of_requests <= requests <= number_of_requests + 1
