@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from helix_desktop.gui.chat.chat_page import ChatPage
-from helix_desktop.gui.shown_workspace import ShownSession, say_that_it_is_done_elsewhere
+from helix_desktop.gui.shown_workspace import ShownSession
 from helix_desktop.gui.window_contents import WindowContents
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ContextPanelOpener(QObject):
     def _save_chosen_policy(self, name: str) -> None:
         bench = self._parts.showing.bench
         if bench is None:
-            self._parts.notices.show_notice(say_that_it_is_done_elsewhere())
+            self._parts.notices.show_done_elsewhere()
         else:
             saving = bench.choose_context_policy(name)
             self._parts.run_for_window(saving, then=self._announce_changed_policy)

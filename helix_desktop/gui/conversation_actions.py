@@ -30,7 +30,6 @@ from helix_desktop.gui.sentence_translation import join_sentences, translate_sen
 from helix_desktop.gui.shown_workspace import (
     ShownSession,
     ShownWorkspace,
-    say_that_it_is_done_elsewhere,
     workbench_of_shown,
 )
 from helix_desktop.gui.translation import format_count, tr
@@ -170,7 +169,7 @@ class ConversationActions(QObject):
             self._notice_only_where_open()
 
     def _notice_only_where_open(self) -> None:
-        self._parts.notices.show_notice(say_that_it_is_done_elsewhere())
+        self._parts.notices.show_done_elsewhere()
 
     def _open_subagents_dialog(self) -> None:
         bench = self._showing.bench

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from helix_desktop.engine.ports import ContentReader
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.translation import tr
 
 # Only types: a window loads each part of the engine when it needs it.
 if TYPE_CHECKING:
@@ -362,11 +361,6 @@ def client_of_host(workspace: ShownWorkspace | None) -> ClientWorkspace | None:
     if isinstance(workspace, HasHostLine):
         return cast("ClientWorkspace", workspace)
     return None
-
-
-def say_that_it_is_done_elsewhere() -> str:
-    """Says where what was asked for can be done, if another process has the workspace open."""
-    return tr("This is done where the workspace was opened first: in another window, or on the other computer.")  # fmt: skip
 
 
 def file_changes_of_this_process(changes: ShownFileChanges | None) -> FileChanges | None:

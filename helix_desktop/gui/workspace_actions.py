@@ -18,7 +18,6 @@ from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shown_workspace import (
     RememberedWorkspace,
     ShownWorkspace,
-    say_that_it_is_done_elsewhere,
 )
 from helix_desktop.gui.text_file_saving import file_name_from_title
 from helix_desktop.gui.translation import format_count, tr
@@ -144,7 +143,7 @@ class WorkspaceActions(QObject):
                 )
                 self._parts.notices.show_notice(text, act=restore)
             case _:
-                self._parts.notices.show_notice(say_that_it_is_done_elsewhere())
+                self._parts.notices.show_done_elsewhere()
 
     def _rename_remembered(self, remembered: RememberedWorkspace, name: str) -> None:
         self._workspaces.save_remembered(replace(remembered, name=name.strip() or remembered.name))

@@ -74,6 +74,12 @@ class Notices(QWidget):
             return ""
         return self._text.text().replace("\u200b", "")
 
+    def show_done_elsewhere(self) -> None:
+        """Says where what was asked for can be done, if another process has the workspace open."""
+        self.show_notice(
+            tr("This is done where the workspace was opened first: in another window, or on the other computer.")
+        )  # fmt: skip
+
     def show_notice(
         self,
         text: str,
