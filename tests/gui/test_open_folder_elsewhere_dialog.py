@@ -126,7 +126,7 @@ def test_it_is_renamed_recoloured_and_taken_out_of_the_list(
     rail.workspace_action_wanted.emit("recolour", remembered.id)
     assert window.workspaces.read_remembered()[0].colour != remembered.colour
     rail.workspace_action_wanted.emit("terminal", remembered.id)
-    assert "only be done where" in window.notices.shown_text
+    assert "is done where the workspace was opened first" in window.notices.shown_text
     rail.workspace_action_wanted.emit("trash", remembered.id)
     assert window.workspaces.read_remembered() == []
     assert connections.closed == [remembered.id]
