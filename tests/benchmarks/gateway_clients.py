@@ -97,14 +97,18 @@ class Work:
     """
 
     def __init__(self, name: str, steps: int) -> None:
-        self.name, self.steps = name, steps
+        self.name = name
+        self.steps = steps
         self.done = self.recalls = self.compacted = self.counted = self.delegated = 0
-        self._ends, self._delegates, self._fills = 0, True, False
+        self._ends = 0
+        self._delegates = True
+        self._fills = False
         self._lock = threading.Lock()
 
     def begin(self, steps: int, *, fills: bool = False) -> None:
         """The next run of the agent."""
-        self._ends, self._fills = self.done + steps, fills
+        self._ends = self.done + steps
+        self._fills = fills
 
     def usage(self, _: Asked) -> dict[str, int]:
         full = self._fills and self.done >= self._ends - 3
@@ -112,7 +116,8 @@ class Work:
         return {"input": most if full else 100, "read": 0, "write": 0}
 
     def script(self, asked: Asked) -> Sequence[Block]:
-        text, names = asked.raw.decode("utf-8", "replace"), _names(asked.body)
+        text = asked.raw.decode("utf-8", "replace")
+        names = _names(asked.body)
         messages = WIRE_MODULES[asked.protocol].parse_messages(asked.body)
         with self._lock:
             if DOCUMENT[0] in text[-6_000:]:
@@ -125,7 +130,8 @@ class Work:
                     )
                 ]
             if SUMMARY.search(_last_said(messages)) or _asks_for_text_alone(messages):
-                self.compacted, self._fills = self.compacted + 1, False
+                self.compacted += 1
+                self._fills = False
                 return [Says("<summary>All is well. The numbers were counted.</summary>")]
             shell = next((name for name in names if name in SHELLS), "")
             if not shell:
@@ -149,7 +155,8 @@ class Work:
             return [Says("All done.")]
         delegate = next((name for name in names if name in DELEGATES), "")
         if self.done >= 10 and self._delegates and delegate:
-            self._delegates, self.delegated = False, self.delegated + 1
+            self._delegates = False
+            self.delegated += 1
             return [
                 Says("A part for another"),
                 Calls(
@@ -369,7 +376,8 @@ def _run(seen: Seen, name: str, program: Path, home: Path, place: Path, *, goes_
         given = [*BEGINS[name], *GOES_ON[name]]
     elif goes_on and name == "pi":
         given = [*GOES_ON[name], *BEGINS[name]]
-    none, pipe = subprocess.DEVNULL, subprocess.PIPE
+    none = subprocess.DEVNULL
+    pipe = subprocess.PIPE
     process = started(seen.provider, name, program, home, place, given, stdin=none, stderr=pipe)
     with process:
         try:
@@ -413,7 +421,8 @@ class Editor:
     """The other end of ACP: lines of JSON-RPC. Nothing it hears may name a hidden call."""
 
     def __init__(self, process: subprocess.Popen[str], seen: Seen) -> None:
-        self._process, self._seen = process, seen
+        self._process = process
+        self._seen = seen
         self._numbers = itertools.count(1)
         self._ends = threading.Timer(LONGEST, process.kill)
 
@@ -530,7 +539,8 @@ def rows(*, quick: bool = False) -> list[Row]:
 
 
 def _row(name: str, steps: int, seen: Seen) -> Row:
-    work, refused = seen.work, seen.provider.refused
+    work = seen.work
+    refused = seen.provider.refused
     well = not seen.wrong and not seen.ours and seen.recalled > 0
     note = (
         f"{work.recalls} recalls, {seen.recalled} hashes checked, {work.delegated} delegated, {work.compacted} compacted, "

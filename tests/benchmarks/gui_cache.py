@@ -106,7 +106,8 @@ class Served(StandIn):
     """The store's index and cache, each on its own threads."""
 
     def __init__(self, served: WorkspaceIndex, folder: CacheFolder | None = None) -> None:
-        self.index, self.stores = served, StoreThread("store")
+        self.index = served
+        self.stores = StoreThread("store")
         self.folder = folder
 
     @classmethod
@@ -161,7 +162,8 @@ class Gaps:
         self._last, self._worked = time.perf_counter(), time.thread_time()
 
     def told(self) -> str:
-        gaps, busy = sorted(self.all) or [0.0], sorted(self.busy) or [0.0]
+        gaps = sorted(self.all) or [0.0]
+        busy = sorted(self.busy) or [0.0]
         p99 = int(0.99 * (len(gaps) - 1))
         return f"gaps: p99 {gaps[p99]:5.1f}, longest {gaps[-1]:5.1f} ms; busy: p99 {busy[p99]:4.1f}, longest {busy[-1]:4.1f}"
 
@@ -200,7 +202,8 @@ async def trial(application: QApplication, entries: int) -> None:
         page.resize(1132, 852)
         page.show()
         application.processEvents()
-        before, gaps = memory(), Gaps()
+        before = memory()
+        gaps = Gaps()
 
         def there() -> bool:
             bar = page.table.verticalScrollBar()
@@ -311,7 +314,8 @@ async def large_entry() -> None:
         page.show()
         page.show_cache_of(served)
         await until(lambda: page.model.get_or_load_row(0) is not None)
-        gaps, body = Gaps(), page.viewer.content_view
+        gaps = Gaps()
+        body = page.viewer.content_view
         for _ in range(3):
             body.lines.show_text_lines([])
             gaps.begin()

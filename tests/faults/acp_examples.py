@@ -311,7 +311,8 @@ def try_agents(folder: Path, found: Counter[str]) -> None:
                 heard.endswith("The changes have been applied."), f"allowed: {heard[-100:]!r}"
             )
             here.need(watch.asked == 1, f"asked {watch.asked} times")
-            watch.refuses, watch.asked = True, 4
+            watch.refuses = True
+            watch.asked = 4
             heard = await turn(here, session, "Hello")
             here.need(
                 heard.endswith("I'll skip the configuration update."), f"refused: {heard[-100:]!r}"
@@ -360,7 +361,8 @@ def golden_messages(folder: Path) -> list[dict[str, Any]]:
         "set_session_config_option_request": "session/set_config_option",
     }
     for file in sorted(folder.glob("agent_client_protocol-*/tests/golden/*.json")):
-        value, kind = json.loads(file.read_text()), file.stem.partition("_")[0]
+        value = json.loads(file.read_text())
+        kind = file.stem.partition("_")[0]
         if file.stem in methods:
             made.append({"method": methods[file.stem], "params": value})
         elif file.stem.startswith("session_update_"):
@@ -468,7 +470,8 @@ def all_messages(folder: Path, place: Path) -> tuple[list[dict[str, Any]], list[
     ]
     every = [{"method": name, "params": {}, "id": 0} for name in {*meta.AGENT_METHODS.values(), *meta.CLIENT_METHODS.values()} if name not in NOTIFICATIONS]  # fmt: skip
     both = [*golden, *recorded_messages(folder, place), *every]
-    agents, clients = set(meta.AGENT_METHODS.values()), set(meta.CLIENT_METHODS.values())
+    agents = set(meta.AGENT_METHODS.values())
+    clients = set(meta.CLIENT_METHODS.values())
     to_agent = [each for each in both if each["method"] in agents or each["method"] not in clients]
     to_client = [each for each in both if each["method"] in clients or each["method"] not in agents]
     return to_agent, to_client
@@ -520,7 +523,8 @@ class RawEditor:
     """
 
     def __init__(self, here: Trial, answers: dict[str, Any]) -> None:
-        self.here, self.answers = here, answers
+        self.here = here
+        self.answers = answers
         self.updates: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()
         env = {**os.environ, "PYTHONPATH": str(Path.cwd())}
@@ -590,7 +594,8 @@ def try_messages_to_agent(
             editor = RawEditor(here, {"fs/read_text_file": golden["fs_read_text_file_response"], "session/request_permission": golden["request_permission_response_selected"]})  # fmt: skip
             greeting = {"protocolVersion": 1, "clientCapabilities": abilities}
             editor.request("initialize", greeting, "greeting")
-            new, outcomes = {"cwd": str(here.folder), "mcpServers": []}, Counter[str]()
+            new = {"cwd": str(here.folder), "mcpServers": []}
+            outcomes = Counter[str]()
             session = editor.request("session/new", new, "s")["result"]["sessionId"]
             for number, each in enumerate(messages):
                 message = as_ours(each, session, here.folder) if is_ours else each
@@ -648,7 +653,8 @@ def try_messages_to_client(
                 is_allowed: bool = is_allowed,
                 is_ours: bool = is_ours,
             ) -> None:
-                watch.refuses, watch.every = not is_allowed, 1
+                watch.refuses = not is_allowed
+                watch.every = 1
                 for number in range(len(turns) + 1):
                     heard = await turn(here, session, f"turn {number}")
                     here.need(
@@ -668,7 +674,8 @@ def try_messages_to_client(
                 lines = script.with_suffix(".answers").read_text().splitlines()
             for line in lines:
                 pair = json.loads(line)
-                method, answer = pair["asked"]["method"], pair["answer"]
+                method = pair["asked"]["method"]
+                answer = pair["answer"]
                 outcome = check_answer(here, method, answer)
                 outcomes[f"{method} {outcome}"] += 1
                 if os.environ.get("ACP_SHOW") and outcome == "refused":

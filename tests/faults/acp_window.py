@@ -53,7 +53,10 @@ class Person:
     def __init__(
         self, run: WindowProgram, place: Path, agent: str, kills: int, pick: random.Random
     ) -> None:
-        self.window, self.agent, self.kills, self.pick = run.window, agent, kills, pick
+        self.window = run.window
+        self.agent = agent
+        self.kills = kills
+        self.pick = pick
         self.file = place / "seen.json"
         self.kept: dict[str, Any] = json.loads(self.file.read_text()) if self.file.exists() else {}
         self.streamed: list[str] = []
@@ -141,7 +144,8 @@ class Person:
 
     async def turn(self, words: str) -> TurnEnd:
         """A message by the keyboard, and an answer to each question. How it ended."""
-        before, since = len(self.ends()), time.monotonic()
+        before = len(self.ends())
+        since = time.monotonic()
         await click(self.window.chat.composer.text)
         await type_(words)
         await key("Return")
@@ -172,11 +176,14 @@ class Person:
         self.note("refused" if refuses else "allowed")
 
     async def kill_often(self) -> None:
-        longest, done = 4.0, 0
+        longest = 4.0
+        done = 0
         while done < self.kills:
             message = self.turn(f"go on {self.kept.get('kills', 0)}")
             _, killed = await asyncio.gather(message, self.kill_at_random(longest))
-            done, longest = done + bool(killed), longest if killed else max(1.0, longest * 0.9)
+            done += bool(killed)
+            if not killed:
+                longest = max(1.0, longest * 0.9)
             self.note("kills", int(bool(killed)))
             self.note(f"killed {killed}" if killed else "not killed")
             print(
@@ -188,7 +195,8 @@ class Person:
         """One of the agent's processes, or all of them, unless its turn ends before.
         Their names.
         """
-        before, with_all = len(self.ends()), self.pick.random() < 0.5
+        before = len(self.ends())
+        with_all = self.pick.random() < 0.5
         until_then = time.monotonic() + self.pick.uniform(0, longest)
         while time.monotonic() < until_then and len(self.ends()) == before:
             await asyncio.sleep(0.01)
@@ -249,7 +257,8 @@ def main() -> int:
         ) as folder,
         Upstream(model.script) as provider,
     ):
-        place, wrong = Path(folder), []
+        place = Path(folder)
+        wrong = []
         set_up(given.agent, place, provider, command=given.command)
         prepare(place)
         with screen() as on:

@@ -122,9 +122,12 @@ class RichScript:
     """
 
     def __init__(self, chance: random.Random, work: Path) -> None:
-        self.left, self.recalls = 0, False
+        self.left = 0
+        self.recalls = False
         self.asked_for = set[tuple[str, str, str]]()
-        self._chance, self._work, self._number = chance, work, 0
+        self._chance = chance
+        self._work = work
+        self._number = 0
 
     def __call__(self, asked: Asked) -> Sequence[Block]:
         tools = tools_of_request(asked.body)
@@ -192,7 +195,8 @@ class RichScript:
             content = f"made {self._number}: ä “q” 数\n\ttab and OUT-{self._number}-END\n"
             return {path: str(self._work / f"made-{self._number}.txt"), "content": content}
         if name in EDITS:
-            old, new = f"line {self._number}\n", f"line {self._number} again\n"
+            old = f"line {self._number}\n"
+            new = f"line {self._number} again\n"
             if "edits" in known:
                 return {
                     path: str(self._work / "notes.txt"),
@@ -414,7 +418,8 @@ def try_folded(world: World, agent: str, conversation: str, expected: Sequence[J
         if "required = true" not in settings.read_text("utf-8"):
             settings.write_text(f"{settings.read_text('utf-8')}required = true\n", "utf-8")
     mark = f"FOLDED-{agent}"
-    world.script.recalls, world.script.asked_for = True, set()
+    world.script.recalls = True
+    world.script.asked_for = set()
     first, after, why = go_on(world, agent, made["session"], mark, steps=8)
     world.script.recalls = False
     wrong = [why] if why else []
@@ -515,7 +520,8 @@ def recalled(world: World, wanted: Sequence[tuple[str, str, str]]) -> str:
         server.stdin.flush()
         return json.loads(server.stdout.readline())["result"]
 
-    left, text = dict.fromkeys(wanted), ""
+    left = dict.fromkeys(wanted)
+    text = ""
     with world.watched("mcp", "--workspace", "Work") as server:
         ask(
             0,
@@ -541,7 +547,8 @@ def recalled(world: World, wanted: Sequence[tuple[str, str, str]]) -> str:
 def try_source(source: str, chance: random.Random, targets: Sequence[str]) -> dict[str, list[str]]:
     """What was wrong, by target."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        home, work = Path(folder, "home"), Path(folder, "work")
+        home = Path(folder, "home")
+        work = Path(folder, "work")
         home.mkdir()
         work.mkdir()
         (work / "notes.txt").write_text("".join(f"line {n}\n" for n in range(1, 40)), "utf-8")
@@ -588,7 +595,8 @@ class Results:
                 file.write(json.dumps([source, target, seed, why], ensure_ascii=False) + "\n")
 
     def table(self) -> str:
-        tried, right = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        tried = Counter[tuple[str, str]]()
+        right = Counter[tuple[str, str]]()
         for (source, target, _), why in self.wrong.items():
             tried[source, target] += 1
             right[source, target] += not why
@@ -619,7 +627,8 @@ def main() -> int:
         "--seconds", type=float, default=float("inf"), help="no conversation begins after so long"
     )
     arguments = parser.parse_args()
-    results, until = Results(arguments.results), time.monotonic() + arguments.seconds
+    results = Results(arguments.results)
+    until = time.monotonic() + arguments.seconds
     for number in range(arguments.conversations):
         for source in arguments.agent:
             seed = arguments.seed * 1000 + number

@@ -76,7 +76,10 @@ class MarkedScript(RichScript):
 
     def __init__(self, name: str, chance: random.Random, work: Path) -> None:
         super().__init__(chance, work)
-        self.name, self.fills, self.delegated, self.compacted = name, False, 0, 0
+        self.name = name
+        self.fills = False
+        self.delegated = 0
+        self.compacted = 0
 
     def usage(self, _: Asked) -> dict[str, int]:
         most = FULL_OF_CLAUDE if self.name == "claude" else FULL
@@ -91,7 +94,8 @@ class MarkedScript(RichScript):
             _names(asked.body),
         )
         if SUMMARY.search(_last_said(messages)) or _asks_for_text_alone(messages):
-            self.compacted, self.fills = self.compacted + 1, False
+            self.compacted += 1
+            self.fills = False
             return [Says("<summary>The numbers were counted.</summary>")]
         shell = next((name for name in names if name in SHELLS), "")
         if shell and any(DUTY in piece.text for piece in _first_said(messages)):
@@ -100,7 +104,8 @@ class MarkedScript(RichScript):
             return [self._command(shell)]
         delegate = next((name for name in names if name in DELEGATES), "")
         if delegate and self.left > 1 and self._chance.random() < 0.1:
-            self.left, self.delegated = self.left - 1, self.delegated + 1
+            self.left -= 1
+            self.delegated += 1
             duty = json.loads(json.dumps(DELEGATES[delegate]).replace("{duty}", DUTY))
             return [Says("A part for another"), Calls(delegate, duty)]
         return super().__call__(asked)
@@ -139,7 +144,9 @@ class Trouble:
     """Changes the newest history at random moments, and keeps what stood in it before."""
 
     def __init__(self, name: str, home: Path, chance: random.Random) -> None:
-        self.name, self.home, self.chance = name, home, chance
+        self.name = name
+        self.home = home
+        self.chance = chance
         self.expected: set[bytes] = set()
         self.done: list[str] = []
         self.kills = 0
@@ -224,7 +231,8 @@ class Recording:
 def try_conversation(name: str, chance: random.Random) -> tuple[int, set[bytes], Trouble]:
     """How many marks stood on the disk, and which are lost."""
     with tempfile.TemporaryDirectory(prefix="rec-") as folder:
-        home, work = Path(folder, "home"), Path(folder, "work")
+        home = Path(folder, "home")
+        work = Path(folder, "work")
         home.mkdir()
         work.mkdir()
         (work / "notes.txt").write_text("".join(f"line {n}\n" for n in range(1, 40)), "utf-8")
@@ -237,7 +245,8 @@ def try_conversation(name: str, chance: random.Random) -> tuple[int, set[bytes],
 def _record(
     name: str, script: MarkedScript, provider: Provider, home: Path, chance: random.Random
 ) -> tuple[int, set[bytes], Trouble]:
-    recording, trouble = Recording(home), Trouble(name, home, chance)
+    recording = Recording(home)
+    trouble = Trouble(name, home, chance)
     recording.helix("recorder", "on")
     try:
         _work(name, script, provider, recording, trouble)
@@ -258,7 +267,9 @@ def _record(
 def _work(
     name: str, script: MarkedScript, provider: Provider, recording: Recording, trouble: Trouble
 ) -> None:
-    chance, home, session = trouble.chance, trouble.home, ""
+    chance = trouble.chance
+    home = trouble.home
+    session = ""
     for number in range(3):
         script.left = chance.choice(
             [chance.randint(3, 16), chance.randint(3, 16), chance.randint(20, 60)]
@@ -321,7 +332,8 @@ def main() -> int:
         tried += 1
         name = arguments.agent or AGENTS[number % len(AGENTS)]
         count, lost, trouble = try_conversation(name, random.Random(arguments.seed * 1000 + number))
-        failed, whole = failed + len(lost), whole + count
+        failed += len(lost)
+        whole += count
         print(f"{name} {number}: {count} marks, {len(lost)} lost {sorted(lost)[:3]}; {trouble.done}, {trouble.kills} kills", flush=True)  # fmt: skip
     print(f"{tried} conversations, {whole} marks, {failed} lost")
     return bool(failed)

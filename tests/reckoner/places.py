@@ -164,7 +164,8 @@ def _rows(c: Conversation, first: int, last: int) -> tuple[Row, ...]:
     """The facts from first to last, by the way to the last; the others are behind the
     rewinds among them.
     """
-    rows, expected = [], first
+    rows = []
+    expected = first
     for m in way(c, last):
         if m >= first:
             rows.append(Row(m, _rows(c, expected, m - 1)))
@@ -243,7 +244,9 @@ def _seen(rows: tuple[Row, ...], opened: frozenset[int]) -> Iterable[int]:
 
 def replaced(c: Conversation, n: int, last: int) -> bool:
     """A reply that broke off, was taken out at once, and was asked for again with success."""
-    fact, out, others = c[n], False, 0
+    fact = c[n]
+    out = False
+    others = 0
     if not isinstance(fact, ModelReplied) or fact.stop is not Stop.CUT:
         return False
     for m, later in c.until(last):
@@ -410,7 +413,8 @@ def _kind(now: Moment, each: Shown) -> str:
 
 def meter(c: Conversation, n: int) -> tuple[dict[str, int], int]:
     """The kinds by the main model's factor, and what is used."""
-    by, counts = main_factor(c, n), kinds(c, n)
+    by = main_factor(c, n)
+    counts = kinds(c, n)
     rounded = {
         kind: round(counts[kind] * by)
         for kind in (SYSTEM, HANDOVER, OBSERVATIONS, CONVERSATION, OUTPUT)
@@ -426,7 +430,8 @@ def recallable(c: Conversation, n: int) -> int:
     gone = {
         entry for _, fact in c.until(n) if isinstance(fact, Forgotten) for entry in fact.entries
     }
-    now, most = moment(c, n), Counter[Cover]()
+    now = moment(c, n)
+    most = Counter[Cover]()
     stored: dict[Any, Any] = {}
     for name in now.in_force:
         fold = now.folds[name]
@@ -473,7 +478,8 @@ class Next:
 
 def next_message(c: Conversation, n: int, instead: int = 0) -> Next | None:
     """`instead`: of a message, which it replaces with all behind it."""
-    main, reply = main_model(c, n), usual_reply(c, n)
+    main = main_model(c, n)
+    reply = usual_reply(c, n)
     cached, writing, output = prices(main)
     if main is None or not writing:
         return None
@@ -501,7 +507,8 @@ def in_cache(c: Conversation, n: int) -> tuple[int, float]:
         return 0, 0.0
     last = told[-1]
     reply = reply_at(c, last)
-    took, asked = reply.usage.input, c.times[last - 1] - reply.seconds
+    took = reply.usage.input
+    asked = c.times[last - 1] - reply.seconds
     now = moment(c, n)
     changed = [
         at for m in range(saw(c, last) + 1, n + 1) if (at := _changes(now, c[m])) is not None
@@ -543,7 +550,8 @@ def parts(c: Conversation, n: int) -> list[tuple[int, float]]:
     """Of all that is in the context, the tokens and what a request pays to read it from
     the provider's cache.
     """
-    main, by = main_model(c, n), main_factor(c, n)
+    main = main_model(c, n)
+    by = main_factor(c, n)
     texts = settings(c, n)
     alone = [texts.system.tokens] if texts.system and texts.system.text else []
     alone += [fact.tokens + 10 for _, fact in texts.rules.values()]
