@@ -338,6 +338,9 @@ def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> 
     usage = getattr(fact, "usage", None)
     if usage is not None:
         changes["cost"] = row.cost + usage.cost
+    if isinstance(fact, facts.BroughtIn):
+        # Another program paid for the replies that came before. The journal's rows do the same.
+        changes["cost"] = max(0.0, row.cost - fact.cost)
     changed_row = replace(row, **changes)
     if isinstance(fact, facts.ConversationStarted):
         return _row_with_agents(changed_row, fact)

@@ -6,7 +6,7 @@ fork, which is followed from then on. The facts go into a real journal, which ma
 forks, adds up the list's cost and is read by the command line at the end of a story.
 The conversation of which there is a fork is often shown beside it, goes on there, and
 is read there as well. The row of the Fleet window is read as if the conversation ran.
-HELIX_STORIES=20 tells 20 stories of 25 moments.
+HELIX_STORIES=20 tells 20 stories of 25 moments, HELIX_FIRST_SEED=500 others than usual.
 
 A reader of each place says what it shows as a table from the name of a thing to its
 figure. Two places that name one thing must give it one figure.
@@ -32,6 +32,7 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop import cli, program_folders
 from helix_desktop.engine import request_costs
 from helix_desktop.engine.facts import (
+    BroughtIn,
     DetailsKept,
     Fact,
     Folded,
@@ -40,6 +41,7 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     ModelRole,
     ModelSet,
+    Origin,
     PartRef,
     Purpose,
     Recorded,
@@ -94,7 +96,10 @@ from tests.gui.fake_desk import FakeSession, FakeWorkbench, now
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
 
 Seen = Iterator[tuple[str, str]]
+PAID_BEFORE = " before import or fork"
 STORIES = int(os.environ.get("HELIX_STORIES", "4"))
+FIRST_SEED = int(os.environ.get("HELIX_FIRST_SEED", "0"))
+SEEDS = range(FIRST_SEED, FIRST_SEED + STORIES)
 MOMENTS = 25
 NAMED_ROWS = {
     *(context_kind_name(kind) for kind in ContextKind), "Shortened outputs, can be recalled", "Cost so far", "Sent",
@@ -137,8 +142,11 @@ def shown_by_boxes(text: str) -> Seen:
             yield kind, figure
         if words == "Cost so far" and figure.startswith("$"):
             yield from in_cents(figure)
+        if words == "Cost before import or duplication":
+            yield "cost before", figure
     yield from counted_by_model(lines)
-    yield from saved_as_said([line for line in lines if line.startswith("Shortening has ")])
+    said = [line for line in lines if line.startswith(("Shortening has ", "So far, shortening"))]
+    yield from saved_as_said(said)
 
 
 def counted_by_model(lines: Sequence[str]) -> Seen:
@@ -165,7 +173,12 @@ def shown_by_timeline(session: FakeSession) -> Seen:
     savings = describe_savings_of(timeline.history, session.context.cost_of_agents())
     yield from saved_as_said([savings] * bool(savings))
     if timeline.dollars and timeline.seqs[-1] == paid_last(session):
-        yield "cost in cents", f"${timeline.dollars[-1]:.2f}"
+        heading = fold_sentences.describe_timeline(timeline, session.context.cost_of_agents())
+        for part in heading.split(", "):
+            if part.endswith(PAID_BEFORE):
+                yield "cost before", part.removesuffix(PAID_BEFORE)
+            elif part.startswith("$"):
+                yield from in_cents(part)
 
 
 def paid_last(session: FakeSession) -> int:
@@ -250,7 +263,10 @@ class StoryJournal:
         )
         printed = json.loads(capfd.readouterr().out)
         self.printed_savings: dict[str, Any] = printed["savings"]
-        cost: float = sum(request["cost"] for request in printed["requests"])
+        imported = imported_seqs(session)
+        cost: float = sum(
+            request["cost"] for request in printed["requests"] if request["seq"] not in imported
+        )
         return cost
 
 
@@ -286,10 +302,20 @@ def shown_by_fleet(row: ConversationListRow) -> Seen:
 def shown_by_json(session: FakeSession) -> Seen:
     """`cost --json` and `conversation diff --json`, beside what the inspector counts."""
     requests = request_costs.explain_requests(session.state.facts, lambda _model: None)
-    if paid := sum(request.cost for request in requests):
+    imported = imported_seqs(session)
+    if paid := sum(request.cost for request in requests if request.seq not in imported):
         yield "cost in cents", f"${paid:.2f}"
     yield "tokens of the view", f"{session.state.past_moment(session.state.seq).counted_tokens:,}"
     yield "tokens of the view", f"{session.state.record.ledger.shown[-1]:,}"
+
+
+def imported_seqs(session: FakeSession) -> set[int]:
+    """The facts that another program recorded and paid for."""
+    imported: set[int] = set()
+    for recorded in session.state.facts:
+        if isinstance(recorded.fact, BroughtIn):
+            imported.update(range(recorded.fact.first, recorded.seq))
+    return imported
 
 
 def claims_without_a_basis(window: MainWindow, session: FakeSession) -> list[str]:
@@ -453,7 +479,7 @@ def next_facts(session: FakeSession, chance: random.Random, number: int) -> tupl
     facts = session.state.facts
     folds = [each.fact.fold for each in facts if isinstance(each.fact, Folded)]
     outputs = [each for each in facts if isinstance(each.fact, ToolReturned)]
-    happens = ["turn", "turn", "spend", "model", "unknown model", "failed summary"]
+    happens = ["turn", "turn", "spend", "model", "unknown model", "failed summary", "import"]
     if outputs:
         happens += ["fold", "summary"]
     if folds:
@@ -463,6 +489,8 @@ def next_facts(session: FakeSession, chance: random.Random, number: int) -> tupl
         return facts_of_fold(happened, chance.choice(outputs), chance, number)
     if happened == "turn":
         return facts_of_turn(chance, number)
+    if happened == "import":
+        return facts_of_import(session, chance, number)
     one_fact: dict[str, Callable[[], Fact]] = {
         "undo": lambda: Unfolded(chance.choice(folds)),
         "redo": lambda: Refolded(chance.choice(folds)),
@@ -531,6 +559,17 @@ def facts_of_turn(chance: random.Random, number: int) -> tuple[Fact, ...]:
     )
 
 
+def facts_of_import(session: FakeSession, chance: random.Random, number: int) -> tuple[Fact, ...]:
+    """A turn that another program recorded and paid for. Not every program says what it cost."""
+    paid_elsewhere = chance.choice([0.0, chance.randrange(1, 400) / 1_000])
+    said, reply, *rest = facts_of_turn(chance, number)
+    assert isinstance(reply, ModelReplied)
+    recorded_reply = replace(reply, usage=replace(reply.usage, cost=paid_elsewhere))
+    origin = Origin("claude-code", "session", "file")
+    brought_in = BroughtIn(origin, "run", session.state.seq + 1, cost=paid_elsewhere)
+    return (said, recorded_reply, *rest, brought_in)
+
+
 def pass_a_moment(
     window: MainWindow, session: FakeSession, chance: random.Random, number: int
 ) -> None:
@@ -555,7 +594,7 @@ def pass_a_moment(
         QApplication.processEvents()
 
 
-@pytest.mark.parametrize("seed", range(STORIES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     window: MainWindow,
     bench: FakeWorkbench,
@@ -642,7 +681,7 @@ def test_the_crawler_reads_the_row_of_the_fleet() -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", range(STORIES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_welcome_counts_what_the_import_dialog_lists(
     window: MainWindow, tmp_path: Path, seed: int
 ) -> None:

@@ -198,3 +198,27 @@ async def test_who_delegated_work_is_named_from_the_nearest_on_and_none_twice(
     file.close()
     above = {name: rows.ids_above(name) for name in ("a", "c", "d", "x", "unknown")}
     assert above == {"a": [], "c": ["b", "a"], "d": [], "x": ["y"], "unknown": []}
+
+
+async def test_a_row_that_is_told_of_an_import_counts_no_cost_of_it(tmp_path: Path) -> None:
+    """Read again from the journal, it did not; told of each fact, it counted them all."""
+    file = JournalFile(tmp_path / "journal.sqlite3")
+    thread = StoreThread("store")
+    rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))
+    started = ConversationStarted("B")
+    rows.add_new_row("b", started, 1.0)
+    brought_in = BroughtIn(Origin("x"), "run", 3, cost=4.0)
+    recorded_facts = file.append_all_or_nothing(
+        "b", [started, replied(0.5), replied(4.0), brought_in]
+    )
+    for recorded in recorded_facts[1:]:
+        rows.update_row_with_fact(recorded, None)
+    told = rows.find_row("b")
+    assert told is not None
+    assert told.cost == pytest.approx(0.5)
+    await rows.reread_rows(["b"])
+    read_again = rows.find_row("b")
+    assert read_again is not None
+    assert read_again.cost == pytest.approx(told.cost)
+    await thread.aclose()
+    file.close()

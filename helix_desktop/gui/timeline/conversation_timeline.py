@@ -334,6 +334,13 @@ class ConversationTimeline:
         figures = self.history.record.ledger.savings_until(self.seqs[point])
         return figures.paid, max(figures.paid_before, self.dollars[point] - figures.paid)
 
+    def costs_until_now(self) -> tuple[float, float]:
+        """Returns the same for the whole conversation. An import is recorded behind its last
+        step, so at the last point nobody knows yet who paid for it.
+        """
+        figures = self.history.savings_until_moment()
+        return figures.paid, figures.paid_before
+
     def count_requests_of_folds(self, seq: int = 0) -> None:
         """Counts the requests since the last call until the fact `seq` (0: until now) for the
         events of which a fold is in force.

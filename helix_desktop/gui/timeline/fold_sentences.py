@@ -202,7 +202,7 @@ def describe_timeline(story: ConversationTimeline, dollars_of_agents: float = 0.
         _describe_length(duration),
         format_count(story.steps[-1], "{n} step", "{n} steps"),
     ]
-    paid_here, paid_before = story.costs_at_point(-1)
+    paid_here, paid_before = story.costs_until_now()
     # Sub-agents of an imported conversation were paid where it was imported from.
     is_paid_elsewhere = bool(round(paid_before, 3)) and not round(paid_here, 3)
     if is_paid_elsewhere:
