@@ -5,11 +5,13 @@ raises InvalidInput. Content is only data: nothing in it is executed, looked up 
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import orjson
 
@@ -39,6 +41,8 @@ from helix_desktop.json_values import parse_json_or_none
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # This much of a file is enough to see whether it is one document or has one on each line.
 MOST_BYTES_OF_FIRST_LINE = 1 << 16
+# A larger file whose first line is no JSON has damaged lines rather than one document.
+LARGEST_DOCUMENT_OVER_LINES = 256 << 20
 LARGEST_FILE_BYTES = 2 << 30  # Larger files are not read.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Qwen Code, Copilot CLI, Cline and goose; exports of ChatGPT; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
 # Suffixes of files that lie beside a session but are not sessions themselves.
@@ -329,10 +333,23 @@ def _read_rows(path: Path, report: ReadingReport, readable_path: Path) -> Iterat
         first_line, _, _ = beginning.partition(b"\n")
         file.seek(0)
         is_one_document = first_line.startswith(b"[") or first_line.rstrip() == b"{"
-        if is_one_document:
+        if is_one_document or _has_document_over_lines(file, beginning):
             yield from _rows_of_document(file.read(), path, report.complaints)
         else:
             yield from _rows_of_lines(file, path, report)
+
+
+def _has_document_over_lines(file: BinaryIO, beginning: bytes) -> bool:
+    """Whether a file is one JSON document although more than a brace is in its first line. So some
+    programs write it, and then no line by itself is JSON. `beginning`: of the file.
+    """
+    first_line, line_feed, _ = beginning.partition(b"\n")
+    may_go_on = line_feed and first_line.startswith(b"{") and _parse_json_line(first_line) is None
+    if not may_go_on or os.fstat(file.fileno()).st_size > LARGEST_DOCUMENT_OVER_LINES:
+        return False
+    content = file.read().removeprefix(BYTE_ORDER_MARK)
+    file.seek(0)
+    return isinstance(parse_json_or_none(content), Mapping)
 
 
 def _rows_of_lines(

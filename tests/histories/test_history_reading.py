@@ -84,6 +84,26 @@ def test_json_documents_with_a_list_of_messages(tmp_path: Path, *, wrapped: bool
     assert [message.text for message in recording.messages] == ["hello", "hi"]
 
 
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        '{"messages": [\n',
+        '{ "messages":\n[',
+        '\ufeff{"messages": [',
+        '{"model": "m",\n"messages": [',
+    ],
+)
+def test_a_document_whose_first_line_has_more_than_a_brace_is_read_whole(
+    tmp_path: Path, beginning: str
+) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(f"{beginning}{json.dumps(HELLO)},\n{json.dumps(ANSWER)}\n]}}\n", "utf-8")
+    imported = history_reading.read_history_file(path)
+    (recording,) = imported.recordings
+    assert [message.text for message in recording.messages] == ["hello", "hi"]
+    assert imported.complaints == ()
+
+
 def test_each_line_with_a_list_of_messages_is_a_session(tmp_path: Path) -> None:
     path = written(
         tmp_path, "many.jsonl", {"messages": [HELLO, ANSWER]}, {"messages": [HELLO, ANSWER, HELLO]}
