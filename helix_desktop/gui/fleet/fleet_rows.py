@@ -206,13 +206,18 @@ def _shorten_to_cell(text: str) -> str:
 
 def _describe_worker(workspace: Figures, task: Figures) -> str:
     worker: str = task["worker"]
-    machine, _blank, _process = worker.rpartition(" ")
-    shown_machine = machine
-    if machine == socket.gethostname():
-        shown_machine = tr("this computer")
+    computer = _name_computer_of_worker(worker)
     if worker in workspace["lost"]:
-        return tr("{worker} (not responding)", worker=shown_machine)
-    return shown_machine
+        return tr("{worker} (not responding)", worker=computer)
+    return computer
+
+
+def _name_computer_of_worker(worker: str) -> str:
+    """Returns the computer of a worker, whose name has the number of its process behind that."""
+    computer, _blank, _process = worker.rpartition(" ")
+    if computer == socket.gethostname():
+        return tr("this computer")
+    return computer or worker
 
 
 def _describe_now(state: str, task: Figures) -> str:
@@ -240,7 +245,7 @@ def list_worker_rows(workspaces: Sequence[Figures]) -> dict[str, list[str]]:
         identity = workspace["workspace"]
         for worker, task_count in sorted(workspace.get("workers", {}).items()):
             rows[f"{identity} {worker}"] = [
-                make_safe_text(worker),
+                make_safe_text(_name_computer_of_worker(worker)),
                 workspace["name"],
                 format_count(task_count, "{n} task", "{n} tasks"),
                 _describe_worker_state(workspace, worker),
@@ -372,11 +377,10 @@ def _describe_computers(workspaces: Sequence[Figures]) -> str:
     computers: set[str] = set()
     for workspace in workspaces:
         for worker in _list_worker_names(workspace):
-            computer, _blank, _process = worker.rpartition(" ")
-            computers.add(computer)
+            computers.add(_name_computer_of_worker(worker))
     if not computers:
         return ""
-    if computers == {socket.gethostname()}:
+    if computers == {tr("this computer")}:
         return tr("on this computer")
     return format_count(len(computers), "on {n} computer", "on {n} computers")
 

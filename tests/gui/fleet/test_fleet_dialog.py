@@ -36,7 +36,12 @@ from helix_desktop.gui.common.consent_text_view import ExactTextView
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.fleet.fleet_list import LEAST_WIDTH
-from helix_desktop.gui.fleet.fleet_rows import ListedTask, find_known_runs, task_cells
+from helix_desktop.gui.fleet.fleet_rows import (
+    ListedTask,
+    find_known_runs,
+    list_worker_rows,
+    task_cells,
+)
 from helix_desktop.gui.fleet.task_answer_view import MOST_HEIGHT
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
@@ -230,6 +235,11 @@ def test_a_task_that_ran_here_says_so_and_one_of_a_free_model_cost_nothing() -> 
     assert task_cells(running)[4] == "this computer"
     waiting = ListedTask("waiting", FOUND[0], task(1, "waiting", claims=0))
     assert task_cells(waiting, known_runs["w1 c1"])[4] == "–", "nobody has begun it"
+
+
+def test_a_computer_is_named_without_the_number_of_its_process() -> None:
+    named = [cells[0] for cells in list_worker_rows(FOUND[:1]).values()]
+    assert named == ["build", "old"]
 
 
 def test_a_task_that_is_done_shows_how_its_answer_begins() -> None:
