@@ -130,6 +130,23 @@ def put_answers_first(
     return named + answers_not_named + only_mentioned
 
 
+def find_row_for_return(rows: Sequence[PaletteItem]) -> int:
+    """Returns the row that Return chooses if nobody moves the highlight, or -1 for none.
+
+    An action that cannot be carried out now is not chosen. Then no other action is either: who
+    types "export" and presses Return means the first one, and not what happens to stand below it.
+    """
+    misses_meant_action = False
+    for number, item in enumerate(rows):
+        if item.kind == HEADING:
+            continue
+        if not item.enabled:
+            misses_meant_action = True
+        elif item.kind != ACTION or not misses_meant_action:
+            return number
+    return -1
+
+
 class PaletteAnswers:
     """Finds those of the palette's items that answer a question: actions and help."""
 
@@ -325,8 +342,7 @@ class CommandPalette(SearchPopup):
                 rows = put_answers_first(rows, self._answers_to_query(query), query)
         rows += self._results
         self._model.replace_rows(rows)
-        first_selectable_row = next(iter(self.selectable_rows()), 0)
-        self.highlight_row(first_selectable_row)
+        self.highlight_row(find_row_for_return(rows))
         self.place_popup()
 
     def _asks_for_actions(self, query: str) -> bool:

@@ -144,11 +144,13 @@ class SearchPopup(QWidget):
         rows = self.selectable_rows()
         if not rows:
             return
-        index = 0
         current_row = self.list.currentIndex().row()
         if current_row in rows:
-            index = rows.index(current_row)
-        index += steps
+            index = rows.index(current_row) + steps
+        elif steps > 0:
+            index = 0  # Nothing is highlighted, so that the first step leads to the first row.
+        else:
+            index = -1
         is_single_step = abs(steps) == 1
         if is_single_step:
             index %= len(rows)

@@ -138,6 +138,27 @@ def test_what_cannot_be_done_now_is_shown_and_not_done(
     assert palette.isVisible()
 
 
+def test_return_does_not_choose_another_action_than_the_one_that_was_meant(
+    palette: CommandPalette, done: list[str]
+) -> None:
+    """Return after "export conv" copied the last answer, as an export was not possible then."""
+    export = PaletteItem("Export conversation…", print, enabled=False)
+    copy = PaletteItem(
+        "Copy the last answer", partial(done.append, "copy"), search_words="export conversation"
+    )
+    other = PaletteItem("Export conversation elsewhere…", partial(done.append, "other"))
+    palette._list_ready_items = lambda: [export, copy, other]
+    palette.open_palette()
+    QTest.keyClicks(palette.line, "export conv")
+    texts = [item.text for item in palette._model.items]
+    assert texts == [export.text, other.text, copy.text]
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert (done, palette.isVisible()) == ([], True)
+    QTest.keyClick(palette.line, Qt.Key.Key_Down)
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["other"], "who moves the highlight there means it"
+
+
 def test_escape_closes_it(palette: CommandPalette) -> None:
     closed = QSignalSpy(palette.closed)
     QTest.keyClick(palette.line, Qt.Key.Key_Escape)
