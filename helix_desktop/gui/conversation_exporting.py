@@ -73,7 +73,9 @@ class ConversationExport:
 
     def ask_where_to_and_export(self, form: str) -> None:
         """Asks where to save, and writes the file in a thread."""
-        name = file_name_from_title(self.row.title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
+        # A title is the beginning of the first message, where a key may stand, too.
+        title = _mask_keys(self.row.title)
+        name = file_name_from_title(title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
         suggested_path = str(self.bench.main_folder / name)
         export = partial(self._export_to_file, form)
         ask_new_file(self.parts.widget, tr("Export conversation"), suggested_path, export)
@@ -107,7 +109,6 @@ class ConversationExport:
 
     async def _write_export(self, form: str, file: Path, *, masks_keys: bool) -> WrittenExport:
         """Writes the file. With `masks_keys`, of what looks like a key, only the ends stand there."""
-        from helix_desktop.histories import leaked_keys
         from helix_desktop.histories.openai_chat_export import digests_needed_for_export
 
         session = await self.bench.open_session(self.row.id)
@@ -122,16 +123,12 @@ class ConversationExport:
             needed_digests = digests_needed_for_export(facts)
         contents = await self.bench.workspace.cache.read_contents(needed_digests)
         text = await asyncio.to_thread(_build_export, form, self.row.title, facts, contents)
-        found_keys = set(await asyncio.to_thread(_list_keys, text))
         if masks_keys:
-            for key in found_keys:
-                text = text.replace(key, leaked_keys.mask_key(key))
+            text = await asyncio.to_thread(_mask_keys, text)
         await save_text_file(file, partial(str, text))
         missing_digests = set(needed_digests) - set(contents)
-        keys_in_file: list[str] = []
-        if not masks_keys:
-            keys_in_file = sorted(map(leaked_keys.mask_key, found_keys))
-        return WrittenExport(len(missing_digests), keys_in_file)
+        keys = await asyncio.to_thread(_list_masked_keys, text)
+        return WrittenExport(len(missing_digests), keys)
 
     # --- As a session of another agent
 
@@ -224,10 +221,20 @@ class ConversationExport:
         return SavedAgentSession(translated_notes, command)
 
 
-def _list_keys(text: str) -> list[str]:
-    from helix_desktop.histories.leaked_keys import find_keys
+def _list_masked_keys(text: str) -> list[str]:
+    from helix_desktop.histories.leaked_keys import find_keys, mask_key
 
-    return list(find_keys(text))
+    return sorted({mask_key(key) for key in find_keys(text)})
+
+
+def _mask_keys(text: str) -> str:
+    """Returns the text with only the ends of what looks like a key."""
+    from helix_desktop.histories.leaked_keys import find_keys, mask_key
+
+    masked_text = text
+    for key in set(find_keys(text)):
+        masked_text = masked_text.replace(key, mask_key(key))
+    return masked_text
 
 
 def _digests_of_outputs(facts: Sequence[Recorded]) -> list[Digest]:

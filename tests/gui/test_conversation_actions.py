@@ -94,6 +94,18 @@ def test_a_key_in_an_export_is_named_and_taken_out_on_request(
     assert window.notices.shown_text == "Saved as a.txt."
 
 
+def test_the_name_that_is_offered_for_an_export_has_no_key(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    row = replace(bench.list_conversations()[0], title="Use sk-ant-" + "a1B2" * 8 + "9f for it")
+    export = conversation_exporting.ConversationExport(window.parts, bench, row)
+    export.ask_where_to_and_export("markdown")
+    dialog = window.findChildren(QFileDialog)[-1]
+    (path,) = dialog.selectedFiles()
+    assert Path(path).name == "Use sk-ant- 9f for it.md"
+    dialog.close()
+
+
 def test_the_json_form_is_json(window: MainWindow, tmp_path: Path) -> None:
     window.window_actions["export-json"].trigger()
     save_to(window, tmp_path / "a.json")
