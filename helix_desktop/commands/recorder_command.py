@@ -294,14 +294,19 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
         "keys": running.get("keys", []),
         "unread": list(dict.fromkeys(unread)),
         "read_shares": [
-            {"agent": share.kind, "bytes": share.bytes, "read_bytes": share.read_bytes}
+            {
+                "agent": share.kind,
+                "bytes": share.bytes,
+                "read_bytes": share.read_bytes,
+                "unread_names": list(share.unread_names),
+            }
             for share in shares
         ],
     }
 
     lines = _describe_status(status)
     for share in shares:
-        lines.append(read_share.describe_read_share(share))
+        lines.append(f"- {read_share.describe_read_share(share)}")
     lines += notes
     return asyncio.run(workspace_access.print_result(arguments, Terminal(), status, *lines))
 

@@ -87,6 +87,13 @@ class SettingsBackend:
 
         return await installation_checks.check_installation(self._where, self._secrets)
 
+    async def examine_histories(self) -> Sequence[DoctorFinding]:
+        from helix_desktop import installation_checks
+
+        # The files are looked at in the thread, as the findings are taken one by one.
+        findings = installation_checks.check_histories_of_agents(self._where)
+        return await asyncio.to_thread(tuple, findings)
+
     def build_history_importer(self, desk: Workbenches) -> HistoryImportPort:
         from helix_desktop.desktop.history_import import HistoryImporter
 

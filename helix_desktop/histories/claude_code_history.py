@@ -127,6 +127,10 @@ def _keep_settings_of_subagent(report: ReadingReport, path: Path) -> None:
             report.unread.append(one_line + b"\n")
 
 
+def is_settings_file_of_subagent(file: Path) -> bool:
+    return FOLDER_OF_SUBAGENTS in file.parts and file.name.endswith(".meta.json")
+
+
 def is_settings_of_subagent(value: Mapping[str, object]) -> bool:
     """Whether it is what Claude Code notes beside a sub-agent's file, and no line of a session."""
     return "agentType" in value and "type" not in value

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import list_tree_files
-from helix_desktop.histories import cline_history, opencode_history
+from helix_desktop.histories import claude_code_history, cline_history, opencode_history
 from helix_desktop.histories.history_finding import find_history_of_changed_file, history_folders
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.program_names import NAMES
@@ -27,7 +27,8 @@ _BESIDE_DATABASE = ("-wal", "-shm", "-journal")
 @dataclass(frozen=True, slots=True)
 class ReadShare:
     """How many bytes are in the files of an agent that may hold sessions, and how many of them
-    are read. `unread_names`: of the largest files of the last week that are not.
+    are read. `unread_names`: of the largest files that are not, and `recent_unread_names`: of those
+    of the last week.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class ReadShare:
     recent_bytes: int = 0
     recent_read_bytes: int = 0
     unread_names: tuple[str, ...] = ()
+    recent_unread_names: tuple[str, ...] = ()
 
     @property
     def program_name(self) -> str:
@@ -86,6 +88,8 @@ def _is_history_or_beside_one(kind: str, folder: Path, file: Path) -> bool:
     """Whether the file is a history, or is read beside one."""
     if find_history_of_changed_file(kind, file) is not None:
         return True
+    if kind == claude_code_history.KIND:
+        return claude_code_history.is_settings_file_of_subagent(file)
     if kind == opencode_history.KIND:
         # Sessions of versions before the database.
         return file.is_relative_to(folder / "storage")
@@ -102,20 +106,25 @@ def _share_of_files(kind: str, files: Sequence[_MeasuredFile]) -> ReadShare:
     read_files = [file for file in files if file.is_read]
     recent_files = [file for file in files if file.is_recent]
     recent_read_files = [file for file in recent_files if file.is_read]
+    unread_files = [file for file in files if not file.is_read]
     recent_unread_files = [file for file in recent_files if not file.is_read]
-
-    # The largest come first. Several files may have the same name.
-    recent_unread_files.sort(key=lambda file: file.path)
-    recent_unread_files.sort(key=lambda file: file.bytes, reverse=True)
-    names = dict.fromkeys(file.path.name for file in recent_unread_files)
     return ReadShare(
         kind=kind,
         bytes=_sum_of_sizes(files),
         read_bytes=_sum_of_sizes(read_files),
         recent_bytes=_sum_of_sizes(recent_files),
         recent_read_bytes=_sum_of_sizes(recent_read_files),
-        unread_names=tuple(names)[:MOST_NAMES],
+        unread_names=_names_of_largest(unread_files),
+        recent_unread_names=_names_of_largest(recent_unread_files),
     )
+
+
+def _names_of_largest(files: Sequence[_MeasuredFile]) -> tuple[str, ...]:
+    by_path = sorted(files, key=lambda file: file.path)
+    largest_first = sorted(by_path, key=lambda file: file.bytes, reverse=True)
+    # Several files may have the same name.
+    names = dict.fromkeys(file.path.name for file in largest_first)
+    return tuple(names)[:MOST_NAMES]
 
 
 def _sum_of_sizes(files: Sequence[_MeasuredFile]) -> int:
@@ -127,7 +136,7 @@ def sentences_about_unread_agents(shares: Sequence[ReadShare]) -> Iterator[str]:
     for share in shares:
         if share.recent_bytes >= LEAST_BYTES and not share.recent_read_bytes:
             megabytes = share.recent_bytes / 1e6
-            names = ", ".join(share.unread_names)
+            names = ", ".join(share.recent_unread_names)
             yield (
                 f"In the last seven days, {share.program_name} wrote {megabytes:,.1f} MB where its "
                 f"sessions are, and nothing of it can be read: {names}. Its files stay as they are."
@@ -135,7 +144,11 @@ def sentences_about_unread_agents(shares: Sequence[ReadShare]) -> Iterator[str]:
 
 
 def describe_read_share(share: ReadShare) -> str:
-    return (
-        f"- {share.program_name}: {share.read_bytes / 1e6:,.1f} of {share.bytes / 1e6:,.1f} MB "
-        "that may hold sessions are read"
-    )
+    """Return how much of an agent's files is read, and what is not, in a sentence or two."""
+    name = share.program_name
+    megabytes = f"{share.bytes / 1e6:,.1f}"
+    if share.read_bytes == share.bytes:
+        return f"{name}: all {megabytes} MB that may hold sessions are read."
+    read_megabytes = f"{share.read_bytes / 1e6:,.1f}"
+    unread_names = ", ".join(share.unread_names)
+    return f"{name}: {read_megabytes} of {megabytes} MB that may hold sessions are read. Not read: {unread_names}."

@@ -68,11 +68,11 @@ def add_subagents(
     content = restored.content
     subagent_count = 0
     for facts in conversations:
-        subagent = _read_subagent(facts, read_content)
+        subagent = _subagent_of_conversation(facts, read_content)
         if subagent is None:
             continue
         if not subagent.is_in_file_of_session:
-            files.extend(_build_files(subagent, read_content, restored))
+            files.extend(_files_of_subagent(subagent, read_content, restored))
             subagent_count += 1
         elif not restored.is_original:  # The agent's own lines have it already.
             content += _build_lines_anew(subagent, restored)
@@ -81,7 +81,9 @@ def add_subagents(
     )
 
 
-def _read_subagent(facts: Sequence[Recorded], read_content: ReadContent) -> _Subagent | None:
+def _subagent_of_conversation(
+    facts: Sequence[Recorded], read_content: ReadContent
+) -> _Subagent | None:
     """Return the sub-agent of a conversation, or None if it is none of Claude Code's files."""
     origin = origin_of_conversation(facts)
     is_of_claude = origin.kind == claude_code_history.KIND and origin.session.startswith(NAME)
@@ -91,7 +93,7 @@ def _read_subagent(facts: Sequence[Recorded], read_content: ReadContent) -> _Sub
     return _Subagent(facts, origin, session, read_own_lines(facts, read_content))
 
 
-def _build_files(
+def _files_of_subagent(
     subagent: _Subagent, read_content: ReadContent, restored: RestoredSession
 ) -> list[FileOfSubagent]:
     """Return the sub-agent's file, and the one with its settings if it had one."""

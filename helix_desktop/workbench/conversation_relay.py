@@ -57,14 +57,14 @@ class ConversationRelay:
         """`may_fold`: fold what is too long, else `fits` is false. `may_ask_model`:
         send it to a model, which may cost.
         """
-        restored = await self._prepare_session(
+        restored = await self._prepare_session_itself(
             request, may_fold=may_fold, may_ask_model=may_ask_model
         )
         if request.agent == subagent_restoring.AGENT:
-            return await self._add_subagents(restored, request.conversation)
+            return await self._add_histories_of_subagents(restored, request.conversation)
         return restored
 
-    async def _prepare_session(
+    async def _prepare_session_itself(
         self, request: RestoreRequest, *, may_fold: bool, may_ask_model: bool
     ) -> RestoredSession:
         window = request.window or restoring.FORMATS[request.agent].window
@@ -90,7 +90,9 @@ class ConversationRelay:
         fits = await self._fits_in_context(folded.texts, room)
         return replace(folded, fits=fits, is_folded=is_folded)
 
-    async def _add_subagents(self, restored: RestoredSession, conversation: str) -> RestoredSession:
+    async def _add_histories_of_subagents(
+        self, restored: RestoredSession, conversation: str
+    ) -> RestoredSession:
         """Return the session with the histories of the sub-agents that belong to a conversation."""
         rows = await self.workspace.journal.list_conversations()
         family = {conversation}

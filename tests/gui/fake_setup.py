@@ -365,6 +365,15 @@ class FakeInstallation:
             DoctorFinding("Keyring", DoctorFindingState.BAD, "There is none.", "Install one."),
         ]
 
+    async def examine_histories(self) -> Sequence[DoctorFinding]:
+        return [
+            DoctorFinding(
+                "Histories",
+                DoctorFindingState.GOOD,
+                "Codex: 1.0 of 2.1 MB that may hold sessions are read. Not read: index.db.",
+            )
+        ]
+
     async def measure_workspace_storage(self, bench: Workbench) -> tuple[CacheEntryFigures, float]:
         return CacheEntryFigures(1_284, 96_200_000, 21_800_000), 1_795_162_800.0
 

@@ -32,6 +32,7 @@ def shares_of(home: Path) -> dict[str, ReadShare]:
 def test_what_the_agents_write_today_is_read_and_nothing_is_said(tmp_path: Path) -> None:
     claude = written.claude(tmp_path / ".claude")
     write(claude.with_suffix("") / "subagents" / "agent-a1.jsonl", 100)
+    write(claude.with_suffix("") / "subagents" / "agent-a1.meta.json", 10)
     write(claude.with_suffix("") / "tool-results" / "toolu_1.txt", LEAST_BYTES)
     write(tmp_path / ".codex" / "sessions" / "2026" / "rollout-1.jsonl", 200)
     write(tmp_path / ".local" / "share" / "opencode" / "opencode.db-wal", LEAST_BYTES)
@@ -42,6 +43,8 @@ def test_what_the_agents_write_today_is_read_and_nothing_is_said(tmp_path: Path)
     assert sorted(shares) == ["claude-code", "cline", "codex", "opencode"]
     assert all(share.read_bytes == share.bytes > 0 for share in shares.values())
     assert list(sentences_about_unread_agents(list(shares.values()))) == []
+    said = describe_read_share(shares["opencode"])
+    assert said == "opencode: all 1.0 MB that may hold sessions are read."
 
 
 def test_an_agent_of_which_nothing_new_is_read_is_named_with_its_largest_files(
@@ -56,7 +59,9 @@ def test_an_agent_of_which_nothing_new_is_read_is_named_with_its_largest_files(
     (sentence,) = sentences_about_unread_agents([share])
     assert "Codex wrote 1.0 MB" in sentence
     assert "threads-2.db, index.json" in sentence
-    assert describe_read_share(share) == "- Codex: 1.0 of 2.1 MB that may hold sessions are read"
+    assert describe_read_share(share) == (
+        "Codex: 1.0 of 2.1 MB that may hold sessions are read. Not read: threads-2.db, index.json."
+    )
     # As soon as one of them is read, its reader tells what it does not know.
     write(sessions / "rollout-new.jsonl", 1)
     assert list(sentences_about_unread_agents([shares_of(tmp_path)["codex"]])) == []

@@ -46,9 +46,7 @@ class AboutPage(SettingsPage):
         for finding in findings:
             sign = FINDING_SIGNS.get(finding.state, "")
             subject = translate_sentences(finding.what)
-            state = translate_sentences(finding.says)
-            remedy = translate_sentences(finding.remedy)
-            text = tr("{what}: {says}", what=subject, says=join_sentences(state, remedy))
+            text = tr("{what}: {says}", what=subject, says=translate_finding(finding))
             look = "small"
             if finding.state == "bad":
                 look = "danger"
@@ -58,3 +56,10 @@ class AboutPage(SettingsPage):
             line = f"{sign} {finding.what}: {finding.says} {finding.remedy}"
             lines.append(line.strip())
         self._report = "\n".join(lines)
+
+
+def translate_finding(finding: DoctorFinding) -> str:
+    """Returns what a check says and what to do about it, without what it is about."""
+    state = translate_sentences(finding.says)
+    remedy = translate_sentences(finding.remedy)
+    return join_sentences(state, remedy)

@@ -108,6 +108,9 @@ class Installation(Protocol):
     def library_versions(self) -> Sequence[tuple[str, str]]: ...
     def licence_texts(self) -> str: ...
     async def examine_installation(self) -> Sequence[workbench_types.DoctorFinding]: ...
+    async def examine_histories(self) -> Sequence[workbench_types.DoctorFinding]:
+        """Returns how much of what agents write is read, by agent, and what is not."""
+
     async def measure_workspace_storage(
         self, bench: workbench_types.Workbench
     ) -> tuple[CacheEntryFigures, float]:

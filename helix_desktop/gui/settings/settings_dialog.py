@@ -26,6 +26,7 @@ from helix_desktop.gui.settings.permissions_page import PermissionsPage
 from helix_desktop.gui.settings.phone_settings_page import PhoneSettingsPage
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.providers_page import ProvidersPage
+from helix_desktop.gui.settings.recorder_page import RecorderPage
 from helix_desktop.gui.settings.rules_and_skills_page import RulesAndSkillsPage
 from helix_desktop.gui.settings.settings_group_page import SettingsGroupPage, SettingsSections
 from helix_desktop.gui.settings.settings_page import SettingsPage
@@ -233,7 +234,7 @@ class SettingsDialog(widgets.TransientDialog):
                 "servers": lambda: McpServersPage(window.theme, bench, program, runner),
                 "agents": lambda: AcpAgentsPage(bench, settings, runner),
                 "tools": lambda: shown_settings(tr("Tools"), "Tools"),
-                "recorder": lambda: shown_settings(tr("Recorder"), "Recorder"),
+                "recorder": lambda: RecorderPage(settings, program, runner),
             },
         )
         self._add_settings_page(

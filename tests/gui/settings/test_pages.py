@@ -44,6 +44,7 @@ from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.permissions_page import PermissionsPage, describe_permission_rule
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.providers_page import EditProviderDialog, ProvidersPage
+from helix_desktop.gui.settings.recorder_page import RecorderPage
 from helix_desktop.gui.settings.settings_dialog import GENERAL_SECTIONS, SettingsDialog
 from helix_desktop.gui.settings.settings_group_page import SettingsGroupPage
 from helix_desktop.gui.settings.settings_page import RefreshWhileShown
@@ -801,6 +802,15 @@ def test_about_shows_versions_and_what_the_doctor_says(
     page = AboutPage(program, window.background_runner)
     assert "PySide6-Essentials 6.11.3" in said(page)
     assert "✕ Keyring: There is none. Install one." in said(page)
+
+
+def test_the_recorder_says_how_much_of_each_agents_files_is_read(
+    window: MainWindow, settings: ProgramSettings, program: FakeInstallation
+) -> None:
+    page = RecorderPage(settings, program, window.background_runner)
+    assert "✓ Codex: 1.0 of 2.1 MB that may hold sessions are read. Not read: index.db." in said(
+        page
+    )
 
 
 def test_room_is_made_after_it_was_said_what_would_go(
