@@ -298,6 +298,8 @@ ALL = (
         6,
     ),
     Trial("gateway_bodies", "hostile compressed bodies at the gateway", "--bodies", 1_000, 15),
+    Trial("gateway_headers", "odd headers at the gateway", "--requests", 300, 5),
+    Trial("cloned_folders", "hostile folders before anybody agreed", "--folders", 100, 2),
     Trial("gateway_rooms", "agents that try to reach each other's rooms", "--tries", 600, 20),
     Trial(
         "other_user",
