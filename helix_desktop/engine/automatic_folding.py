@@ -128,6 +128,8 @@ class ConversationFolding:
         self._plan_in_work: FoldPlan | None = None
         # A document that is written, and waits until a step adopts it.
         self._written_document: fold_document_writer.WrittenDocument | None = None
+        # Held while a document is appended, so that who waits for it sees the result.
+        self._adoption = asyncio.Lock()
         # Rings before the provider's cache expires.
         self._pause_timer: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation)
@@ -269,7 +271,7 @@ class ConversationFolding:
         # What was asked for takes the place of a document that waits to be adopted.
         self._written_document = None
         self._start_fold(plan)
-        return await self._wait_for_fold_and_adopt_or_raise()
+        return await self._wait_for_fold_and_adopt_or_raise(kind)
 
     async def _replace_old_outputs_on_demand(self) -> tuple[facts.Recorded, ...]:
         situation = replace(self.current_situation(), is_asked=True)
@@ -492,7 +494,9 @@ class ConversationFolding:
                 FoldProgress(self.conversation.id, plan.kind, plan.why, done=True)
             )
 
-    async def _wait_for_fold_and_adopt_or_raise(self) -> tuple[facts.Recorded, ...]:
+    async def _wait_for_fold_and_adopt_or_raise(
+        self, kind: facts.FoldKind
+    ) -> tuple[facts.Recorded, ...]:
         """Wait for the fold that the user asked for, and return the facts that were appended.
 
         They are none if the document has to wait for the end of the turn. Raises
@@ -502,6 +506,12 @@ class ConversationFolding:
         if self._writing_task is not None:
             await asyncio.wait([self._writing_task])
         if self._written_document is None:
+            # A turn that somebody began meanwhile may have taken the document, and appends it now.
+            async with self._adoption:
+                pass
+            recorded_by_turn = self._folds_recorded_after(seq_before_waiting, kind)
+            if recorded_by_turn:
+                return recorded_by_turn
             reason = self._reason_of_newest_failure(seq_before_waiting)
             raise fold_document_writer.NoDocumentWritten(f"Nothing was shortened: {reason}")
         recorded = await self.adopt_ready_fold()
@@ -510,6 +520,13 @@ class ConversationFolding:
                 "Nothing was shortened: the messages changed in the meantime"
             )
         return recorded
+
+    def _folds_recorded_after(self, seq: int, kind: facts.FoldKind) -> tuple[facts.Recorded, ...]:
+        recorded_folds: list[facts.Recorded] = []
+        for recorded in self.conversation.state.facts[seq:]:
+            if isinstance(recorded.fact, facts.Folded) and recorded.fact.kind is kind:
+                recorded_folds.append(recorded)
+        return tuple(recorded_folds)
 
     def _reason_of_newest_failure(self, after_seq: int) -> str:
         """Return why no fold was written after the fact `after_seq`."""
@@ -529,6 +546,10 @@ class ConversationFolding:
         one of them is among the last steps, which stay whole, it waits until they are older.
         Returns the appended facts.
         """
+        async with self._adoption:
+            return await self._adopt_written_document()
+
+    async def _adopt_written_document(self) -> tuple[facts.Recorded, ...]:
         document = self._written_document
         if document is None:
             return ()

@@ -42,6 +42,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.fold_document_writer import NoDocumentWritten
 from helix_desktop.engine.prompt_cache_terms import HOUR_SECONDS, USUAL_SECONDS
 from helix_desktop.engine.request_changes import CauseKind
+from helix_desktop.engine.session_events import Event, FoldProgress
 from helix_desktop.engine.session_setup import TurnLimits
 from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.strategies.handover import (
@@ -287,6 +288,21 @@ async def test_a_fold_that_the_user_stops_is_said_to_be_stopped_and_not_an_older
     kept.folding.cancel_fold_in_work()
     with pytest.raises(NoDocumentWritten, match="Nothing was shortened: you stopped it"):
         await folding
+
+
+async def test_a_fold_that_a_turn_adopts_first_is_not_said_to_be_stopped() -> None:
+    """Somebody sent a message meanwhile: the summary was there, and "you stopped it" was said."""
+    kept = await keeping(window=100_000)
+    await kept.say("a task")
+    await worked(kept, 12, 300)
+
+    def adopt_as_a_turn_does(event: Event) -> None:
+        if isinstance(event, FoldProgress) and event.done:
+            kept.tasks.spawn_task(kept.folding.adopt_ready_fold(), name="turn")
+
+    kept.conversation.listeners.append(adopt_as_a_turn_does)
+    (recorded,) = await kept.folding.fold_on_demand(FoldKind.HANDOVER)
+    assert isinstance(recorded.fact, Folded)
 
 
 async def test_what_a_fold_costs_is_known_before_it_is_made() -> None:
