@@ -92,7 +92,10 @@ class ConnectedWorkspace:
 
     def take_rows(self, rows: Sequence[HostListRow]) -> None:
         for listed in rows:
-            self.rows[listed.row.id] = listed
+            if listed.is_deleted:
+                self.rows.pop(listed.row.id, None)
+            else:
+                self.rows[listed.row.id] = listed
 
     def drop_unwatched(self) -> None:
         """Stops following conversations that nobody has looked at for longest."""

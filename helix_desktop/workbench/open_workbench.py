@@ -4,7 +4,7 @@ import asyncio
 import gc
 import time
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -792,6 +792,7 @@ class Workbench:
         finally:
             imported_ids = [conversation.id for conversation in history_import.result.imported]
             await self._meters.reread_rows_and_meters(set(imported_ids))
+            self._tell_changed_rows(imported_ids)
             if imported_ids:
                 self._on_event(session_events.ConversationReplaced(imported_ids[-1]))
 
@@ -815,6 +816,12 @@ class Workbench:
             )
         finally:
             await self._meters.reread_rows_and_meters(imported)
+            self._tell_changed_rows(imported)
+
+    def _tell_changed_rows(self, conversations: Iterable[str]) -> None:
+        """Let all who show the list look at these rows again. Some may be there no more."""
+        for conversation in conversations:
+            self._on_event(session_events.MeterChanged(conversation))
 
     # --- Conversations that other machines write too, and forgetting
 
@@ -865,6 +872,7 @@ class Workbench:
         self._rows.remove_conversation_rows(emptied.conversations)
         await self.sessions.close_sessions(emptied.conversations)
         self.queue_files.delete_queues_of(emptied.conversations)
+        self._tell_changed_rows(emptied.conversations)
         self.size_limit.count_cache_size_soon()
         return emptied
 

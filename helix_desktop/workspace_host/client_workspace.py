@@ -244,6 +244,9 @@ class ClientWorkspace:
 
     def _apply_rows(self, rows: Sequence[HostListRow]) -> None:
         for listed in rows:
+            if listed.is_deleted:
+                self._rows.pop(listed.row.id, None)
+                continue
             before = self._rows.get(listed.row.id)
             self._rows[listed.row.id] = listed
             if listed.row.id in self._sessions:

@@ -656,11 +656,14 @@ ToldDelta = TextDelta | ReasoningDelta | CallDelta
 
 
 class HostListRow(msgspec.Struct, frozen=True):
-    """A conversation in the list. `why`: what it waits for, or why it failed."""
+    """A conversation in the list. `why`: what it waits for, or why it failed. `is_deleted`: it was
+    deleted for good, and only its id means anything.
+    """
 
     row: ConversationListRow
     running: session_events.ConversationActivity
     why: str = ""
+    is_deleted: bool = False
 
 
 class ConversationFollower(Protocol):

@@ -8,6 +8,7 @@ from typing import Any
 
 from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.messages import Reply, RetryDelay
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.sha256_digest import Digest
@@ -444,6 +445,7 @@ class LocalListFollower:
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
         self._changed = {row.id for row in bench.list_conversations()}
+        self._told: set[str] = set()  # The conversations that the client has in its list.
         self._has_news = asyncio.Event()
         self._is_first = True
         self.settings_changes = 0
@@ -467,13 +469,24 @@ class LocalListFollower:
         for conversation in changed:
             row = self._bench.conversation_row(conversation)
             if row is None:
-                continue  # It was deleted for good. Before, it was in the trash.
+                rows += self._tell_deleted(conversation)
+                continue
+            self._told.add(conversation)
             session = self._bench.sessions.find_open_session(conversation)
             if session is None:
                 rows.append(HostListRow(row, session_events.ConversationActivity.IDLE))
             else:
                 rows.append(HostListRow(row, session.running, session.why))
         return tuple(rows)
+
+    def _tell_deleted(self, conversation: str) -> list[HostListRow]:
+        """A conversation that the client was never told of may be one that is being created."""
+        if conversation not in self._told:
+            return []
+        self._told.discard(conversation)
+        row = ConversationListRow(conversation, "", 0.0, trashed=True)
+        at_rest = session_events.ConversationActivity.IDLE
+        return [HostListRow(row, at_rest, is_deleted=True)]
 
     def _has_something_to_tell(self) -> bool:
         has_new_settings = self.settings_changes != self._told_settings_changes

@@ -19,6 +19,7 @@ import logging
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -46,6 +47,7 @@ from tests.faults.host_story_clients import (
 )
 from tests.faults.store_report import report
 from tests.peers.agent_provider import Asked, Block, Provider, Says
+from tests.peers.ssh_machine import list_kept_hosts
 
 ACTS = 14
 LONGEST_PAUSE_SECONDS = 0.5
@@ -121,6 +123,10 @@ async def tell_story(story: Story, upstream: str) -> None:
         for client in clients.all_that_settle:
             await client.close()
         story.kill_host()
+        # An `ask` whose host was killed may have started one of its own, which stays for a minute.
+        for pid in list_kept_hosts(story.home / "home"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     await check_story(story, clients)
 
 

@@ -445,3 +445,14 @@ async def test_conversations_that_nobody_shows_are_not_followed_for_ever(
     assert set(client._sessions) == {shown.id, *[session.id for session in sessions[-2:]]}
     again = await client.open_session(sessions[0].id)
     assert again.conversation.state.seq == sessions[0].conversation.state.seq
+
+
+async def test_a_conversation_that_was_deleted_for_good_leaves_the_list(
+    client: ClientWorkspace, bench: Workbench
+) -> None:
+    session = await client.start_users_conversation()
+    await session.set_trashed()
+    await until(lambda: client.list_conversations()[0].trashed, client)
+    await bench.empty_conversation_trash()
+    await until(lambda: client.conversation_row(session.id) is None, client)
+    assert client.list_conversations() == []

@@ -174,12 +174,14 @@ async def test_a_history_is_imported_while_the_list_is_followed_and_an_agent_wor
     await desk.until(lambda: bool(desk.questions))
     follower = await (await new_host()).follow_list()
     await follower.next_rows()
-    result = await bench.import_histories([written.pi(tmp_path)])
-    (imported,) = result.imported
+    files = [make(tmp_path / kind) for kind, make in list(written.KINDS.items())[:2]]
+    result = await bench.import_histories(files)
+    imported = {conversation.id for conversation in result.imported}
+    assert len(imported) == 2
     told: set[str] = set()
-    while imported.id not in told:
+    while not imported <= told:
         told.update(listed.row.id for listed in await follower.next_rows())
-    viewer = await Viewer.begin(host, imported.id)
+    viewer = await Viewer.begin(host, imported.pop())
     assert messages_of(viewer)
     await check_same_as_host(bench, viewer)
     await allow(desk, allowed=False)
@@ -201,6 +203,24 @@ async def test_a_conversation_that_was_deleted_under_a_client_takes_no_message(
         await host.follow_conversation(desk.conversation)
     await other.say("hello")
     await check_same_as_host(bench, other)
+
+
+async def test_a_conversation_that_is_deleted_for_good_leaves_the_list_of_every_client(
+    host: WorkspaceHost, new_host: NewHost, bench: Workbench
+) -> None:
+    """It stayed in the trash of every other window until that was started again."""
+    desk = await begun(host)
+    kept = await begun(host)
+    follower = await (await new_host()).follow_list()
+    told = {listed.row.id for listed in await follower.next_rows()}
+    assert told == {desk.conversation, kept.conversation}
+    await host.run_host_command(ChangeConversation(desk.conversation, is_trashed=True))
+    await bench.empty_conversation_trash()
+    deleted: list[str] = []
+    while not deleted:
+        rows = await follower.next_rows()
+        deleted += [listed.row.id for listed in rows if listed.is_deleted]
+    assert deleted == [desk.conversation]
 
 
 async def test_an_hour_passes_at_once_while_three_agents_wait(
