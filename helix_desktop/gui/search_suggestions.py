@@ -170,37 +170,50 @@ def suggest_search_hits(
     for hit in hits:
         source = hit.about.source or sources.get(hit.snippet, "")
         text = _text_of_hit(hit, source, stems, needles)
-        if hit.digest is not None:
-            place = WindowPlace("entry", workspace, digest=hit.digest, words=query)
-            kind = "entry"
-            notes = [workspace_name, words_for_tool(hit.about.tool)]
-            if not text.startswith(f"{source}: "):
-                notes.append(source)
-        else:
-            place = WindowPlace("conversation", workspace, hit.conversation, hit.seq, words=query)
-            kind = "message"
-            notes = [workspace_name, titles.get(hit.conversation, "")]
-        note = " · ".join(filter(None, notes))
+        note = _note_of_hit(hit, text, titles, workspace_name)
         # Outputs with the same line are as many as their contents.
         key = (text, note, hit.digest)
         counts[key] += 1
         item_by_key[key] = PaletteItem(
             text,
-            partial(go, place),
-            kind,
+            partial(go, _place_of_hit(hit, workspace, query)),
+            _icon_of_hit(hit),
             note,
             needles=needles,
             is_similar=not hit.has_all_words,
         )
-    items: list[PaletteItem] = []
-    for key, item in item_by_key.items():
-        count = counts[key]
-        if count == 1:
-            items.append(item)
-        else:
-            how_many = tr("{n} times", n=count)
-            items.append(replace(item, note=" · ".join(filter(None, [item.note, how_many]))))
-    return items
+    return [_say_how_often(item, counts[key]) for key, item in item_by_key.items()]
+
+
+def _place_of_hit(hit: SearchHit, workspace: str, query: str) -> WindowPlace:
+    if hit.digest is not None:
+        return WindowPlace("entry", workspace, digest=hit.digest, words=query)
+    return WindowPlace("conversation", workspace, hit.conversation, hit.seq, words=query)
+
+
+def _icon_of_hit(hit: SearchHit) -> str:
+    if hit.digest is not None:
+        return "entry"
+    return "message"
+
+
+def _note_of_hit(hit: SearchHit, text: str, titles: Mapping[str, str], workspace_name: str) -> str:
+    """Says where a hit is: the conversation of a message, or what wrote an output."""
+    if hit.digest is None:
+        notes = [workspace_name, titles.get(hit.conversation, "")]
+    else:
+        notes = [workspace_name, words_for_tool(hit.about.tool)]
+        if not text.startswith(f"{hit.about.source}: "):
+            notes.append(hit.about.source)
+    return " · ".join(filter(None, notes))
+
+
+def _say_how_often(item: PaletteItem, count: int) -> PaletteItem:
+    """Adds to an item how many equal ones it stands for, if it stands for several."""
+    if count == 1:
+        return item
+    how_many = tr("{n} times", n=count)
+    return replace(item, note=" · ".join(filter(None, [item.note, how_many])))
 
 
 def _map_texts_of_outputs_to_sources(hits: Sequence[SearchHit]) -> dict[str, str]:
