@@ -439,7 +439,16 @@ class FleetDialog(TransientDialog):
                 work = self._fleet.run_on_task_list(workspace["workspace"], stop_or_start)
                 self._run_fleet_work(work)
 
+    def _has_workspace_for_tasks(self) -> bool:
+        """Whether there is a workspace. If not, says what to do first."""
+        if self._names:
+            return True
+        self._show_trouble(tr("A task belongs to a workspace, and there is none yet. Close this window and open a folder first."))  # fmt: skip
+        return False
+
     def _open_new_task_dialog(self) -> None:
+        if not self._has_workspace_for_tasks():
+            return
         fields = fleet_rows.declare_task_fields(self._names)
         FieldsDialog(tr("New task"), fields, tr("Add task"), self._add_new_task, self).open()
 
@@ -588,6 +597,8 @@ class FleetDialog(TransientDialog):
         self._save_schedules(remove_chosen)
 
     def _open_new_schedule_dialog(self) -> None:
+        if not self._has_workspace_for_tasks():
+            return
         fields = fleet_rows.declare_task_fields(self._names) + fleet_rows.declare_schedule_fields()
         words = tr("The task also runs while this window is closed, in a background process that starts when you log in. If the computer is off at that time, the task runs once when it is on again.")  # fmt: skip
         about_window = build_plain_label(words, "muted")

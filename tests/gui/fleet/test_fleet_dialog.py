@@ -237,6 +237,20 @@ def test_a_task_that_ran_here_says_so_and_one_of_a_free_model_cost_nothing() -> 
     assert task_cells(waiting, known_runs["w1 c1"])[4] == "–", "nobody has begun it"
 
 
+def test_without_a_workspace_a_new_task_says_what_to_do_first(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    """A dialog without a workspace to choose ended in a line for the terminal."""
+    parent = QWidget()
+    dialog = FleetDialog(Desk(places), {}, print, theme, doing, parent)
+    dialog.show()
+    for text in ("New task…", "New schedule…"):
+        press(dialog, text)
+        assert dialog.findChildren(FieldsDialog) == []
+        assert "open a folder first" in dialog._trouble.text()
+        dialog._show_trouble("")
+
+
 def test_a_computer_is_named_without_the_number_of_its_process() -> None:
     named = [cells[0] for cells in list_worker_rows(FOUND[:1]).values()]
     assert named == ["build", "old"]
