@@ -317,12 +317,26 @@ def _shorten_line(line: str, words: Iterable[str]) -> str:
     """Return a line, or the part of a very long line around a word, with its position."""
     if len(line) <= LONGEST_LINE:
         return line
-    lower_line = line.casefold()
-    positions = [lower_line.find(word) for word in words if word in lower_line]
-    first_position = min(positions, default=0)
+    first_position = _find_first_word(line, words)
     start = max(0, first_position - LONGEST_LINE // 2)
-    end = start + LONGEST_LINE
+    end = min(start + LONGEST_LINE, len(line))
     return f"[characters {start + 1:,}-{end:,} of {len(line):,}] {line[start:end]}"
+
+
+def _find_first_word(line: str, words: Iterable[str]) -> int:
+    """Return where in a line the first of the words begins, whatever its case."""
+    folded_line = line.casefold()
+    positions = [folded_line.find(word) for word in words if word in folded_line]
+    position = min(positions, default=0)
+    if len(folded_line) == len(line):
+        return position
+    # Some letters are longer without their case: "ß" becomes "ss".
+    folded_length = 0
+    for index, character in enumerate(line):
+        if folded_length >= position:
+            return index
+        folded_length += len(character.casefold())
+    return len(line)
 
 
 def _describe_other_hits(hits: Iterable[int], passages: Sequence[LineSpan]) -> str:

@@ -125,6 +125,19 @@ def test_of_a_very_long_line_what_is_around_the_word_is_shown_and_where() -> Non
     assert "[characters 49,502-50,501 of 100,013]" in found
 
 
+def test_the_word_in_a_very_long_line_is_shown_also_behind_letters_that_grow_without_case() -> None:
+    found = text_passages.find_passages(
+        TOKENS, ["ß" * 50_000 + " Needle_here " + "b" * 50_000], "needle_here"
+    )
+    assert "Needle_here" in found
+    assert "[characters 49,502-50,501 of 100,013]" in found
+
+
+def test_no_more_of_a_very_long_line_is_named_than_it_has() -> None:
+    found = text_passages.find_passages(TOKENS, ["a" * 50_000 + " needle_here"], "needle_here")
+    assert "[characters 49,502-50,012 of 50,012]" in found
+
+
 @given(
     st.lists(st.text("ab c\t", max_size=40), min_size=1, max_size=200),
     st.text("abc ", min_size=1, max_size=12),
