@@ -102,8 +102,15 @@ class MessageQueue(list[QueuedMessage]):
         return message
 
     def requeue_messages(self, messages: Sequence[QueuedMessage]) -> None:
-        """Put messages that could not be sent back to the front."""
-        self[:0] = messages
+        """Put messages that could not be sent back to the front.
+
+        Where messages that steer wait, a message that is put before them steers too. It passes
+        none of them, and a turn takes it first in any case.
+        """
+        if self._count_steering():
+            self[:0] = [replace(message, steer=message.rewinds_to is None) for message in messages]
+        else:
+            self[:0] = messages
         self._notify_queue(put_back=tuple(message.parts for message in messages))
 
     def pop_steering_messages(self) -> Sequence[QueuedMessage]:

@@ -72,3 +72,15 @@ def test_nothing_is_lost_or_doubled_whatever_the_user_does(data: st.DataObject) 
     steering = [waiting.steer for waiting in queue]
     assert steering == sorted(steering, reverse=True)
     assert heard[-1].messages == tuple(waiting.parts for waiting in queue)
+
+
+def test_a_message_that_could_not_be_sent_is_not_shown_in_the_place_of_one_that_steers() -> None:
+    queue, heard = queue_with(("refused by a hook", False), ("later", False))
+    refused = queue.pop_next_message()
+    queue.add_message([Text("written meanwhile")], steer=True)
+    queue.requeue_messages([refused])
+    assert words(queue) == ["refused by a hook", "written meanwhile", "later"]
+    shown_as_steering = [index < heard[-1].steering_count for index in range(len(queue))]
+    assert shown_as_steering == [waiting.steer for waiting in queue]
+    queue.move_message(1, 0)
+    assert words(queue) == ["written meanwhile", "refused by a hook", "later"]
