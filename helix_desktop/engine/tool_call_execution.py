@@ -34,7 +34,7 @@ from helix_desktop.engine.ports import (
 )
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ToolPrinted
 from helix_desktop.engine.session_setup import SessionServices
-from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, SKIPPED, UNREAD
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_tokens
@@ -45,7 +45,6 @@ LATEST_CALLS = 12  # Repeated calls are detected among this many of the latest o
 HEAD_CHARACTERS = 2_000
 MOST_BYTES_OF_A_LETTER = 4  # In UTF-8.
 MOST_BYTES_COUNTED_HERE = 1 << 15  # The tokens of more bytes are counted in a thread.
-SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (
     "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "
     "several parts, the first with write_file and the others with edit_file."

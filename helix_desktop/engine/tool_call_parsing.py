@@ -22,6 +22,7 @@ _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
 UNREAD = "This call was stopped before it was done."
 USER_WORDS = " The user said: "  # Precedes the words of a user who refused a call.
 NOT_BEGUN = "This call was not run: the turn was stopped before the call began."
+SKIPPED = "This call was not run: the user refused one before it in the same reply."
 PATH_KEYS = ("path", "file_path", "filename", "file")
 
 

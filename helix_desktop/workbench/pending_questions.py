@@ -24,8 +24,7 @@ from helix_desktop.engine.session_events import (
     QuestionAsked,
     QuestionDenied,
 )
-from helix_desktop.engine.tool_call_execution import SKIPPED
-from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, SKIPPED
 from helix_desktop.engine.tool_names import EDITS, ToolName
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass

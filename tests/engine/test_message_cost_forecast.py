@@ -126,3 +126,17 @@ def test_a_message_that_steers_belongs_to_the_message_before() -> None:
     talk.add(ModelReplied((Text("yes", 1),), "m", Stop.END, Usage(input=100, cost=0.001)))
     talk.add(TurnEnded(TurnEnd.DONE))
     assert forecast_dollars(talk) == pytest.approx(0.002)
+
+
+def test_a_model_that_is_recorded_behind_its_first_message_has_answered_it() -> None:
+    """A conversation records its model when the first message is sent."""
+    talk = Talk()
+    talk.user("go")
+    talk.add(PRICED)
+    talk.add(ModelReplied((Text("yes", 1),), "m", Stop.END, Usage(input=100, cost=0.002)))
+    talk.add(TurnEnded(TurnEnd.DONE))
+    answer(talk, 0.004)
+    assert forecast_dollars(talk) == pytest.approx(0.003)
+    talk.add(ModelSet(ModelRole.MAIN, "other", 128_000, price_input=10.0))
+    answer(talk, 0.9)
+    assert forecast_message_cost(talk.state) is None, "only one message went to this model"

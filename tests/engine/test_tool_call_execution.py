@@ -39,11 +39,10 @@ from helix_desktop.engine.session_events import (
 )
 from helix_desktop.engine.session_setup import TurnLimits
 from helix_desktop.engine.tool_call_execution import (
-    SKIPPED,
     TORN,
     facts_that_take_back_unstarted_calls,
 )
-from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, SKIPPED, UNREAD
 from helix_desktop.engine.view import build_state
 from tests.conftest import Expect
 from tests.engine.agent import SteppedClock, calls, says, told, world

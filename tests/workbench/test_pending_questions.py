@@ -24,8 +24,7 @@ from helix_desktop.engine.session_events import (
     QuestionDenied,
     ReplyStreamed,
 )
-from helix_desktop.engine.tool_call_execution import SKIPPED
-from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, SKIPPED
 from helix_desktop.tools.toolbox import describe_refusal_by_user
 from tests.conftest import Expect
 from tests.workbench.conftest import Desks

@@ -588,9 +588,10 @@ class TokenLedger:
         next_message = seq + 1
         for row in reversed(range(bisect_right(self.messages, seq))):
             message = self.messages[row]
-            if message < newest_change or len(costs) == most:
+            if next_message <= newest_change or len(costs) == most:
                 break
-            cost = self._paid_between(message, next_message)
+            # A model is recorded before or behind the first message that it answers.
+            cost = self._paid_between(max(message, newest_change), next_message)
             next_message = message
             is_answered = end_of_turns > message
             is_paid_here = cost > 0 and not self._was_recorded_elsewhere(message, seq)

@@ -556,7 +556,10 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         chooser.currentIndexChanged.connect(self._name_folder_of_chosen_rule)
 
         # A single rule is a label: in a list of one choice, Escape would stop the agent.
-        only_rule = widgets.build_plain_label(chooser.currentText(), "mono", self)
+        look = "mono"
+        if chooser.currentText() not in self.question.rules:
+            look = "small"  # These are words, and wider in the font of commands.
+        only_rule = widgets.build_plain_label(chooser.currentText(), look, self)
         has_choice = len(self.question.rules) > 1
         chooser.setVisible(has_choice)
         only_rule.setVisible(not has_choice)

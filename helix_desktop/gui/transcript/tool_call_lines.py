@@ -10,7 +10,7 @@ from enum import StrEnum
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD, USER_WORDS
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, SKIPPED, UNREAD, USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.tool_result_reading import find_call_subject_and_place
 from helix_desktop.errors import shorten_to_line
@@ -111,6 +111,8 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
         outcome = tr("stopped")
         if returned.head == NOT_BEGUN:
             outcome = tr("stopped before it ran")
+        elif returned.head == SKIPPED:
+            outcome = tr("not run")
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), outcome)
     if not returned.ok:
         outcome = tr("failed")

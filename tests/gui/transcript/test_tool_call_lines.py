@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine.facts import Decided, Folded, FoldKind, PartRef, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
-from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, SKIPPED, UNREAD
 from helix_desktop.gui.transcript.chat_actions import OpenEntry, OpenSubAgent, RecallEntry
 from helix_desktop.gui.transcript.tool_call_lines import (
     CallStatus,
@@ -107,6 +107,7 @@ def test_how_it_went() -> None:
         (UNREAD, "stopped"),
         ("made so far", "stopped"),
         (NOT_BEGUN, "stopped before it ran"),
+        (SKIPPED, "not run"),
     ):
         stopped = build_call_line(
             state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, head=head, stopped=True)), 102.0
