@@ -30,6 +30,8 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
 _REFRESH_DELAY_MS = 400  # Entries that are stored one after another are shown together.
+# The index, from which the table is read, is up to two seconds behind what was stored.
+_LATE_REFRESH_DELAY_MS = 3_000
 _FIGURES_DELAY_MS = 120
 _MOST_SKIPPED_ROWS = 20  # Behind so many entries of summaries, the first is opened after all.
 # Returns the id and the title of each conversation.
@@ -74,6 +76,8 @@ class CachePage(QWidget):
         self._figures_timer.timeout.connect(self._fetch_cache_figures)
         self._refresh_timer = QTimer(self, interval=_REFRESH_DELAY_MS, singleShot=True)
         self._refresh_timer.timeout.connect(self._refresh_entries_now)
+        self._late_refresh_timer = QTimer(self, interval=_LATE_REFRESH_DELAY_MS, singleShot=True)
+        self._late_refresh_timer.timeout.connect(self._recount_entries)
         self._connect_signals()
 
     def _lay_out_cache_page(self, theme: Theme) -> None:
@@ -416,6 +420,11 @@ class CachePage(QWidget):
 
     def _refresh_entries_now(self) -> None:
         self._needs_refresh = False
+        self._recount_entries()
+        # What was stored last may not be in the index yet, and nothing may tell of it again.
+        self._late_refresh_timer.start()
+
+    def _recount_entries(self) -> None:
         if not self.model.shows_search_hits:
             self.model.recount_and_reload()
             if self.table.selected_count < 2:

@@ -440,6 +440,20 @@ def test_it_is_live(page: CachePage, catalogue: MemoryCatalogue, settle: Settle)
     assert page.viewer.row.stored == seen.stored
 
 
+def test_what_the_index_learns_late_is_shown_without_another_event(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    """The index is two seconds behind, and the page had asked it half a second after the fact."""
+    page.refresh_entries_soon()
+    settle()
+    assert page.model.rowCount() == 305
+    catalogue.put(b"new one", "write_file", "new.txt")
+    assert page._late_refresh_timer.isActive()
+    page._late_refresh_timer.timeout.emit()
+    settle()
+    assert page.model.rowCount() == 306
+
+
 def test_what_is_shown_stays_chosen_when_its_row_was_looked_up_among_old_ones(
     page: CachePage, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:
