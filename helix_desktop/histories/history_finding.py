@@ -4,6 +4,7 @@ Each file is one session, except for databases, which contain many.
 A session's description comes from the first lines of its file.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -47,7 +48,10 @@ class FoundHistories:
         return added_formats.name_of_program(self.kind) or self.kind
 
     def is_folder_present(self) -> bool:
-        return bool(self.folder) and Path(self.folder).is_absolute() and Path(self.folder).is_dir()
+        if not Path(self.folder).is_absolute():
+            return False
+        # It may lie in a folder that the user may not enter, such as root's.
+        return os.path.isdir(self.folder)  # noqa: PTH112 -- never raises
 
 
 def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:

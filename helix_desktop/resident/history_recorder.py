@@ -265,7 +265,12 @@ class HistoryRecorder:
         if now - self._settings_read >= SETTINGS_SECONDS:
             self._recorded = list_history_folders_to_record(self._where, self._places)
             self._settings_read = now
-        return [(kind, folder) for kind, folder in self._recorded if folder.is_dir()]
+        # A folder may lie in one that the user may not enter, as after `sudo codex`.
+        return [
+            (kind, folder)
+            for kind, folder in self._recorded
+            if os.path.isdir(folder)  # noqa: PTH112 -- never raises
+        ]
 
     def _copy_changes_until_folders_change(
         self, watch: Callable[..., Any], folders: Folders, ask_kernel_again_at: float

@@ -255,3 +255,16 @@ def test_the_folder_of_a_gemini_project_is_no_longer_than_a_path_can_be(tmp_path
         (tmp_path / ".project_root").write_text("/" + "w" * (count - 1) + "\n")
         folder, time = history_finding._read_folder_and_time(gemini_cli_history.KIND, file)
         assert (len(folder), time) == (length, 0.0)
+
+
+def test_a_working_folder_that_cannot_be_looked_at_counts_as_gone(tmp_path: Path) -> None:
+    """As one of root. The tests' user may enter every folder, so the system refuses the name."""
+    for folder, is_present in [
+        (str(tmp_path), True),
+        (str(tmp_path / "gone"), False),
+        (str(tmp_path / ("refused" * 50)), False),
+        (".", False),
+        ("", False),
+    ]:
+        found = history_finding.FoundHistories("codex", tmp_path, folder, 1, 0, 0.0, 0.0)
+        assert found.is_folder_present() == is_present

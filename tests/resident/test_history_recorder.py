@@ -187,6 +187,26 @@ def test_copies_wait_while_the_importing_process_cannot_start(
     assert [path.name for path in folder.iterdir()] == ["1"]
 
 
+def test_an_agent_whose_folder_cannot_be_looked_at_keeps_no_other_from_being_recorded(
+    tmp_path: Path,
+) -> None:
+    """As where it was started with sudo once. The tests' user may enter every folder, so
+    the name is one that the system refuses.
+    """
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    file = tmp_path / ".claude" / "projects" / "-project" / "session.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}\n")
+    importing = HeldBack([])
+    places = HistoryPlaces(tmp_path, {"CODEX_HOME": str(tmp_path / ("refused" * 50))})
+    recorder = history_recorder.HistoryRecorder(where, [], places, importing)
+    recorder.start_recording()
+    copies = history_recorder.folder_of_pending_copies(where)
+    wait_until(lambda: any(files for _, _, files in os.walk(copies)))
+    importing.may_end.set()
+    recorder.stop_recording()
+
+
 def test_the_first_conversation_of_an_agent_is_copied_while_it_is_written(tmp_path: Path) -> None:
     """Its folder is not there when recording starts, and the agent never pauses."""
     where = program_folders.find_program_folders(tmp_path / "helix")
