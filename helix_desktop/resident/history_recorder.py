@@ -395,7 +395,13 @@ class HistoryRecorder:
 
             start_time = time.monotonic()
             self._has_work.clear()
-            is_all_imported = self._import_copies() and self._import_files()
+            try:
+                is_all_imported = self._import_copies() and self._import_files()
+            except OSError as error:  # The disk is full or damaged. It may pass.
+                is_all_imported = False
+                self._failures += 1
+                self.trouble = f"The copies cannot be taken up: {error.strerror}."
+                log.warning("recording: %s", self.trouble)
             if not is_all_imported:
                 self._has_work.set()
             import_seconds = time.monotonic() - start_time

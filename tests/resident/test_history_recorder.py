@@ -5,6 +5,7 @@ grow, are cut, written anew and deleted.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -185,6 +186,33 @@ def test_copies_wait_while_the_importing_process_cannot_start(
     for _ in range(2 * history_recorder.MOST_DEATHS):
         assert not recorder._import_copies()
     assert [path.name for path in folder.iterdir()] == ["1"]
+
+
+def test_importing_goes_on_after_a_moment_in_which_the_disk_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect
+) -> None:
+    expect("The copies cannot be taken up: No space left on device.")
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    answers = [
+        "/bin/sh",
+        "-c",
+        'while read -r line; do echo \'{"imported": 1, "trouble": ""}\'; done',
+    ]
+    recorder = history_recorder.HistoryRecorder(where, answers, HistoryPlaces(tmp_path, {}))
+    seal_copies = recorder._copies.seal_and_list_folders
+    refusals = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+
+    def seal_after_refusal() -> list[Path]:
+        if refusals:
+            raise refusals.pop()
+        return seal_copies()
+
+    monkeypatch.setattr(recorder._copies, "seal_and_list_folders", seal_after_refusal)
+    recorder.start_recording()
+    recorder.queue_files_for_import([tmp_path / "history.jsonl"])
+    wait_until(lambda: recorder.last_import > 0.0)
+    recorder.stop_recording()
+    assert not recorder.trouble
 
 
 def test_an_agent_whose_folder_cannot_be_looked_at_keeps_no_other_from_being_recorded(
