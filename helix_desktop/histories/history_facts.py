@@ -6,7 +6,7 @@ turn, and what the other program showed instead of an output is a fold.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 
 from helix_desktop.engine import fact_encoding, facts
@@ -95,15 +95,20 @@ def build_started_fact(
 
 
 def title_of_recording(recording: RecordedSession) -> str:
-    """Return its title, or the beginning of the first message that a person typed."""
-    title = (recording.title or _beginning_of_typed_message(recording))[:2_000]
+    """Return its title, or the beginning of the first message that a person typed. A branch is
+    named by what was typed first in it, so that a list tells it from the session that it left.
+    """
+    title = recording.title
+    if recording.forked_from:
+        title = _beginning_of_typed_message(recording.messages[recording.forked_at :]) or title
+    title = (title or _beginning_of_typed_message(recording.messages))[:2_000]
     for key in find_keys(title):  # Titles are shown in many places, so they must not contain keys.
         title = title.replace(key, mask_key(key))
     return " ".join(title.lstrip("#").split())[:TITLE]
 
 
-def _beginning_of_typed_message(recording: RecordedSession) -> str:
-    for message in recording.messages:
+def _beginning_of_typed_message(messages: Sequence[RecordedMessage]) -> str:
+    for message in messages:
         if message.role == "user" and not message.beside:
             beginning = facts.Text(message.text[:20_000])
             words, _additions = split_off_agent_additions((beginning,))

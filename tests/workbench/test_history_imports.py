@@ -269,6 +269,8 @@ async def test_a_branch_is_a_fork_and_a_sub_agent_a_child(
     result = await brought(workspace, path)
     main, fork, sub = result.imported
     assert fork.forked_from == main.id
+    titles = {row.id: row.title for row in await workspace.journal.list_conversations()}
+    assert (titles[main.id], titles[fork.id]) == ("list the files", "another way")
     facts = await workspace.journal.read_facts(fork.id)
     of_main = await workspace.journal.read_facts(main.id)
     shared = next(one.seq for one in facts[1:] if getattr(one.fact, "forked_from", "")) - 1
