@@ -27,6 +27,9 @@ from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSe
 from helix_desktop.json_values import first_text, list_at, object_at, objects_at, text_at
 
 KIND = "chatgpt"
+# What the user wrote about themselves, and what ChatGPT remembered of them.
+_CONTEXTS = ("user_editable_context", "model_editable_context")
+_MAY_BE_EMPTY = ("text", "multimodal_text", "code", "execution_output", "reasoning_recap")
 LARGEST_DOCUMENT = 1 << 30  # Bytes of one conversations.json in a ZIP file.
 # An export also has a file for each picture, which is not read.
 MOST_MEMBERS = 200_000
@@ -183,7 +186,7 @@ class _ChatgptMessages(history_rows.HistoryMessages):
         text = self._text_of_content(content)
         if content.get("content_type") in ("thoughts", "reasoning_recap"):
             self.reasoning.append(text)
-        elif content.get("content_type") == "user_editable_context":
+        elif content.get("content_type") in _CONTEXTS:
             self._add_instructions(text, time)
         elif role == "user":
             self.add_user_message(text, time)
@@ -240,9 +243,14 @@ class _ChatgptMessages(history_rows.HistoryMessages):
         if kind == "user_editable_context":
             texts = [text_at(content, "user_profile"), text_at(content, "user_instructions")]
             return history_rows.join_nonempty_texts(texts, "\n")
+        if kind == "model_editable_context":
+            return text_at(content, "model_set_context")
         parts = list_at(content, "parts")
         if not parts:
-            return first_text(content, "text", "result", "content")
+            text = first_text(content, "text", "result", "content")
+            if not text and kind not in _MAY_BE_EMPTY:
+                self.report.add_left_out_row(f"content {kind or 'no type'}")
+            return text
         texts = [self._text_of_chatgpt_part(part) for part in parts]
         return history_rows.join_nonempty_texts(texts, "\n")
 

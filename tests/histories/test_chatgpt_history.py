@@ -69,6 +69,30 @@ def test_a_conversation_is_read_with_its_title_model_and_reasoning(tmp_path: Pat
     assert (answer.model, answer.reasoning, answer.time) == ("gpt-5", "I think.", 1.5e9)
 
 
+def test_what_chatgpt_remembered_is_read_and_an_unknown_content_is_said(tmp_path: Path) -> None:
+    memory = {"content_type": "model_editable_context", "model_set_context": "Likes hills."}
+    unknown = {"content_type": "hologram", "frames": ["a"]}
+    file = write(
+        tmp_path,
+        conversation(
+            node("m", "root", "assistant", content=memory),
+            node("a", "m", "user", "Where?"),
+            node("u", "a", "assistant", content=unknown),
+            node("e", "u", "assistant", content={"content_type": "text", "parts": [""]}),
+            node("b", "e", "assistant", "Up the hill."),
+        ),
+    )
+    imported = read_history_file(file)
+    (session,) = imported.recordings
+    assert [(one.role, one.text) for one in session.messages] == [
+        ("system", "Likes hills."),
+        ("user", "Where?"),
+        ("assistant", "Up the hill."),
+    ]
+    (complaint,) = imported.complaints
+    assert "content hologram (1)" in complaint
+
+
 def test_edited_messages_and_other_answers_are_branches(tmp_path: Path) -> None:
     file = write(
         tmp_path,
