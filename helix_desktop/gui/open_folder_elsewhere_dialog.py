@@ -91,17 +91,25 @@ class OpenFolderElsewhereDialog(TransientDialog):
         self.folder.setFocus()
 
     def _update_connect_button(self) -> None:
-        is_complete = bool(self.machine.text().strip() and self.folder.text().strip())
-        self.connect_button.setEnabled(is_complete)
+        machine, folder = self._read_fields()
+        self.connect_button.setEnabled(bool(machine and folder))
+
+    def _read_fields(self) -> tuple[str, str]:
+        """Returns the computer and the folder. Both may have been pasted as one address."""
+        machine = self.machine.text().strip()
+        folder = self.folder.text().strip()
+        if folder:
+            return machine, folder
+        return split_pasted_address(machine)
 
     def _connect(self) -> None:
         """Connects in the background. The dialog stays until that has worked or failed."""
-        machine = self.machine.text().strip()
+        machine, folder = self._read_fields()
         self.trouble.hide()
         self.progress.setText(tr("Connecting to {computer}…", computer=machine))
         self.progress.show()
         self._set_fields_enabled(enabled=False)
-        address = build_ssh_address(machine, self.folder.text().strip())
+        address = build_ssh_address(machine, folder)
         self._runner.run_in_background(
             self._workspaces.open_folder_elsewhere(address),
             then=self._finish,
@@ -124,6 +132,21 @@ class OpenFolderElsewhereDialog(TransientDialog):
         self.trouble.setText(translate_sentences(str(error)))
         self.trouble.show()
         self.machine.setFocus()
+
+
+def split_pasted_address(text: str) -> tuple[str, str]:
+    """Returns the computer and the folder of `ssh://machine/folder`, or of `machine:folder` as `scp`
+    writes it. The folder is empty if the text names none.
+    """
+    if text.startswith("ssh://"):
+        machine, _, folder = text.removeprefix("ssh://").partition("/")
+        if folder and not folder.startswith("~"):
+            folder = f"/{folder}"
+        return machine, folder
+    machine, _, folder = text.partition(":")
+    if folder.startswith(("/", "~")):
+        return machine, folder
+    return text, ""  # What follows a colon may be a port.
 
 
 def build_ssh_address(machine: str, folder: str) -> str:

@@ -102,6 +102,18 @@ def test_a_machine_of_the_configuration_is_chosen_and_the_folder_is_shown_and_re
     assert connections.asked[1:] == ["ssh://testbox/~/project"]
 
 
+@pytest.mark.parametrize("pasted", ["ssh://testbox/~/project", "testbox:~/project"])
+def test_a_whole_address_that_is_pasted_is_enough(
+    dialog: OpenFolderElsewhereDialog, connections: FakeConnections, pasted: str
+) -> None:
+    """As `--host` and `scp` write it: the button stayed grey, and nothing said why."""
+    dialog.machine.setText("testbox:2222")
+    assert not dialog.connect_button.isEnabled()
+    dialog.machine.setText(pasted)
+    dialog.connect_button.click()
+    assert connections.asked == ["ssh://testbox/~/project"]
+
+
 def test_what_is_wrong_is_said_in_the_dialog_and_nothing_is_remembered(
     window: MainWindow, dialog: OpenFolderElsewhereDialog, connections: FakeConnections
 ) -> None:
