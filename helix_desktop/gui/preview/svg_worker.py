@@ -7,14 +7,33 @@ an SVG opens the files that it names, and small files hold it for minutes, so re
 outside the file are taken out, and the system limits the process.
 """
 
+import base64
+import codecs
 import os
 import re
 import sys
 
 SECONDS = 10
 LONGEST_EDGE = 4_000
-_OUTSIDE = re.compile(rb"""((?:xlink:)?href|src)\s*=\s*(["'])(?!#|data:)[^"']*\2""", re.IGNORECASE)
-_IMPORTS = re.compile(rb"@import[^;]*;|url\(\s*[\"']?(?!#|data:)[^)]*\)", re.IGNORECASE)
+_REFERENCE = re.compile(r"""(?:href|src)\s*=\s*(["'])(.*?)\1""", re.IGNORECASE | re.DOTALL)
+# Neither can have another reference in it.
+_PART_OF_FILE = re.compile(r"""#[^"'=&<>]*""")
+_OWN_CONTENT = re.compile(r"""data:[^"'&<>]*""")
+_IMPORTS = re.compile(r"@import[^;]*;|url\(\s*[\"']?(?!#|data:)[^)]*\)", re.IGNORECASE)
+_DECLARATION = re.compile(r"<\?xml\s[^>]*\?>")
+# An entity with words alone, such as a long name for a namespace.
+_PLAIN_ENTITY = re.compile(r"""<!ENTITY\s+[\w.-]+\s+(?:"[^"&<%]*"|'[^'&<%]*')\s*>""")
+# The longer marks first: one of them begins with a shorter one.
+_ENCODING_BY_MARK = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# An SVG inside of the SVG would be drawn, too, with all that it names.
+_BEGINNINGS_OF_PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"BM")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]")
+_LOOKED_AT = 16  # Letters of a picture in base64, by which its beginning is known.
 
 
 def draw_standard_input() -> None:
@@ -22,9 +41,7 @@ def draw_standard_input() -> None:
         if folder:
             sys.path.append(folder)
     _limit_drawing_process()
-    svg = sys.stdin.buffer.read()
-    svg = _OUTSIDE.sub(b"", svg)
-    svg = _IMPORTS.sub(b"", svg)
+    svg = without_outside_references(sys.stdin.buffer.read())
     from PySide6.QtGui import QGuiApplication
 
     # Without an application, Qt has no fonts for the texts of the picture.
@@ -33,6 +50,49 @@ def draw_standard_input() -> None:
     sys.stdout.buffer.write(png)
     sys.stdout.buffer.flush()
     del application
+
+
+def without_outside_references(svg: bytes) -> bytes:
+    """Returns the file without what names other files, or nothing if that cannot be known.
+
+    What is found is what Qt reads: it is given plain UTF-8, whatever the encoding was. In place of
+    each reference stands a blank, so that what was around it does not become another one.
+    """
+    text = _decode_svg(svg).replace("\0", "")
+    text = _DECLARATION.sub(" ", text, count=1).lstrip()
+    if "<!ENTITY" in _PLAIN_ENTITY.sub(" ", text):
+        return b""  # Its text may become any mark-up.
+    text_before = ""
+    while text != text_before:  # What stands around a blank may be a reference now.
+        text_before = text
+        text = _REFERENCE.sub(_keep_inner_reference, text)
+    return _IMPORTS.sub(" ", text).encode("utf-8", "replace")
+
+
+def _decode_svg(svg: bytes) -> str:
+    for mark, encoding in _ENCODING_BY_MARK:
+        if svg.startswith(mark):
+            return svg.decode(encoding, "replace")
+    try:
+        return svg.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return svg.decode("latin-1")
+
+
+def _keep_inner_reference(reference: "re.Match[str]") -> str:
+    """Returns a reference to a part of the file, or to a picture that stands in it, or else a blank."""
+    value = reference[2]
+    if _PART_OF_FILE.fullmatch(value) is not None:
+        return reference[0]
+    # Qt takes what stands behind the last of these words.
+    _, begins_content, content = value.rpartition("base64,")
+    if _OWN_CONTENT.fullmatch(value) is None or not begins_content:
+        return " "
+    letters = "".join(_BASE64.findall(content[: 10 * _LOOKED_AT])[:_LOOKED_AT])
+    beginning = base64.b64decode(letters[: len(letters) // 4 * 4])
+    if beginning.startswith(_BEGINNINGS_OF_PICTURES):
+        return reference[0]
+    return " "
 
 
 def _draw_svg(svg: bytes) -> bytes:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QDeadlineTimer, Qt
@@ -17,6 +19,7 @@ from PySide6.QtWidgets import QLabel, QPushButton
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.text_selection import TextPosition
+from helix_desktop.gui.preview import svg_worker
 from helix_desktop.gui.preview.file_views import parse_csv_rows
 from helix_desktop.gui.preview.preview_pane import PreviewPane, format_comment
 from helix_desktop.gui.preview.svg_drawing import draw_svg_as_png
@@ -284,6 +287,55 @@ async def test_svg_is_drawn_and_names_no_other_file(tmp_path: Path) -> None:
     drawn = read_picture(await draw_svg_as_png(named))
     assert drawn is not None
     assert drawn.pixelColor(4, 4) == QColor("white")
+
+
+OUTSIDE = "/outside/picture.png"
+IMAGE = f"<svg xmlns='http://www.w3.org/2000/svg'><image href='{OUTSIDE}'/></svg>"
+SVG_OF_ENEMIES = {
+    "plain": IMAGE.encode(),
+    "in 16 bits": IMAGE.encode("utf-16"),
+    "in 16 bits without a mark": IMAGE.encode("utf-16-le"),
+    "in 32 bits": IMAGE.encode("utf-32"),
+    "in 32 bits without a mark": IMAGE.encode("utf-32-be"),
+    "declared": ('<?xml version="1.0" encoding="UTF-16"?>' + IMAGE).encode("utf-16"),
+    "packed": gzip.compress(IMAGE.encode()),
+    "in two halves": IMAGE.replace("href", "hrhref='x'ef").encode(),
+    "around another one": IMAGE.replace("href=", "href href='x' =").encode(),
+    "in what seems a part": IMAGE.replace("href", "title='href=\"#' href").replace("/></svg", " alt='\"'/></svg").encode(),
+    "behind a part": IMAGE.replace("<image", "<![CDATA[ href='# ]]><image").encode(),
+    "in an entity": f"<!DOCTYPE svg [<!ENTITY i \"<image h&#114;ef='{OUTSIDE}'/>\">]><svg>&i;</svg>".encode(),
+    "in a style sheet": f'<?xml-stylesheet href="{OUTSIDE}"?>{IMAGE}'.encode(),
+    "in itself": f"<svg><image href='data:image/png;base64,{base64.b64encode(IMAGE.encode()).decode()}'/></svg>".encode(),
+    "in itself, hidden": f"<svg><image href='data:image/png;base64,iVBORw0KGgo;base64, {base64.b64encode(IMAGE.encode()).decode()}'/></svg>".encode(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("svg", SVG_OF_ENEMIES.values(), ids=SVG_OF_ENEMIES)
+def test_an_svg_names_no_other_file_however_it_is_written(svg: bytes) -> None:
+    """The defect: in another encoding, packed, or put together, the name of a file stayed in it."""
+    kept = svg_worker.without_outside_references(svg)
+    assert b"\0" not in kept
+    assert not kept.startswith(b"\x1f\x8b")
+    assert base64.b64encode(IMAGE.encode()) not in kept
+    try:
+        elements = list(ET.fromstring(kept).iter())  # noqa: S314 -- our own texts
+    except ET.ParseError:  # Qt does not read it, either.
+        return
+    for element in elements:
+        references = [value for name, value in element.items() if name.endswith("href")]
+        assert OUTSIDE not in references
+
+
+def test_what_an_svg_has_itself_stays() -> None:
+    entity = '<!DOCTYPE svg [<!ENTITY ns "http://www.w3.org/2000/svg">]>'
+    for svg in (
+        "<svg><use href='#a'/><rect fill='url(#b)'/></svg>",
+        "<svg><image href='data:image/png;base64,iVBORw0KGgoAAAANSUhEUg=='/></svg>",
+        f"{entity}<svg xmlns='&ns;'/>",
+        "<svg><text>Grüße</text></svg>",
+    ):
+        assert svg_worker.without_outside_references(svg.encode()).decode() == svg
+        assert svg_worker.without_outside_references(svg.encode("utf-16")).decode() == svg
 
 
 def test_a_narrow_pane_hides_the_oldest_tabs_and_never_the_shown_one(
