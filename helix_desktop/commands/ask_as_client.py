@@ -278,7 +278,12 @@ class ClientTurn:
 
     async def _send_and_note_receipt(self, host: WorkspaceHost) -> None:
         message = host_interface.SendMessage(self.conversation, self._text, self._attachments)
-        result = await host.run_host_command(message, self._send_id)
+        try:
+            result = await host.run_host_command(message, self._send_id)
+        except HelixError as error:
+            # A host that has ended may have the message. One that refuses it refuses it each time.
+            self.is_refused = not isinstance(error, OwnerEnded)
+            raise
         self._acknowledged_by = host
         if result.sent_text:
             self._sent_text = result.sent_text

@@ -16,6 +16,7 @@ from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked
+from helix_desktop.errors import ActionRefused
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workspace_host.byte_streams import SocketStream
 from helix_desktop.workspace_host.host_server import serve_host_client
@@ -257,3 +258,15 @@ async def test_a_slash_command_whose_shell_line_asks_is_answered_by_what_was_all
     assert await asked.exit_code() == 0
     (text,) = texts_said(opened.session)
     assert text == "Greet Ada. one-and-two\n"
+
+
+async def test_a_message_that_the_host_refuses_ends_the_command(
+    opened: OpenWorkspace, hosts: SuccessiveHosts
+) -> None:
+    """It was sent again and again, with "Not connected yet", and refused each time."""
+    session = await opened.bench.start_conversation("Its work", agent="claude-code")
+    hosts.open_with(opened.bench)
+    asked = AskedTurn(ask_arguments(session.id, "hello"), hosts)
+    with pytest.raises(ActionRefused, match="conversation of claude-code"):
+        await asked.exit_code()
+    assert asked.console.errors == []
