@@ -17,6 +17,7 @@ from helix_desktop.errors import TO_WRITABLE_FOLDER, HelixError, InvalidInput
 FAILED = 1
 WRONG_USE = 2
 INTERRUPTED = 130
+SHOWN_OF_LONG_NAME = 80  # In characters.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,6 +82,9 @@ def _describe_os_error(error: OSError) -> str:
         return "The disk is full, or the disk that the output is written to. Free up disk space and try again."
     if error.errno in (errno.EROFS, errno.EACCES) and error.filename:
         return f"{error.filename}: {error.strerror}. {TO_WRITABLE_FOLDER}"
+    if error.errno == errno.ENAMETOOLONG and error.filename:
+        # As where a text was given in the place of a file.
+        return f"No file can have so long a name: {str(error.filename)[:SHOWN_OF_LONG_NAME]}…"
     if _is_current_folder_missing():
         return "The folder you are in no longer exists. Change to another one and try again."
     return ""

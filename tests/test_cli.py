@@ -622,6 +622,18 @@ def test_a_disk_that_takes_nothing_is_said_in_a_sentence(
     assert said.err.startswith(words)
 
 
+def test_a_text_in_the_place_of_a_file_is_called_too_long_in_a_sentence(
+    helix: Helix, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    text = "please go through all of these " + "very " * 100
+    sentence = "No file can have so long a name: "
+    said = helix("workspace", "new", "Long", "--folder", text)
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith(sentence)
+    assert cli.main(["--home", str(tmp_path), text]) == 1
+    assert capfdbinary.readouterr().err.startswith(f"{sentence}please go".encode())
+
+
 def test_the_command_line_starts_without_the_heavy_libraries() -> None:
     script = "import sys; from helix_desktop import cli; cli.main(['workspace', 'list']); print(*sys.modules, sep='\\n')"
     done = subprocess.run(
