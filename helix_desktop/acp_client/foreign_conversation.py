@@ -7,6 +7,8 @@ a rewind, a new session gets the conversation up to that point.
 
 import asyncio
 import base64
+import logging
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -38,11 +40,15 @@ from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, NotFoun
 from helix_desktop.json_values import number_at, object_at, objects_at, text_at, value_at
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
+log = logging.getLogger(__name__)
+
 SILENT_SECONDS = 900.0  # An agent silent for longer is assumed to hang, unless it waits for us.
 STOP_SECONDS = 1.0  # How long the agent may take to end its turn when the user stops it.
 LONGEST_HISTORY = 120_000  # Only this many last characters of a history are sent to a new session.
 HISTORY = "[This conversation goes on in a new session. What was said so far:]\n\n{}\n\n[End of what was said so far.]"
 GO_ON = "Go on."
+# The words of Anthropic and OpenAI, and those of Google.
+_SAYS_INVALID = re.compile(r"invalid_request|INVALID_ARGUMENT|invalid argument", re.IGNORECASE)
 _ENDS = {
     "cancelled": facts.TurnEnded(facts.TurnEnd.STOPPED),
     "max_turn_requests": facts.TurnEnded(
@@ -77,6 +83,7 @@ class ForeignConversation:
         self._session = ""
         self._opening_lock = asyncio.Lock()
         self._is_session_new = False  # True until the session gets its first message.
+        self._is_session_resumed = False  # Whether the agent has read the session from its record.
         self._running_prompt: asyncio.Task[dict[str, Any]] | None = None
         self._turn: AgentRequests | None = None  # Answers the agent's requests during this turn.
         # True if the agent's requests go through the gateway, which records what they
@@ -162,15 +169,35 @@ class ForeignConversation:
     # --- A turn of the foreign agent
 
     async def _prompt_and_restart_dead_agent(self, turn: AgentRequests) -> dict[str, Any]:
-        """Prompts the agent. If it has died since its last turn, it is started again."""
+        """Prompts the agent. If it has died since its last turn, it is started again.
+
+        An agent that was killed may have written its session such that its provider refuses it
+        from then on. Gemini CLI repeats results of calls, for example. Then it gets a new session,
+        with what was said so far: now, or with the next message if it has done something already.
+        """
         was_running = self.has_running_process
         try:
             return await self._prompt_agent(turn)
-        except ModelFailed:
-            if not was_running or turn.recorder.has_heard_agent:
+        except ModelFailed as error:
+            is_session_refused = self._is_session_resumed and _is_invalid_request(error)
+            if is_session_refused:
+                log.info("%s cannot go on with its session, and gets a new one", self.name)
+                no_session = facts.Received((), ())
+                await turn.conversation.append_facts(no_session)
+            if turn.recorder.has_heard_agent:
+                if is_session_refused:
+                    raise self._failure_of_refused_session() from error
+                raise
+            if not was_running and not is_session_refused:
                 raise
         await self.end_agent()
         return await self._prompt_agent(turn)
+
+    def _failure_of_refused_session(self) -> ModelFailed:
+        return ModelFailed(
+            f"{self.name} was ended before, and its own record of the session is not complete, so its provider refused the request.",
+            remedy="Send another message: the agent then gets a new session with what was said so far.",
+        )
 
     async def _prompt_agent(self, turn: AgentRequests) -> dict[str, Any]:
         """Sends the agent what is new in the conversation, and returns its answer at
@@ -319,6 +346,7 @@ class ForeignConversation:
                     await self._set_session_and_resend_choices(
                         connection, conversation, session, answer
                     )
+                    self._is_session_resumed = True
                     return True
         finally:
             self._is_repeating = False
@@ -387,6 +415,7 @@ class ForeignConversation:
         self._connection = None
         self._session = ""
         self._is_session_new = False
+        self._is_session_resumed = False
         if connection is not None:
             await connection.end_agent_process()
 
@@ -414,6 +443,13 @@ class ForeignConversation:
             self._cost = float(cost)
         if self._turn is not None and not self._is_repeating:
             await self._turn.recorder.record_session_update(update, size)
+
+
+def _is_invalid_request(error: ModelFailed) -> bool:
+    """Whether an agent says that its provider found its request invalid, and not, for example,
+    that the provider cannot be reached.
+    """
+    return isinstance(error, AgentRefused) and _SAYS_INVALID.search(error.what) is not None
 
 
 def _find_agent_session_id(conversation: Conversation) -> str:

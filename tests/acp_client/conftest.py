@@ -42,7 +42,16 @@ def set_up_agents(tmp_path: Path) -> None:
     words = f"{sys.executable} {shlex.quote(str(SCRIPT))}"
     lines = [
         f"Script{option.title().replace('-', '')} = {words} {option}"
-        for option in ("", "no-load", "mute", "needs-login", "no-images", "says-resume", "routed")
+        for option in (
+            "",
+            "no-load",
+            "mute",
+            "needs-login",
+            "no-images",
+            "says-resume",
+            "spoils-loaded",
+            "routed",
+        )
     ]
     places = program_folders.find_program_folders(tmp_path / "home")
     places.settings_file.parent.mkdir(parents=True, exist_ok=True)

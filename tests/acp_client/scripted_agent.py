@@ -18,6 +18,7 @@ from typing import Any
 STATE = os.environ.get("SCRIPTED_STATE", "")
 CAN_LOAD = "no-load" not in sys.argv
 is_broken = False
+loaded_sessions: set[str] = set()
 provider: dict[str, Any] = {}  # Its address and headers, as they were set.
 numbers = iter(range(1, 10**9))
 
@@ -478,6 +479,12 @@ def answer_prompt(session: str, prompt: list[Any]) -> dict[str, Any]:
     if is_broken:
         remember(session, "[failed]")
         raise RequestFailed(-32603, "The process exited")
+    if "spoils-loaded" in sys.argv and session in loaded_sessions:
+        remember(session, "[refused]")
+        if "speak first" in prompt[-1].get("text", ""):
+            say(session, "two ")
+        refusal = "invalid_request_error: content 2 answers 4 calls, and 3 were made"
+        raise RequestFailed(-32603, refusal)
     remember(session, "\n".join(part.get("text", "") for part in prompt))
     if "needs-login" in sys.argv:
         raise RequestFailed(-32000, "Authentication required")
@@ -505,6 +512,7 @@ def answer_request(method: str, params: dict[str, Any], choices: Choices) -> dic
         case "session/load":
             say(session, "said long ago")
             remember(session, "[loaded]")
+            loaded_sessions.add(session)
             return {"modes": choices.modes()}
         case "session/set_mode":
             choices.mode = params["modeId"]

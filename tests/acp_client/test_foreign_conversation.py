@@ -356,6 +356,37 @@ async def test_an_agent_that_cannot_resume_as_it_said_loads_its_session(
     assert told == ["say one\ndie", "[loaded]", "say two"]
 
 
+async def test_an_agent_whose_own_record_of_a_session_is_refused_goes_on_in_a_new_one(
+    bench: Workbench, state_file: Path
+) -> None:
+    session = await bench.start_conversation(acp_agent="ScriptSpoilsLoaded")
+    await run_turn(session, "say one\ndie")
+    assert (await run_turn(session, "say two")).reason is TurnEnd.DONE
+    assert (await run_turn(session, "say three")).reason is TurnEnd.DONE
+    assert said(session) == "onetwothree"
+    told = [json.loads(line)[1] for line in state_file.read_text().splitlines()]
+    assert told[:3] == ["say one\ndie", "[loaded]", "[refused]"]
+    assert "assistant: one" in told[3]
+    assert told[3].endswith("say two")
+    assert told[4:] == ["say three"]
+
+
+async def test_an_agent_that_had_done_something_when_its_session_was_refused_goes_on_with_the_next_message(
+    bench: Workbench, state_file: Path
+) -> None:
+    session = await bench.start_conversation(acp_agent="ScriptSpoilsLoaded")
+    await run_turn(session, "say one\ndie")
+    ended = await run_turn(session, "speak first")
+    assert ended.reason is TurnEnd.FAILED
+    assert "its own record of the session is not complete" in ended.why
+    assert "Send another message" in ended.why
+    assert (await run_turn(session, "say three")).reason is TurnEnd.DONE
+    assert said(session) == "onetwo three"
+    told = [json.loads(line)[1] for line in state_file.read_text().splitlines()]
+    assert told[:3] == ["say one\ndie", "[loaded]", "[refused]"]
+    assert "assistant: two" in told[3]
+
+
 async def test_what_was_chosen_for_an_agent_holds_after_a_restart(
     desks: Desks, folder: Path, tmp_path: Path, state_file: Path
 ) -> None:

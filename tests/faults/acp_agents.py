@@ -337,6 +337,9 @@ def facts(session: Session, kind: type[Any]) -> list[Any]:
     return [each.fact for each in session.all_facts if isinstance(each.fact, kind)]
 
 
+SESSION_REFUSED = "its own record of the session is not complete"
+
+
 async def one_turn(session: Session, text: str, found: dict[str, Any]) -> str:
     session.send_message((Text(text),))
     try:
@@ -351,6 +354,8 @@ async def one_turn(session: Session, text: str, found: dict[str, Any]) -> str:
     if end and end.why:
         found.setdefault("why", {})
         found["why"][end.why[:900]] = found["why"].get(end.why[:900], 0) + 1
+        if SESSION_REFUSED in end.why:  # The sentence asks for another message.
+            return await one_turn(session, text, found)
     return kind
 
 
