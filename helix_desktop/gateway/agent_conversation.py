@@ -340,7 +340,7 @@ class OpenAgentConversation:
         """
         cache = self.bench.workspace.cache
         finder = ShortenedOutputsFinder(self.conversation, cache, known_messages)
-        return await finder.find_shortened_outputs(wire, messages, known_count)
+        return await finder.compare_request(wire, messages, known_count)
 
     async def build_agent_folds(
         self, shortened_outputs: Sequence[ShortenedOutput]

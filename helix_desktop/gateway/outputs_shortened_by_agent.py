@@ -79,7 +79,7 @@ class ShortenedOutputsFinder:
         self._known_messages = known_messages
         self._agent_folds = find_agent_folds(conversation)
 
-    async def find_shortened_outputs(
+    async def compare_request(
         self, wire: str, messages: Sequence[ProtocolMessage], known_count: int
     ) -> list[ShortenedOutput]:
         """Return which outputs a request has in another form than before, if it has the whole
@@ -173,12 +173,12 @@ class ShortenedOutputsFinder:
     def _outputs_of_message(self, position: int) -> dict[str, RecordedOutput]:
         """Return the outputs that one of the agent's messages was recorded as, by their calls."""
         outputs: dict[str, RecordedOutput] = {}
-        for recorded in self._facts_of_message(position):
+        for recorded in self._facts_of_known_message(position):
             if isinstance(recorded.fact, facts.ToolReturned):
                 outputs[recorded.fact.call] = RecordedOutput(recorded.seq, recorded.fact)
         return outputs
 
-    def _facts_of_message(self, position: int) -> list[facts.Recorded]:
+    def _facts_of_known_message(self, position: int) -> list[facts.Recorded]:
         seqs = self._known_messages.seqs
         first_seq = 1
         if position:
@@ -196,7 +196,7 @@ class ShortenedOutputsFinder:
         if message.speaker is not Speaker.ASSISTANT:
             return True
         recorded_arguments: dict[str, list[object]] = {}
-        for recorded in self._facts_of_message(position):
+        for recorded in self._facts_of_known_message(position):
             for part in getattr(recorded.fact, "parts", ()):
                 if isinstance(part, facts.ToolCall):
                     arguments = parse_arguments_or_keep_text(part.arguments)
