@@ -130,7 +130,9 @@ class OpenAgentConversation:
 
         cache = bench.workspace.cache
         follower = AgentFollower(session.conversation, session.folding, cache, bench.token_counter)
-        return cls(bench, session, follower, ViewContents(cache))
+        opened = cls(bench, session, follower, ViewContents(cache))
+        opened.learned_windows = _find_learned_windows(session.conversation)
+        return opened
 
     @property
     def conversation(self) -> Conversation:
@@ -570,6 +572,23 @@ class _WaitingOutput:
 
     position: int
     result: AgentOutput
+
+
+def _find_learned_windows(conversation: Conversation) -> dict[str, int]:
+    """Return, by model, the windows that refusals have named in this conversation.
+
+    Only a refusal makes a model's window smaller than it was assumed to be before.
+    """
+    learned_windows: dict[str, int] = {}
+    last_windows: dict[str, int] = {}
+    for settings in conversation.state.record.settings:
+        model = settings.model_for_role(facts.ModelRole.MAIN)
+        if model is None:
+            continue
+        if 0 < model.window < last_windows.get(model.model, 0):
+            learned_windows[model.model] = model.window
+        last_windows[model.model] = model.window
+    return learned_windows
 
 
 def _model_of_arrival(arrival: Arrival) -> facts.ModelSet:

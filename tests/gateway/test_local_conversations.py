@@ -22,6 +22,7 @@ from helix_desktop.engine.facts import (
     Fact,
     FoldKind,
     ModelReplied,
+    ModelRole,
     PartRef,
     Purpose,
     Received,
@@ -269,6 +270,31 @@ async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_
             (await room.figures_since())[0].sent * 5e-6, rel=0.02
         )
         await room.aclose()
+
+
+async def test_a_window_that_a_refusal_has_named_holds_after_a_restart_too(tmp_path: Path) -> None:
+    """The defect: with each start, a request over the window of a small local model was sent."""
+    units: list[object] = [anthropic_gateway.user_message("look around")]
+    async with bench(tmp_path) as made:
+        windows: list[int] = []
+        for number in range(3):
+            room = LocalAgentConversations(made, _nobody)
+            sent = await room.receive_request(*arrival(units))
+            if number == 0:
+                await room.fold_after_overflow(sent.ticket, 2_560)
+            session = await made.open_session(sent.ticket.conversation)
+            model = session.conversation.state.settings.model_for_role(ModelRole.MAIN)
+            assert model is not None
+            windows.append(model.window)
+            answer = anthropic_gateway.parse_reply(
+                WRITERS["anthropic"].whole([Says("fine")], USAGE, str(number))
+            )
+            replied = Replied(answer.message.pieces, "m", Stop.END, Usage(10, 0, 0, 1))
+            await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
+            units.extend(answer.message.units)
+            units.append(anthropic_gateway.user_message("go on"))
+            await room.aclose()
+        assert windows == [2_560] * 3
 
 
 async def test_replies_an_agent_brings_with_it_are_no_requests_of_the_gateway(
