@@ -27,7 +27,7 @@ ALLOWED = {
     # made of random numbers; `getnode`, which asks a program, is not used
     "histories/claude_code_writer.py": {"uuid"},
     # made of random numbers; `getnode`, which asks a program, is not used
-    "histories/conversation_restoring.py": {"uuid"},
+    "histories/session_writing.py": {"uuid"},
     # the desktop opens an address or a file; only the window knows Qt
     "gui/deep_links.py": {"QDesktopServices", "openUrl"},
 }  # fmt: skip

@@ -649,7 +649,7 @@ def test_commands_of_another_agent_are_offered_and_need_no_model_of_ours(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
     window.window_actions["new-acp"].trigger()
-    press(window, "Gemini CLI")
+    press(window, "Start with Gemini CLI")
     bench.main_model_name = ""
     text = window.chat.composer.text
     text.setFocus()
