@@ -7,7 +7,7 @@ import base64
 import json
 import os
 import time as clock
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -240,6 +240,14 @@ async def test_a_title_that_comes_later_or_changes_is_taken_over_unless_the_user
     assert await title_after_import(ai_title) == "Mine"
 
 
+def texts_of_user(facts: Iterable[Recorded]) -> list[str]:
+    texts: list[str] = []
+    for one in facts:
+        if isinstance(one.fact, UserSaid):
+            texts += [part.text for part in one.fact.parts if isinstance(part, Text)]
+    return texts
+
+
 async def test_a_branch_is_a_fork_and_a_sub_agent_a_child(
     workspace: StoredWorkspace, tmp_path: Path
 ) -> None:
@@ -275,14 +283,7 @@ async def test_a_branch_is_a_fork_and_a_sub_agent_a_child(
     of_main = await workspace.journal.read_facts(main.id)
     shared = next(one.seq for one in facts[1:] if getattr(one.fact, "forked_from", "")) - 1
     assert [one.fact for one in facts[1:shared]] == [one.fact for one in of_main[1:shared]]
-    texts = [
-        part.text
-        for one in facts
-        if isinstance(one.fact, UserSaid)
-        for part in one.fact.parts
-        if isinstance(part, Text)
-    ]
-    assert texts == ["list the files", "another way"]
+    assert texts_of_user(facts) == ["list the files", "another way"]
     assert sub.parent == main.id
     returned = [one.fact for one in of_main if isinstance(one.fact, ToolReturned)]
     assert returned[-1].child == sub.id
