@@ -44,7 +44,7 @@ from tests.scripted_tour import ClockWithoutPauses
 from tests.tools.git_places import git_places, make_repository
 from tests.workbench.test_open_workbench import MODEL
 
-LONGEST_SECONDS = 60
+LONGEST_SECONDS = 120
 WORDS = "words-of-the-folder-5b1c"
 SECRET = "secret-outside-77d0"
 EVENTS = ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart", "Notification")
@@ -186,7 +186,7 @@ class ClonedFolder:
                 path.symlink_to(path.name)
             else:
                 with path.open("wb") as file:
-                    file.truncate(1 << 30)
+                    file.truncate(1 << 27)
 
     def _add_linked_folder(self) -> None:
         for name in self._chance.sample((".claude", ".agents", ".claude/skills", ".claude/skills/linked", ".cursor/rules", "docs", ".git/info"), 3):  # fmt: skip
