@@ -66,7 +66,8 @@ def without_outside_references(svg: bytes) -> bytes:
     while text != text_before:  # What stands around a blank may be a reference now.
         text_before = text
         text = _REFERENCE.sub(_keep_inner_reference, text)
-    return _IMPORTS.sub(" ", text).encode("utf-8", "replace")
+        text = _IMPORTS.sub(" ", text)
+    return text.encode("utf-8", "replace")
 
 
 def _decode_svg(svg: bytes) -> str:

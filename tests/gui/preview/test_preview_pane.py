@@ -301,6 +301,8 @@ SVG_OF_ENEMIES = {
     "packed": gzip.compress(IMAGE.encode()),
     "in two halves": IMAGE.replace("href", "hrhref='x'ef").encode(),
     "around another one": IMAGE.replace("href=", "href href='x' =").encode(),
+    "around an import": IMAGE.replace("href=", "href@import x;=").encode(),
+    "around an address": IMAGE.replace("href=", "href url(x)=").encode(),
     "in what seems a part": IMAGE.replace("href", "title='href=\"#' href").replace("/></svg", " alt='\"'/></svg").encode(),
     "behind a part": IMAGE.replace("<image", "<![CDATA[ href='# ]]><image").encode(),
     "in an entity": f"<!DOCTYPE svg [<!ENTITY i \"<image h&#114;ef='{OUTSIDE}'/>\">]><svg>&i;</svg>".encode(),
