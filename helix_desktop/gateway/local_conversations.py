@@ -1190,9 +1190,9 @@ def _newest_output_among(
 
 
 def _can_be_written_together(messages: Sequence[ProtocolMessage]) -> bool:
-    """Whether several messages need no model to shorten them."""
-    if len(messages) <= 1:
-        return False
+    """Whether the messages need no model to shorten them. Then they and the note by which the next
+    request recognises them are written at once, so that a kill leaves both or neither.
+    """
     characters = 0
     for message in messages:
         for piece in message.pieces:

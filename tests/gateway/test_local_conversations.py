@@ -67,6 +67,7 @@ from helix_desktop.gateway.view_entries import ChangedMessage, UnchangedMessage
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.store.async_stores import StoreJournal
 from tests.conftest import Expect
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.gateway.running import PROTOCOLS, Agent
@@ -1232,6 +1233,35 @@ async def test_a_reply_and_the_note_by_which_it_is_recognised_are_on_the_disk_at
         left_by_kill = recorded[: journal_sizes[0]]
         known = known_messages_from_facts(session.id, left_by_kill)
         assert known.seqs[-1] == reply.seq, "the agent's next request is recognised by it"
+        await agent.room.aclose()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_message_and_the_note_by_which_it_is_recognised_are_on_the_disk_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    """A program that was killed between the two left a message that no request was recognised
+    by. The agent's next try began a second conversation, if it was the session's first message.
+    """
+    written_together: list[list[str]] = []
+    append_to_journal = StoreJournal.append_to_journal
+
+    async def note_what_is_written(
+        self: StoreJournal, conversation: str, facts: Sequence[Fact]
+    ) -> Sequence[Recorded]:
+        written_together.append([type(fact).__name__ for fact in facts])
+        return await append_to_journal(self, conversation, facts)
+
+    async with bench(tmp_path) as made:
+        agent = Room(made)
+        if not is_first:
+            sent = await agent.send(anthropic_gateway.user_message("one"))
+            await agent.answer(sent, Says("two"))
+        monkeypatch.setattr(StoreJournal, "append_to_journal", note_what_is_written)
+        await agent.send(anthropic_gateway.user_message("three"))
+        await agent.room._tasks.wait_for_all_tasks()
+        (with_message,) = [names for names in written_together if "UserSaid" in names]
+        assert "Received" in with_message
         await agent.room.aclose()
 
 
