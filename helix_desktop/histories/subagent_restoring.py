@@ -6,6 +6,7 @@ session, until 2025 in a file beside the session's, and at first in the session'
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath, PurePosixPath
@@ -34,6 +35,8 @@ from helix_desktop.json_values import object_at, parse_json_or_none
 
 AGENT = "claude"
 NAME = "agent-"  # The names of sub-agents begin so, and their ids follow.
+# A conversation may be somebody else's, and its names must not lead out of the agent's folder.
+_SAFE_NAME = re.compile(r"(?!\.)[\w.-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,29 @@ def _subagent_of_conversation(
     """Return the sub-agent of a conversation, or None if it is none of Claude Code's files."""
     origin = origin_of_conversation(facts)
     is_of_claude = origin.kind == claude_code_history.KIND and origin.session.startswith(NAME)
-    if not is_of_claude or not origin.path:
+    if not is_of_claude or not origin.path or not _has_safe_names(origin):
         return None
     session = build_session_from_facts(facts, read_content, "", origin, is_for_same_agent=True)
     return _Subagent(facts, origin, session, read_own_lines(facts, read_content))
+
+
+def _has_safe_names(origin: Origin) -> bool:
+    """Whether a file with the names that the origin says can be written below a folder."""
+    name, _, _ = origin.session.partition("#")
+    names = [name]
+    names.extend(_folders_from_subagents_on(origin))
+    for each_name in names:
+        if _SAFE_NAME.fullmatch(each_name) is None:
+            return False
+    return True
+
+
+def _folders_from_subagents_on(origin: Origin) -> Sequence[str]:
+    """Return the folders of its file from that of the sub-agents on, none for an older one."""
+    folders = PurePath(origin.path).parent.parts
+    if FOLDER_OF_SUBAGENTS not in folders:
+        return ()
+    return folders[folders.index(FOLDER_OF_SUBAGENTS) :]
 
 
 def _files_of_subagent(
@@ -124,11 +146,10 @@ def _files_of_subagent(
 
 def _path_below_folder_of_session(subagent: _Subagent, session_id: str) -> str:
     """Return where the sub-agent's file belongs, relative to the folder of its session's file."""
-    folders = PurePath(subagent.origin.path).parent.parts
-    if FOLDER_OF_SUBAGENTS not in folders:
+    folders = _folders_from_subagents_on(subagent.origin)
+    if not folders:
         return subagent.file_name
-    folders_below = folders[folders.index(FOLDER_OF_SUBAGENTS) :]
-    return str(PurePosixPath(session_id, *folders_below, subagent.file_name))
+    return str(PurePosixPath(session_id, *folders, subagent.file_name))
 
 
 def _find_newest_settings(own_lines: Sequence[bytes]) -> bytes:
