@@ -23,12 +23,14 @@ import pytest
 
 import helix_desktop
 from helix_desktop.gateway.request_forwarding import RequestForwarder
+from helix_desktop.providers.http_transport import send_for_stream
 from tests.gateway.running import TOOL, WIRES, Agent, open_here
 from tests.gateway.test_gateway_app import Running, running
 from tests.peers.agent_provider import Asked, Block, Calls
 
 PACKAGE = Path(helix_desktop.__file__).parent.as_posix() + "/"
 SENDS = RequestForwarder.send_to_provider.__code__
+HANDS_OVER = send_for_stream.__code__
 # Tasks have a copy of it, so that what others do meanwhile is told apart.
 is_followed: ContextVar[bool] = ContextVar("is_followed", default=False)
 
@@ -58,7 +60,7 @@ class Road:
             return
         code = frame.f_code
         before = frame.f_back
-        if before is not None and before.f_code is SENDS and code.co_qualname == "AsyncClient.send":
+        if before is not None and before.f_code is SENDS and code is HANDS_OVER:
             self.has_ended = True
             return
         room = room_of_code(code)

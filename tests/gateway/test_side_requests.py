@@ -101,8 +101,8 @@ async def test_a_request_with_tools_is_a_step_and_a_reply_alone_is_none() -> Non
 async def test_who_has_offered_tools_has_side_requests_from_then_on() -> None:
     room: Any = Recording()
     requests = SideRequests()
-    title, registration = request_of("title", agent="qwen")
-    step, _ = request_of("work", agent="qwen", tools=True)
+    title, registration = request_of("title", agent="my-agent")
+    step, _ = request_of("work", agent="my-agent", tools=True)
     other, other_registration = request_of("title", agent="aider")
     assert not await requests.is_side_request(title, registration, room)
     assert not await requests.is_side_request(step, registration, room)
