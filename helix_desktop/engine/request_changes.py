@@ -85,8 +85,12 @@ def find_changes_between_requests(
                 changes.append(ChangePlace(0, cause, recorded.time))
             case facts.Folded() as fold:
                 name = first_of_batch.setdefault(fold.batch or fold.fold, fold.fold)
+                cause = Cause(CauseKind.FOLD, name)
+                if fold.is_by_agent:
+                    # The connected agent changed its own history, and nothing was folded here.
+                    cause = Cause(CauseKind.EDIT)
                 place = _first_seq_in_cover(fold.cover)
-                changes.append(ChangePlace(place, Cause(CauseKind.FOLD, name), recorded.time))
+                changes.append(ChangePlace(place, cause, recorded.time))
             case fact:
                 edit = _find_edit(fact, folds)
                 if edit is not None:

@@ -138,6 +138,10 @@ class Trial:
 
     @staticmethod
     def edit(client: Client) -> None:
+        client.units[2]["content"][0]["content"] = "Another output stood here."
+
+    @staticmethod
+    def shorten(client: Client) -> None:
         client.units[2]["content"][0]["content"] = "[Old output removed]"
 
 
@@ -232,6 +236,19 @@ def test_causes_in_a_connected_agent_s_requests_are_named(
             assert request["cost"] == pytest.approx(paid, abs=1e-6)
     assert words(requests[5]) - PLAIN == set(causes)
     assert all(words(requests[at]) <= PLAIN for at in (0, 1, 2, 3, 4, 6))
+
+
+def test_an_output_that_the_agent_shortened_itself_is_no_fold_of_ours(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(monkeypatch)
+    with working(tmp_path, trial, session="s") as (_, client):
+        client.say("Go on until it is done.")
+        client.go_on(5)
+        Trial.shorten(client)
+        client.go_on(2)
+    requests = explained(tmp_path, helix)
+    assert words(requests[5]) - PLAIN == {"edit or rewind"}
 
 
 def test_another_thinking_time_is_no_fault_of_the_provider(

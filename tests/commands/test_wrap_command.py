@@ -116,7 +116,7 @@ def test_any_agent_is_started_by_its_command(
     )
     assert not code
     assert (
-        "qwen, requests: to https://llm.example/v1, as OPENAI_API_BASE in the environment says."
+        "Qwen Code, requests: to https://llm.example/v1, as OPENAI_API_BASE in the environment says."
         in out + error
     )
     for line in (["--command", "qwen"], ["--command", "'qwen", "--protocol", "openai"], [], ["--command", "qwen", "--protocol", "openai", "claude"]):  # fmt: skip
@@ -135,11 +135,11 @@ def test_any_agent_is_started_by_its_command(
 @pytest.mark.parametrize(
     ("line", "name"),
     [
-        ("env DEBUG=1 qwen --yolo", "qwen"),
+        ("env DEBUG=1 qwen --yolo", "Qwen Code"),
         ("timeout 60 env -u DEBUG /opt/bin/goose run", "goose"),
         ("sh -c 'cd /tmp && crush'", "crush"),
         ("python -m aider", "python"),
-        ("qwen --url {url}", "qwen"),
+        ("qwen --url {url}", "Qwen Code"),
     ],
 )
 def test_an_agent_is_called_after_the_program_that_runs(

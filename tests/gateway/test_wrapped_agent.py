@@ -54,7 +54,7 @@ def test_an_agent_that_nobody_described_gets_the_address_by_variables_or_where_i
     launch = agent.launch(
         AgentStart({AgentUpstream(): URL}, ["-p", "what is {url}?"], {}, tmp_path)
     )
-    assert (agent.title, agent.program) == ("qwen", "bin/qwen")
+    assert (agent.title, agent.program) == ("Qwen Code", "bin/qwen")
     assert launch.command == (
         "bin/qwen",
         f"--base={URL}/v1",

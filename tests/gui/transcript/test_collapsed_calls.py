@@ -66,7 +66,7 @@ def test_the_line_of_a_group_names_the_tools_that_were_called() -> None:
     )
     assert (
         describe_call_group(group)
-        == "Read ×4, Search files ×2, List files ×2, fetch · 9 tool calls"
+        == "Read ×4, Search files ×2, List files ×2, Fetch web page · 9 tool calls"
     )
     assert describe_call_group(CallGroup(0, 3, done=3, tools=Counter(["a\u202eb"]))) != "a\u202eb"
 
