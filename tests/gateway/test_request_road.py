@@ -30,7 +30,6 @@ from tests.peers.agent_provider import Asked, Block, Calls
 
 PACKAGE = Path(helix_desktop.__file__).parent.as_posix() + "/"
 SENDS = RequestForwarder.send_to_provider.__code__
-HANDS_TO_LINE = send_for_stream.__code__
 HANDS_OVER = send_for_stream.__code__
 # Tasks have a copy of it, so that what others do meanwhile is told apart.
 is_followed: ContextVar[bool] = ContextVar("is_followed", default=False)
