@@ -27,7 +27,6 @@ from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 MOST_NAMED_KEYS = 5
-KEYS_NOTICE_MS = 600_000  # That keys are in a file is read before it is given away.
 OFFERED_COMPACTIONS = 3  # States before older compactions can be restored on the command line.
 SUFFIX_BY_EXPORT_FORM = {"markdown": ".md", "json": ".json", "openai": ".jsonl"}
 
@@ -41,11 +40,12 @@ class SavedAgentSession:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenExport:
-    """`missing`: how many outputs could not be read. `keys`: what looks like a key in the file,
-    masked.
+class ReadExport:
+    """What a file will contain. `missing`: how many outputs could not be read. `keys`: what looks
+    like a key in the text, masked.
     """
 
+    text: str
     missing: int
     keys: Sequence[str]
 
@@ -80,35 +80,47 @@ class ConversationExport:
         export = partial(self._export_to_file, form)
         ask_new_file(self.parts.widget, tr("Export conversation"), suggested_path, export)
 
-    def _export_to_file(self, form: str, file: Path, *, masks_keys: bool = False) -> None:
-        export = self._write_export(form, file, masks_keys=masks_keys)
-        notice = partial(self._notice_exported, form, file)
-        self.parts.runner.run_in_background(export, then=notice)
+    def _export_to_file(self, form: str, file: Path) -> None:
+        save = partial(self._ask_about_keys_and_save, file)
+        self.parts.runner.run_in_background(self._read_export(form), then=save)
 
-    def _notice_exported(self, form: str, file: Path, written: WrittenExport) -> None:
-        """Says what the file lacks, and what is in it that its reader should perhaps not get."""
+    def _ask_about_keys_and_save(self, file: Path, export: ReadExport) -> None:
+        """Saves the file. If something in it looks like a key, asks before anything is written:
+        a file that synchronises with another computer would have given the key away by then.
+        """
+        save_as_it_is = partial(self._save_export, file, export)
+        if not export.keys:
+            save_as_it_is()
+            return
+        save_without_keys = partial(self._save_export, file, export, masks_keys=True)
+        choices = [
+            DialogChoice(tr("Save without them"), save_without_keys),
+            DialogChoice(tr("Save as it is"), save_as_it_is),
+        ]
+        shown_keys = ", ".join(export.keys[:MOST_NAMED_KEYS])
+        text = tr("This conversation contains text that looks like keys: {keys}\n\nWithout them, the file shows only the ends of each key. Nothing has been saved yet.", keys=shown_keys)  # fmt: skip
+        title = tr("Save the keys, too?")
+        ask_to_choose_one(self.parts.widget, title, text, choices, is_first_usual=True)
+
+    def _save_export(self, file: Path, export: ReadExport, *, masks_keys: bool = False) -> None:
+        writing = _write_export(file, export, masks_keys=masks_keys)
+        notice = partial(self._notice_exported, file, export.missing)
+        self.parts.runner.run_in_background(writing, then=notice)
+
+    def _notice_exported(self, file: Path, missing: int, _result: object) -> None:
+        """Says where the file is, and what it lacks."""
         lines = [tr("Saved as {file}.", file=file.name)]
-        if written.missing:
+        if missing:
             missing_line = format_count(
-                written.missing,
+                missing,
                 "{n} output is missing: it was removed from the cache or is damaged.",
                 "{n} outputs are missing: they were removed from the cache or are damaged.",
             )
             lines.append(missing_line)
-        if not written.keys:
-            self.parts.notices.show_notice("\n".join(lines))
-            return
-        shown_keys = ", ".join(written.keys[:MOST_NAMED_KEYS])
-        lines.append(tr("It contains text that looks like keys: {keys}", keys=shown_keys))
-        self.parts.notices.show_notice(
-            "\n".join(lines),
-            button=tr("Save it without them"),
-            act=partial(self._export_to_file, form, file, masks_keys=True),
-            shown_ms=KEYS_NOTICE_MS,
-        )
+        self.parts.notices.show_notice("\n".join(lines))
 
-    async def _write_export(self, form: str, file: Path, *, masks_keys: bool) -> WrittenExport:
-        """Writes the file. With `masks_keys`, of what looks like a key, only the ends stand there."""
+    async def _read_export(self, form: str) -> ReadExport:
+        """Reads what the file will contain. Nothing is written yet."""
         from helix_desktop.histories.openai_chat_export import digests_needed_for_export
 
         session = await self.bench.open_session(self.row.id)
@@ -123,12 +135,9 @@ class ConversationExport:
             needed_digests = digests_needed_for_export(facts)
         contents = await self.bench.workspace.cache.read_contents(needed_digests)
         text = await asyncio.to_thread(_build_export, form, self.row.title, facts, contents)
-        if masks_keys:
-            text = await asyncio.to_thread(_mask_keys, text)
-        await save_text_file(file, partial(str, text))
         missing_digests = set(needed_digests) - set(contents)
         keys = await asyncio.to_thread(_list_masked_keys, text)
-        return WrittenExport(len(missing_digests), keys)
+        return ReadExport(text, len(missing_digests), keys)
 
     # --- As a session of another agent
 
@@ -219,6 +228,14 @@ class ConversationExport:
             command = f"cd {shlex.quote(restored.folder)} && {command}"
         translated_notes = [translate_sentences(note) for note in notes]
         return SavedAgentSession(translated_notes, command)
+
+
+async def _write_export(file: Path, export: ReadExport, *, masks_keys: bool) -> None:
+    """Writes the file. With `masks_keys`, of what looks like a key, only the ends stand there."""
+    text = export.text
+    if masks_keys:
+        text = await asyncio.to_thread(_mask_keys, export.text)
+    await save_text_file(file, partial(str, text))
 
 
 def _list_masked_keys(text: str) -> list[str]:

@@ -75,23 +75,42 @@ def test_what_an_export_could_not_hold_is_said(
     ).read_text("utf-8")
 
 
+KEY = "sk-ant-" + "a1B2" * 8 + "9f"
+
+
 @pytest.mark.parametrize("form", ["markdown", "json", "openai"])
-def test_a_key_in_an_export_is_named_and_taken_out_on_request(
+def test_an_export_asks_about_keys_before_the_file_is_written(
     window: MainWindow, session: FakeSession, tmp_path: Path, form: str
 ) -> None:
-    """Who gives a conversation away was not told that a key stands in it."""
-    key = "sk-ant-" + "a1B2" * 8 + "9f"
-    session.append(UserSaid((Text(f"Use {key} for it."),)))
+    """The file was written with the key, and a notice that disappeared said so afterwards."""
+    session.append(UserSaid((Text(f"Use {KEY} for it."),)))
     window.window_actions[f"export-{form}"].trigger()
     file = tmp_path / "a.txt"
     save_to(window, file)
-    assert key in file.read_text("utf-8")
-    assert window.notices.shown_text.endswith("text that looks like keys: sk-ant-…9f")
-    window.notices.run_notice_action()
+    assert not file.exists()
+    question = window.findChildren(QMessageBox)[-1]
+    assert "text that looks like keys: sk-ant-…9f" in question.text()
+    assert question.defaultButton().text() == "Save without them"
+    press(window, "Save without them")
     text = file.read_text("utf-8")
-    assert key not in text
+    assert KEY not in text
     assert "Use sk-ant-…9f for it." in text
     assert window.notices.shown_text == "Saved as a.txt."
+
+
+def test_an_export_has_its_keys_only_if_that_is_chosen(
+    window: MainWindow, session: FakeSession, tmp_path: Path
+) -> None:
+    session.append(UserSaid((Text(f"Use {KEY} for it."),)))
+    file = tmp_path / "a.md"
+    window.window_actions["export-markdown"].trigger()
+    save_to(window, file)
+    press(window, "Cancel")
+    assert not file.exists()
+    window.window_actions["export-markdown"].trigger()
+    save_to(window, file)
+    press(window, "Save as it is")
+    assert KEY in file.read_text("utf-8")
 
 
 def test_the_name_that_is_offered_for_an_export_has_no_key(

@@ -86,7 +86,9 @@ class ShareWorkspaceDialog(SharingFormDialog):
         buttons = QWidget(self)
         build_row(workspace_button, conversation_button, 1, owner=buttons, margins=0, spacing=8)
         heading = build_plain_label(tr("For a colleague: give them a file"), "heading")
-        return stack_widgets(heading, build_plain_label(text), buttons, spacing=8)
+        return stack_widgets(
+            heading, build_plain_label(text), buttons, _build_sentence_on_keys(), spacing=8
+        )
 
     def _export(self, action: str) -> None:
         self.reject()
@@ -215,3 +217,8 @@ class ShareWorkspaceDialog(SharingFormDialog):
 
     def _show_what_remains(self, sentence: str) -> None:
         self._show_sharing_status(translate_sentences(sentence))
+
+
+def _build_sentence_on_keys() -> QLabel:
+    text = tr("Keys and passwords in conversations go along: exporting a conversation asks whether to leave them out, and “Forget text everywhere…” (Ctrl+K) removes one from the whole workspace before you share it.")  # fmt: skip
+    return build_plain_label(text, "muted")

@@ -72,6 +72,16 @@ def test_only_a_file_is_offered_until_a_database_is_asked_for(
     assert "The text was copied" in shown(dialog)
 
 
+def test_it_says_before_sharing_that_keys_go_along(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    dialog = ShareWorkspaceDialog(bench, window.background_runner, window)
+    dialog.open()
+    assert "Keys and passwords in conversations go along" in shown(dialog)
+    dialog.with_database.click()
+    assert shown(dialog).count("Keys and passwords in conversations go along") == 1
+
+
 def test_a_password_in_the_address_is_hidden_at_once(
     dialog: ShareWorkspaceDialog, bench: FakeWorkbench
 ) -> None:
@@ -139,5 +149,5 @@ def test_no_line_is_cut_when_the_amount_is_known_later(
     dialog._show_upload_amount((12, 345, 6_700_000))
     qt_works(20)
     labels = [label for label in dialog.findChildren(QLabel) if label.isVisible()]
-    assert len(labels) == 7
+    assert len(labels) == 8
     assert all(label.height() >= label.heightForWidth(label.width()) for label in labels)
