@@ -30,6 +30,7 @@ from helix_desktop.tools.permission import (
     covers_every_command,
     covers_nothing,
     does_rule_fit,
+    is_rule_for_script,
     is_rule_too_wide,
 )
 from helix_desktop.workbench.system_prompt_and_settings import parse_hidden_patterns
@@ -217,6 +218,8 @@ class SettingsBackend:
             return installation_port.RuleProblem.COVERS_NOTHING
         if covers_every_command(parsed_rule):
             return installation_port.RuleProblem.EVERY_COMMAND
+        if is_rule_for_script(parsed_rule):
+            return installation_port.RuleProblem.ANY_ARGUMENTS
         if is_rule_too_wide(parsed_rule):
             return installation_port.RuleProblem.OTHER_PROGRAMS
         return installation_port.RuleProblem.NONE

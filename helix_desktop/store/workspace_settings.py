@@ -69,7 +69,7 @@ class WorkspaceConfig:
     readable: tuple[str, ...] = ()  # Further folders that commands may read.
     # Patterns of files that are hidden from agents. None: those of `tools/hidden_files.py`.
     hidden: tuple[str, ...] | None = None
-    # Rules that also allow other programs, and of which the user was told.
+    # Earlier versions noted here of which broad rules the user was told. It is only kept.
     shown: tuple[str, ...] = ()
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

@@ -29,6 +29,7 @@ from helix_desktop.tools.command_lines.program_finder import (
     StartedProgram,
     WrittenCommand,
     may_read_code_from_input,
+    name_without_version,
     program_base_name,
 )
 from helix_desktop.tools.command_lines.risky_uses import find_risk
@@ -38,6 +39,8 @@ from helix_desktop.tools.workspace_roots import normalise_spelling
 
 SCOPES = ("once", "conversation", "always")
 DECISIONS = ("allow", "ask", "deny")
+# How the names of scripts end. A word without such an ending may be a subcommand.
+SCRIPT_ENDINGS = {".cjs", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb", ".sh"}
 
 
 class PermissionMode(StrEnum):
@@ -538,6 +541,32 @@ def is_rule_too_wide(rule: PermissionRule) -> bool:
         return False
     words = _words_of_command_pattern(rule.command)
     return not words or not command_analysis.is_safe_prefix(words)
+
+
+def is_rule_for_script(rule: PermissionRule) -> bool:
+    """Whether an allowing rule names a script, so that its star stands for arguments of this
+    script alone: `python3 report.py *`, `./report.sh *`.
+
+    What stands behind a script's name is never an option of the interpreter, so no argument
+    can make it run other code. What the script itself does with its arguments is not known.
+    """
+    if rule.decision != "allow" or not rule.command.endswith(" *"):
+        return False
+    words = _words_of_command_pattern(rule.command)
+    if not words:
+        return False
+    if words[0].startswith("./"):
+        return len(words) == 1 and _is_script_file(words[0])
+    interpreter = name_without_version(words[0])
+    if interpreter not in program_tables.SCRIPT_INTERPRETERS or len(words) < 2:
+        return False
+    return _is_script_file(words[1])
+
+
+def _is_script_file(word: str) -> bool:
+    """Whether a word of a command names a file with a script, not an option or a subcommand."""
+    is_option = word.startswith(("-", "+"))
+    return not is_option and is_certain_word(word) and PurePath(word).suffix in SCRIPT_ENDINGS
 
 
 def does_rule_fit(rule: PermissionRule, tried: str) -> bool:

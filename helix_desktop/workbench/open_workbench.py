@@ -186,7 +186,6 @@ class Workbench:
         # The main models of conversations that do not use the workspace's.
         self._model_by_conversation: dict[str, str] = {}
         # Sentences about permission rules that allow much.
-        self._wide_rule_notes: tuple[str, ...] = ()
         # For conversations in which a connected agent works: whose model writes its folds.
         self._fold_writer_builders: dict[str, BuildFoldWriter] = {}
         self.size_limit = CacheSizeLimit(workspace, self.tasks.spawn_task)
@@ -220,9 +219,6 @@ class Workbench:
         kit = await _open_folder_tools(workspace, shared, permissions, roots)
         bench = cls(workspace, shared, kit, permissions)
         permissions.save_rule = partial(system_prompt_and_settings.save_permission_rule, workspace)
-        bench._wide_rule_notes = system_prompt_and_settings.describe_wide_rules_once(
-            workspace, permissions
-        )
         try:
             await bench._rows.read_all_rows()
             await asyncio.to_thread(bench.copies.list_copies)
@@ -1101,7 +1097,6 @@ class Workbench:
         """Return sentences about what was repaired at opening, and about unknown settings."""
         notes = list(self.workspace.notes)
         notes.extend(self.workspace.settings.warnings)
-        notes.extend(self._wide_rule_notes)
         notes.extend(self.copies.notes)
         if self._shared.extensions is not None:
             notes.extend(self._shared.extensions.complaints)

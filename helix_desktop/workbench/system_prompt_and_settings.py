@@ -18,7 +18,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 from helix_desktop.tools import hidden_files
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
-from helix_desktop.tools.permission import PermissionMode, PermissionRule, is_rule_too_wide
+from helix_desktop.tools.permission import PermissionMode, PermissionRule
 from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.workbench.model_roles import WorkspaceModels
 
@@ -131,31 +131,6 @@ def parse_permissions(settings: WorkspaceConfig) -> WorkspacePermissions:
         mode = PermissionMode.ASK
     rules = [PermissionRule.parse_permission_rule(table) for table in settings.rules]
     return WorkspacePermissions(mode=mode, rules=tuple(rules))
-
-
-def describe_wide_rules_once(
-    workspace: StoredWorkspace, permissions: WorkspacePermissions
-) -> tuple[str, ...]:
-    """Describe rules of older versions that also allow other programs, and save that
-    they were shown.
-    """
-    commands_shown_before = workspace.settings.shown
-    new_commands: list[str] = []
-    for rule in permissions.rules:
-        if is_rule_too_wide(rule) and rule.command not in commands_shown_before:
-            new_commands.append(rule.command)
-    notes: list[str] = []
-    for command in new_commands:
-        notes.append(
-            f"The rule {command} also allows other programs. You can remove this rule in Settings > Permissions."
-        )
-    if new_commands:
-        # If that cannot be saved, they are shown again.
-        with suppress(HelixError):
-            workspace.change_settings(
-                lambda settings: {"permissions.shown": list(settings.shown) + new_commands}
-            )
-    return tuple(notes)
 
 
 def save_permission_rule(workspace: StoredWorkspace, rule: PermissionRule) -> None:

@@ -45,7 +45,13 @@ from helix_desktop.mcp_client.hosted_server import (
 )
 from helix_desktop.mcp_client.server_config import ServerConfig, parse_pasted_text
 from helix_desktop.tools.home_access import OPENINGS, HomeOpening
-from helix_desktop.tools.permission import PermissionRule, covers_every_command, does_rule_fit
+from helix_desktop.tools.permission import (
+    PermissionRule,
+    covers_every_command,
+    does_rule_fit,
+    is_rule_for_script,
+    is_rule_too_wide,
+)
 
 ANTHROPIC = ProviderChoice(
     "anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True
@@ -418,7 +424,9 @@ class FakeInstallation:
         parsed_rule = PermissionRule.parse_permission_rule(rule)
         if covers_every_command(parsed_rule):
             return RuleProblem.EVERY_COMMAND
-        if parsed_rule.command.startswith("python3 "):
+        if is_rule_for_script(parsed_rule):
+            return RuleProblem.ANY_ARGUMENTS
+        if is_rule_too_wide(parsed_rule):
             return RuleProblem.OTHER_PROGRAMS
         return RuleProblem.NONE
 

@@ -20,6 +20,7 @@ from helix_desktop.tools.permission import (
     describe_allowing_rule,
     describe_choice,
     does_rule_fit,
+    is_rule_for_script,
     is_rule_too_wide,
     list_asked_programs,
     list_folders_of_choices,
@@ -720,6 +721,48 @@ def test_a_command_nobody_can_read_is_allowed_apart_from_others() -> None:
         decision = decide_permission(action, PermissionMode.ASK, [], sandboxed=True)
         assert (decision.verdict, decision.separate_permission) == ("ask", name)
     assert rules_to_offer(hidden) == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_for_script"),
+    [
+        ("python3 report.py *", True),
+        ("/usr/bin/python3.11 tools/report.py --all *", True),
+        ("bash run.sh *", True),
+        ("./run.sh *", True),
+        ("python3 report.py", False),
+        ("python3 *", False),
+        ("python3 -m report.py *", False),
+        ("python3 -c report.py *", False),
+        ("bash -x run.sh *", False),
+        ("./python *", False),
+        ("./env run.sh *", False),
+        ("npm run.js *", False),
+        ("node inspect *", False),
+        ("sudo report.py *", False),
+        ("python3 report.py && curl x *", False),
+        ("python3 $X.py *", False),
+    ],
+)
+def test_a_rule_for_a_script_lets_any_arguments_go_to_this_script_alone(
+    pattern: str, *, is_for_script: bool
+) -> None:
+    assert is_rule_for_script(PermissionRule("allow", command=pattern)) is is_for_script
+    assert not is_rule_for_script(PermissionRule("deny", command=pattern))
+
+
+def test_a_rule_for_a_script_covers_neither_another_program_nor_code() -> None:
+    rule = PermissionRule("allow", command="python3 report.py *")
+    assert rules_allow_action([rule], command("python3 report.py 1 -c x"))
+    for line in (
+        "python3 report.py 1 && curl example.org",
+        "cat x | python3 report.py",
+        "python3 -c report.py",
+        "python3 -i report.py 1",
+        "python3 other.py",
+        "python3 report.py $(curl example.org)",
+    ):
+        assert not rules_allow_action([rule], command(line))
 
 
 @pytest.mark.parametrize(

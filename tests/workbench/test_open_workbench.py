@@ -688,20 +688,21 @@ async def test_a_cache_beyond_its_limit_is_told(desks: Desks, folder: Path) -> N
     stop()
 
 
-async def test_rules_that_allow_other_programs_as_well_are_shown_once(
+async def test_a_broad_rule_is_no_problem_of_the_workspaces_files(
     desks: Desks, folder: Path
 ) -> None:
+    """The next start said that there were problems with some files. The page Permissions says
+    it, beside the rule.
+    """
     desk = desks()
     bench = await desk.create_workspace("Pairs", folder)
     rule = {"decision": "allow", "tool": "run_command", "command": "python3.11 *"}
-    await bench.change_settings({"permissions.rules": [rule, {**rule, "command": "git log *"}]})
+    await bench.change_settings({"permissions.rules": [rule]})
     await desk.aclose()
-    said = "The rule python3.11 * also allows other programs. You can remove this rule in Settings > Permissions."
-    for expected in ([said], []):
-        desk = desks()
-        again = await desk.open_workspace("Pairs")
-        assert [note for note in again.opening_notes if "other programs" in note] == expected
-        await desk.aclose()
+    desk = desks()
+    again = await desk.open_workspace("Pairs")
+    assert list(again.opening_notes) == []
+    await desk.aclose()
 
 
 async def test_own_instructions_stand_behind_the_system_prompt_those_of_the_workspace_last(

@@ -18,6 +18,7 @@ class RuleProblem(Enum):
     NONE = "none"
     COVERS_NOTHING = "covers nothing"
     EVERY_COMMAND = "every command"
+    ANY_ARGUMENTS = "any arguments of a script"
     OTHER_PROGRAMS = "other programs"
 
 

@@ -182,9 +182,9 @@ class PermissionsPage(WorkspaceSettingsPage):
         row_widget = widgets.build_surface(self.page_content, "card")
         label = widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget)
         line = build_row((label, 1), owner=row_widget, margins=(12, 4, 6, 4), wraps=True)
-        warning = self._describe_useless_or_broad_rule(rule)
-        if warning:
-            line.addWidget(widgets.build_plain_label(warning, "danger", row_widget))
+        remark, look = self._remark_on_rule(rule)
+        if remark:
+            line.addWidget(widgets.build_plain_label(remark, look, row_widget))
         remove = partial(self._remove_permission_rule, rule)
         accessible_name = tr("Remove the rule {rule}", rule=label.text())
         remove_button = widgets.build_push_button(
@@ -193,17 +193,25 @@ class PermissionsPage(WorkspaceSettingsPage):
         line.addWidget(remove_button)
         return row_widget
 
-    def _describe_useless_or_broad_rule(self, rule: Mapping[str, Any]) -> str:
+    def _remark_on_rule(self, rule: Mapping[str, Any]) -> tuple[str, str]:
+        """Returns what to say behind a rule, and its look: red only if the rule never applies or
+        allows more than it names.
+        """
         tool = str(rule.get("tool", "*"))
         if not self._fits_a_tool(tool, runs_command=bool(rule.get("command"))):
-            return tr("Never applies: there is no such tool, or it does not run commands")
+            unusable = tr("Never applies: there is no such tool, or it does not run commands")
+            return unusable, "danger"
+        problem = self._program.find_rule_problem(rule)
+        if problem is RuleProblem.ANY_ARGUMENTS:
+            covered = tr("Allows this script with any arguments, and the programs that it then starts")  # fmt: skip
+            return covered, "small"
         words_by_problem = {
             RuleProblem.NONE: "",
             RuleProblem.COVERS_NOTHING: tr("Never applies: the command names no program"),
             RuleProblem.EVERY_COMMAND: tr("Allows every command without asking"),
-            RuleProblem.OTHER_PROGRAMS: tr("Too broad: also allows other programs"),
-        }
-        return words_by_problem[self._program.find_rule_problem(rule)]
+            RuleProblem.OTHER_PROGRAMS: tr("Too broad: with other arguments, this program can start programs that the rule does not name"),
+        }  # fmt: skip
+        return words_by_problem[problem], "danger"
 
     def _fits_a_tool(self, pattern: str, *, runs_command: bool) -> bool:
         """Whether a tool has this name. The tools of servers, which may not run now,

@@ -112,6 +112,7 @@ LOOSE_WRAPPERS = _WORDS["loose_wrappers"]
 LOOSE_AFTER = {name: word_set(text) for name, text in _TABLE["loose_after"].items()}
 SHELLS = _WORDS["shells"]
 OTHER_SHELLS = _WORDS["other_shells"]
+SCRIPT_INTERPRETERS = _WORDS["script_interpreters"]
 MULTI_CALL_PROGRAMS = _WORDS["multi_call_programs"]
 COMMAND_OPTIONS = {name: tuple(text.split()) for name, text in _TABLE["command_options"].items()}
 WHOLE_OPTIONS = _WORDS["whole_options"]

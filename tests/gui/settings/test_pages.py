@@ -911,7 +911,19 @@ def test_a_rule_that_allows_other_programs_as_well_is_marked(
         {"decision": "allow", "command": "cargo test *"},
     ]
     page = PermissionsPage(bench, program, window.background_runner)
-    assert said(page).count("Too broad: also allows other programs") == 1
+    assert said(page).count("Too broad: with other arguments") == 1
+
+
+def test_a_rule_for_a_script_with_any_arguments_is_explained_but_no_mistake(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """It was called too broad, in red, although no argument makes Python run anything else."""
+    bench.workspace.settings.rules = [{"decision": "allow", "command": "python3 report.py *"}]
+    page = PermissionsPage(bench, program, window.background_runner)
+    remark = "Allows this script with any arguments, and the programs that it then starts"
+    (label,) = [each for each in page.findChildren(QLabel) if each.text() == remark]
+    assert label.property("look") == "small"
+    assert "Too broad" not in said(page)
 
 
 def test_a_tool_of_a_server_is_marked_as_reading(
