@@ -14,17 +14,24 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import Workbench
 
-OFFER_MS = 600_000  # An offer that is made only once stays until the user closes it.
+OFFER_MS = 600_000  # It stays until the user closes it or shows another conversation.
+SUBJECT = "keys in the current conversation"
+ConversationPlace = tuple[str, str]  # A workspace's id and a conversation's id.
 
 
 class LeakedKeyOffers(QObject):
-    """Looks once through what is new in each conversation that is shown."""
+    """Looks once through what is new in each conversation that is shown. What is found is offered
+    while that conversation is the current one, until the user answers.
+    """
 
     def __init__(self, parts: WindowParts, sides: ConversationSides) -> None:
         super().__init__(parts.widget)
         self._parts = parts
         self._sides = sides
+        self._unanswered: dict[ConversationPlace, list[str]] = {}  # The keys to be offered.
+        self._offered_place: ConversationPlace | None = None
         sides.conversation_shown.connect(self._look_through_new_facts)
+        sides.current_changed.connect(self._offer_for_current_conversation)
 
     def _look_through_new_facts(self, side: ChatPage) -> None:
         bench = self._parts.showing.bench
@@ -41,23 +48,67 @@ class LeakedKeyOffers(QObject):
         if new_facts:
             state_file.remember_value("keys", bench.id, session.id, value=len(facts))
             search = _find_keys(bench, new_facts)
-            offer = partial(self._offer_to_forget_if_any, bench)
-            self._parts.runner.run_in_background(search, then=offer)
+            place = (bench.id, session.id)
+            self._parts.runner.run_in_background(search, then=partial(self._add_keys, place))
 
-    def _offer_to_forget_if_any(self, bench: Workbench, keys: Sequence[str]) -> None:
-        from helix_desktop.histories.leaked_keys import mask_key
-
+    def _add_keys(self, place: ConversationPlace, keys: Sequence[str]) -> None:
+        """Remembers keys that were found, and offers them if their conversation is current."""
         if not keys:
             return
+        unanswered_keys = self._unanswered.setdefault(place, [])
+        for key in keys:
+            if key not in unanswered_keys:
+                unanswered_keys.append(key)
+        if place == self._offered_place:
+            self._withdraw_offer()  # The new one names the keys of both.
+        self._offer_for_current_conversation()
+
+    def _offer_for_current_conversation(self) -> None:
+        """Shows the offer of the current conversation instead of that of the one before."""
+        showing = self._parts.showing
+        bench = showing.bench
+        current_place = (showing.workspace_id, showing.conversation_id)
+        if current_place == self._offered_place:
+            return
+        self._withdraw_offer()
+        keys = self._unanswered.get(current_place)
+        if bench is not None and keys:
+            self._offered_place = current_place
+            self._show_offer(bench, current_place, keys)
+
+    def _withdraw_offer(self) -> None:
+        self._offered_place = None
+        self._parts.notices.withdraw_offers_about(SUBJECT)
+
+    def _show_offer(self, bench: Workbench, place: ConversationPlace, keys: Sequence[str]) -> None:
+        from helix_desktop.histories.leaked_keys import mask_key
+
         masked_keys = [mask_key(key) for key in keys]
         text = tr(
             "This conversation contains text that looks like keys: {keys}",
             keys=", ".join(masked_keys),
         )
         button = format_count(len(keys), "Forget the key…", "Forget the {n} keys…")
+        self._parts.notices.show_notice(
+            text,
+            button=button,
+            act=partial(self._ask_to_forget, bench, place, masked_keys),
+            shown_ms=OFFER_MS,
+            when_dismissed=partial(self._take_keys, place),
+            subject=SUBJECT,
+        )
+
+    def _ask_to_forget(
+        self, bench: Workbench, place: ConversationPlace, masked_keys: Sequence[str]
+    ) -> None:
+        keys = self._take_keys(place)
         forget = partial(self._start_forgetting_keys, bench, keys)
-        ask = partial(ask_to_forget_keys, self._parts.widget, masked_keys, forget)
-        self._parts.notices.show_notice(text, button=button, act=ask, shown_ms=OFFER_MS)
+        ask_to_forget_keys(self._parts.widget, masked_keys, forget)
+
+    def _take_keys(self, place: ConversationPlace) -> Sequence[str]:
+        """Removes and returns the keys of a conversation, because the user has answered."""
+        self._offered_place = None
+        return self._unanswered.pop(place, [])
 
     def _start_forgetting_keys(self, bench: Workbench, keys: Sequence[str]) -> None:
         self._parts.runner.run_in_background(self._forget_keys(bench, keys))

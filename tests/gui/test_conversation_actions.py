@@ -250,3 +250,30 @@ def test_keys_in_a_recorded_conversation_are_offered_once_to_be_forgotten(
     window.notices.hide()
     window.sides.show_session_or_new(session)
     assert window.notices.isHidden(), "it is offered once"
+
+
+def test_the_notice_about_keys_goes_and_comes_back_with_its_conversation(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    """It said "This conversation" for ten minutes, whichever conversation was shown."""
+    session.append(UserSaid((Text("my key is ghp_" + "aB3d" * 9, 8),)))
+    bench.rows[session.id] = replace(bench.rows[session.id], recorded_from="Claude Code")
+    window.sides.show_session_or_new(session)
+    about_keys = window.notices.shown_text
+    assert about_keys.startswith("This conversation contains text that looks like keys")
+
+    window.window_actions["new"].trigger()
+    assert window.notices.isHidden(), "an empty conversation is shown"
+    window.sides.show_session_or_new(session)
+    assert window.notices.shown_text == about_keys
+
+    window.notices.show_notice("Saved.")
+    window.window_actions["new"].trigger()
+    window.notices._close_notice_unless_in_use()
+    assert window.notices.isHidden(), "it waited behind another notice"
+
+    window.sides.show_session_or_new(session)
+    window.notices._dismiss_notice()
+    window.window_actions["new"].trigger()
+    window.sides.show_session_or_new(session)
+    assert window.notices.isHidden(), "the user has dismissed it"

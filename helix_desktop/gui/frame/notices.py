@@ -9,6 +9,7 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QHideEvent
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -26,6 +27,14 @@ SPACE_BELOW = 16
 _LONG_WORD = re.compile(r"[!-~]{32}(?=[!-~]{8})")
 
 _PLACEMENT_EVENTS = frozenset({QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type.Hide})
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingOffer:
+    """An offer whose notice was replaced. `subject`: what it is about, if it can be withdrawn."""
+
+    subject: str
+    show_again: Callable[[], None]
 
 
 class Notices(QWidget):
@@ -54,7 +63,8 @@ class Notices(QWidget):
         self._errors: list[str] = []
         self._repeat_shown_offer: Callable[[], None] | None = None  # Shows the current offer again.
         self._offers_more_than_undo = False  # True if the offer is not an undo.
-        self._waiting_offers: list[Callable[[], None]] = []
+        self._shown_subject = ""
+        self._waiting_offers: list[WaitingOffer] = []
         set_surface_look(self, "notice")
         self._text = build_plain_label(parent=self)
         self._button = build_push_button("", self, self.run_notice_action)
@@ -88,17 +98,20 @@ class Notices(QWidget):
         act: Callable[[], object] | None = None,
         shown_ms: int | None = NOTICE_MS,
         when_dismissed: Callable[[], object] | None = None,
+        subject: str = "",
     ) -> None:
         """Shows a notice, with a button if something can be done by `act`.
 
         `shown_ms` is None for a notice that stays until the user presses one of its buttons.
         `when_dismissed` is called if the user closes it without pressing the first one.
+        `subject` names what it is about, for `withdraw_offers_about`.
         """
         # An undo is replaced for good by another offer, which would otherwise be undone instead.
         is_replaced_offer_kept = self._offers_more_than_undo or act is None
         is_shown = not self.isHidden()
         if is_shown and is_replaced_offer_kept and self._repeat_shown_offer is not None:
-            self._waiting_offers.append(self._repeat_shown_offer)
+            offer = WaitingOffer(self._shown_subject, self._repeat_shown_offer)
+            self._waiting_offers.append(offer)
         self._repeat_shown_offer = None
         if act is not None:
             self._repeat_shown_offer = partial(
@@ -108,7 +121,9 @@ class Notices(QWidget):
                 act=act,
                 shown_ms=shown_ms,
                 when_dismissed=when_dismissed,
+                subject=subject,
             )
+        self._shown_subject = subject
         self._offers_more_than_undo = bool(button)
         self._action = act
         self._when_dismissed = when_dismissed
@@ -184,10 +199,22 @@ class Notices(QWidget):
             self._offers_more_than_undo = False
             self.hide()
 
+    def withdraw_offers_about(self, subject: str) -> None:
+        """Takes back offers, shown or waiting, because what they are about is not shown any more."""
+        self._waiting_offers = [offer for offer in self._waiting_offers if offer.subject != subject]
+        if self.isHidden() or self._shown_subject != subject:
+            return
+        self._repeat_shown_offer = None
+        self._action = None
+        self._when_dismissed = None
+        self._offers_more_than_undo = False
+        self._close_notice_and_show_waiting_offer()
+
     def _close_notice_and_show_waiting_offer(self) -> None:
         self.hide()
         if self._waiting_offers:
-            self._waiting_offers.pop()()
+            newest_offer = self._waiting_offers.pop()
+            newest_offer.show_again()
 
     def _place_notice(self) -> None:
         parent = self.parentWidget()
