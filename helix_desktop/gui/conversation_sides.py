@@ -4,9 +4,9 @@ Of two sides, one is current: the one that has the focus, or that was clicked la
 around the conversations follows the current side.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal, SignalInstance
 
@@ -204,6 +204,72 @@ class ConversationSides(QObject):
             self.close_side(side)
         self._parts.notices.show_error_notice(error)
 
+    def create_and_show_conversation(
+        self,
+        bench: ShownWorkspace,
+        conversation: str,
+        creation: Coroutine[Any, Any, ShownSession],
+        *,
+        explanation: str = "",
+    ) -> None:
+        """Shows a conversation from when its creation begins, which may take long. What the user
+        writes meanwhile waits for it: the agent of the conversation before works in other files.
+
+        `conversation` is the id that it will have. `explanation` says what is being done.
+        """
+        side = self.current
+        place_before = side.composer.draft_place
+        self.show_session_or_new(None, awaited=conversation)
+        if explanation:
+            side.explain_loading(explanation)
+        self.go_to_side(side)
+        go_back = partial(self._go_back_without_creation, bench, side, conversation, place_before)
+        self._parts.run_for_window(
+            creation,
+            then=partial(self._show_created_conversation, bench, side),
+            failed=go_back,
+        )
+
+    def _show_created_conversation(
+        self, bench: ShownWorkspace, side: ChatPage, session: ShownSession
+    ) -> None:
+        """Shows a created conversation, unless the user has gone to another one meanwhile."""
+        held_messages = self.unsent_messages.pop_unsent_messages((bench.id, session.id))
+        if side.awaited_conversation == session.id:
+            self.show_session_if_current(bench, session, side)
+        self.refresh_conversations()
+        self.conversation_opened.emit(bench, session, held_messages)
+
+    def _go_back_without_creation(
+        self,
+        bench: ShownWorkspace,
+        side: ChatPage,
+        conversation: str,
+        place_before: DraftPlace,
+        error: HelixError,
+    ) -> None:
+        """Shows the conversation of before again. What was written for the other one becomes its
+        draft, which only the user may send.
+        """
+        place_of_other = (bench.id, conversation)
+        written_parts: list[UserPart] = []
+        for message in self.unsent_messages.pop_unsent_messages(place_of_other):
+            written_parts.extend(message.parts)
+        written_parts.extend(self.current.composer.drafts.get_draft(place_of_other))
+        self.current.composer.drafts.save_draft(place_of_other, ())
+
+        is_still_awaited = side.awaited_conversation == conversation
+        if self._showing.workspace is bench and is_still_awaited:
+            self.select_side(side)
+            _workspace, conversation_before = place_before
+            if _can_be_shown(bench, conversation_before):
+                self._open_in_current_side(bench, conversation_before)
+            else:
+                self.show_session_or_new(None)
+        if written_parts:
+            self.add_to_message_and_tell_if_current(place_before, written_parts)
+        self._parts.notices.show_error_notice(error)
+
     def show_session_if_current(
         self, bench: ShownWorkspace, session: ShownSession, side: ChatPage | None = None
     ) -> bool:
@@ -311,16 +377,16 @@ class ConversationSides(QObject):
         if not _can_be_shown(bench, current_one):
             self.show_session_or_new(None)
         elif not _can_be_shown(bench, other_one):
-            self._open_first_conversation(bench, current_one)
+            self._open_in_current_side(bench, current_one)
         elif place_of_other == "left":
-            self._open_first_conversation(bench, other_one)
+            self._open_in_current_side(bench, other_one)
             self.go_to_conversation(current_one, beside=True)
         else:
-            self._open_first_conversation(bench, current_one)
+            self._open_in_current_side(bench, current_one)
             self.go_to_conversation(other_one, beside=True)
             self.go_to_other_side()
 
-    def _open_first_conversation(self, bench: ShownWorkspace, conversation: str) -> None:
+    def _open_in_current_side(self, bench: ShownWorkspace, conversation: str) -> None:
         # While a workspace opens, the content of the previous one must not be visible.
         self.show_session_or_new(None, awaited=conversation)
         row = bench.conversation_row(conversation)

@@ -1,16 +1,16 @@
 """The ways to begin a conversation: here, in a copy of the repository, or with another agent."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from PySide6.QtCore import QObject
 
+from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import Session, Workbench
+from helix_desktop.gui.workbench_types import Workbench
 
 
 class ConversationStarter(QObject):
@@ -59,8 +59,14 @@ class ConversationStarter(QObject):
         ask_to_choose_one(self._parts.widget, title, text, choices, is_first_usual=True)
 
     def _begin_in_copy(self, bench: Workbench, *, with_changes: bool) -> None:
-        creation = bench.start_conversation_in_copy(with_changes=with_changes)
-        self._create_and_show(bench, creation)
+        conversation = new_conversation_id()
+        creation = bench.start_conversation_in_copy(
+            with_changes=with_changes, identity=conversation
+        )
+        explanation = tr("The copy of the repository is being made. What you send now waits until it is ready, and goes to this new conversation.")  # fmt: skip
+        self._sides.create_and_show_conversation(
+            bench, conversation, creation, explanation=explanation
+        )
 
     def _ask_agent_and_begin(self) -> None:
         """Asks which agent on this computer (Agent Client Protocol) works in a new conversation."""
@@ -83,14 +89,6 @@ class ConversationStarter(QObject):
         ask_to_choose_one(self._parts.widget, title, text, choices, is_first_usual=True)
 
     def _begin_with_agent(self, bench: Workbench, name: str) -> None:
-        creation = bench.start_users_conversation(acp_agent=name)
-        self._create_and_show(bench, creation)
-
-    def _create_and_show(self, bench: Workbench, creation: Coroutine[Any, Any, Session]) -> None:
-        show = partial(self._show_created_conversation, bench)
-        self._parts.run_for_window(creation, then=show)
-
-    def _show_created_conversation(self, bench: Workbench, session: Session) -> None:
-        if self._sides.show_session_if_current(bench, session):
-            self._parts.requests.page_wanted.emit("chat")
-        self._sides.refresh_conversations()
+        conversation = new_conversation_id()
+        creation = bench.start_users_conversation(conversation, acp_agent=name)
+        self._sides.create_and_show_conversation(bench, conversation, creation)

@@ -740,15 +740,15 @@ class FakeWorkbench(StandIn):
             self.sessions[conversation] = FakeSession(conversation, told, self._heard)
         return self.sessions[conversation]
 
-    async def start_conversation(self, title: str = "") -> FakeSession:
-        name = f"new-{next(self._numbers)}"
+    async def start_conversation(self, title: str = "", *, identity: str = "") -> FakeSession:
+        name = identity or f"new-{next(self._numbers)}"
         self.rows[name] = Row(name, title, time.time(), parts(4))
         return await self.open_session(name)
 
     async def start_conversation_in_copy(
-        self, title: str = "", *, with_changes: bool = False
+        self, title: str = "", *, with_changes: bool = False, identity: str = ""
     ) -> FakeSession:
-        session = await self.start_conversation(title)
+        session = await self.start_conversation(title, identity=identity)
         self.rows[session.id] = replace(
             self.rows[session.id], copy="main with changes" if with_changes else "main"
         )
@@ -758,7 +758,7 @@ class FakeWorkbench(StandIn):
     async def start_users_conversation(
         self, identity: str = "", *, acp_agent: str = ""
     ) -> FakeSession:
-        session = await self.start_conversation(identity)
+        session = await self.start_conversation(identity=identity)
         session.conversation.state.acp_agent = acp_agent
         return session
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMessageBox, QPushButton
+from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
 from helix_desktop.engine.facts import FoldKind, Rewound, Text, UserSaid
 from helix_desktop.engine.ports import PermissionQuestion
@@ -130,10 +130,79 @@ def test_a_first_message_is_said_where_it_was_written(
     assert UserSaid((Text("Hello"),)) in [recorded.fact for recorded in facts]
 
 
+def begin_in_copy(window: MainWindow) -> None:
+    window.window_actions["new-copy"].trigger()
+    question = window.findChildren(QMessageBox)[-1]
+    next(each for each in question.buttons() if each.text() == "From the last commit").click()
+
+
+def messages_of(session: FakeSession) -> list[str]:
+    said = [recorded.fact for recorded in session.state.facts]
+    return [str(fact.parts) for fact in said if isinstance(fact, UserSaid)]
+
+
+def test_what_is_written_while_a_copy_is_made_waits_for_its_conversation(
+    window: MainWindow, bench: FakeWorkbench, held: Held
+) -> None:
+    """It was sent to the conversation of before, whose agent works in the user's own folder."""
+    session_before = window.current_session
+    assert isinstance(session_before, FakeSession)
+    messages_before = messages_of(session_before)
+    begin_in_copy(window)
+    labels = window.chat.findChildren(QLabel)
+    assert any(label.text().startswith("The copy of the repository is being") for label in labels)
+    write(window, "Hello")
+    window.chat.composer.text.setPlainText("and then")
+    held.let("start_conversation_in_copy")
+    assert messages_of(session_before) == messages_before
+    session = window.current_session
+    assert isinstance(session, FakeSession)
+    assert bench.rows[session.id].copy == "main"
+    assert "Hello" in messages_of(session)[-1]
+    assert window.chat.composer.text.toPlainText() == "and then"
+
+
+def test_a_copy_that_is_ready_late_does_not_replace_what_is_shown_meanwhile(
+    window: MainWindow, bench: FakeWorkbench, held: Held
+) -> None:
+    begin_in_copy(window)
+    write(window, "Hello")
+    window.sides.go_to_conversation("review")
+    held.let("_open_and_prepare_session")
+    held.let("start_conversation_in_copy")
+    assert shown(window)[1] == "review"
+    (in_copy,) = [session for session in bench.sessions.values() if session.state.own_copy]
+    assert isinstance(in_copy, FakeSession)
+    assert "Hello" in messages_of(in_copy)[-1]
+
+
+def test_what_was_written_for_a_copy_that_cannot_be_made_stays_unsent(
+    window: MainWindow, bench: FakeWorkbench, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(**_: object) -> FakeSession:
+        raise StoreFailed("The disk is full.")
+
+    monkeypatch.setattr(bench, "start_conversation_in_copy", full)
+    session_before = window.current_session
+    assert isinstance(session_before, FakeSession)
+    messages_before = messages_of(session_before)
+    begin_in_copy(window)
+    write(window, "Hello")
+    window.chat.composer.text.setPlainText("and then")
+    held.let("full")
+    held.let()
+    assert messages_of(session_before) == messages_before
+    assert window.current_session is session_before
+    text = window.chat.composer.text.toPlainText()
+    assert "Hello" in text
+    assert "and then" in text
+    assert window.notices.shown_text == "The disk is full."
+
+
 def test_a_message_that_cannot_be_said_stays(
     window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full(title: str = "") -> FakeSession:
+    async def full(**_: object) -> FakeSession:
         raise StoreFailed("The disk is full.")
 
     monkeypatch.setattr(bench, "start_conversation", full)

@@ -197,6 +197,11 @@ class ChatPage(QWidget):
         else:
             self._transcript_place.setCurrentWidget(self.transcript)
 
+    def explain_loading(self, explanation: str) -> None:
+        """Says at once why the conversation is not there yet, instead of "Loading…" later."""
+        self._slow.stop()
+        self._loading.setText(explanation)
+
     def open_transcript_of(self, session: ShownSession | None, place: DraftPlace) -> None:
         """Shows a session's transcript where the reader left it, or an empty one."""
         self.session = session
