@@ -163,6 +163,12 @@ class ConversationTimeline:
         # By kind: what undone folds changed here. The agent goes on with its compacted
         # conversation.
         self._changed_only_here = [0] * len(ContextKind)
+        # What the first request of a recorded conversation had beside what was recorded.
+        self._unrecorded_tokens: int | None = None
+        # The tokens of the first request of ours, as billed and as counted here. System and tools
+        # are drawn in this proportion ever after, as they stay the same in every request.
+        self._first_billed_tokens = 0
+        self._first_counted_tokens = 0
         self._failed_calls: dict[str, int] = {}  # By call: the number of its failed result.
 
     @property
@@ -420,34 +426,61 @@ class ConversationTimeline:
         )
 
     def _layer_heights(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> list[int]:
-        """Returns cumulative tokens by kind. The last value is the whole view."""
+        """Returns cumulative tokens by kind. The last value is the whole view.
+
+        System and tools come first, and do not shrink or grow with what the provider bills for the
+        rest. The other kinds share what is left of the bill.
+        """
         tokens_by_kind = list(self.history.record.ledger.view_tokens_by_kind(newest_seq))
         reply = recorded.fact
         if self._is_recorded and isinstance(reply, facts.ModelReplied) and reply.usage.input > 0:
             tokens_by_kind = self._tokens_of_recorded_request(tokens_by_kind, reply.model, tokens)
+            system_tokens = round(tokens_by_kind[0] * self._usual_factor(reply.model))
+        else:
+            system_tokens = self._billed_system_tokens(tokens_by_kind, tokens)
 
-        counted_heights = list(accumulate(tokens_by_kind))
-        counted_tokens = counted_heights[-1] or 1
-        heights: list[int] = []
-        for counted_height in counted_heights[:-1]:
+        other_kinds = tokens_by_kind[1:]
+        counted_others = sum(other_kinds)
+        if counted_others <= 0:
+            system_tokens = tokens
+            counted_others = 1
+        system_height = max(0, min(system_tokens, tokens))
+        heights = [system_height]
+        for counted_height in list(accumulate(other_kinds))[:-1]:
             # Scaled to what was billed, and never above the whole view, which is drawn last.
-            billed_height = counted_height * tokens // counted_tokens
-            heights.append(max(0, min(billed_height, tokens)))
+            billed_height = counted_height * (tokens - system_height) // counted_others
+            heights.append(max(system_height, min(system_height + billed_height, tokens)))
         heights.append(tokens)
         return heights
+
+    def _billed_system_tokens(self, counted_by_kind: Sequence[int], tokens: int) -> int:
+        """Returns what system and tools take of a request of ours, in the proportion of the first
+        one, of which `tokens` were billed.
+        """
+        if not self._first_counted_tokens:
+            self._first_billed_tokens = tokens
+            self._first_counted_tokens = sum(counted_by_kind)
+        counted_tokens = self._first_counted_tokens or 1
+        return counted_by_kind[0] * self._first_billed_tokens // counted_tokens
+
+    def _usual_factor(self, model: str) -> float:
+        """Returns the factor that is usual for a model: no report is older than the first fact."""
+        return self.history.record.ledger.billing_factor(model, 0)
 
     def _tokens_of_recorded_request(
         self, counted_by_kind: Sequence[int], model: str, tokens: int
     ) -> list[int]:
         """Returns the tokens by kind of a request that another program sent."""
-        # No report is older than the first fact, so this is the factor that is usual for the model.
-        usual_factor = self.history.record.ledger.billing_factor(model, 0)
         tokens_by_kind: list[int] = []
         for counted, changed_here in zip(counted_by_kind, self._changed_only_here, strict=True):
             tokens_by_kind.append(max(0, counted - changed_here))
-        # What is left are the request's tools and prompt, which nobody recorded.
-        unrecorded_tokens = round(tokens / usual_factor) - sum(tokens_by_kind)
-        tokens_by_kind[0] += max(0, unrecorded_tokens)
+        # What is left are the request's tools and prompt, which nobody recorded. The agent sends
+        # them every time. If less is left later, we counted too much of the rest.
+        billed_as_counted = round(tokens / self._usual_factor(model))
+        unrecorded_tokens = max(0, billed_as_counted - sum(tokens_by_kind))
+        if self._unrecorded_tokens is None:
+            self._unrecorded_tokens = unrecorded_tokens
+        tokens_by_kind[0] += max(unrecorded_tokens, self._unrecorded_tokens)
         return tokens_by_kind
 
     def _add_fold_to_event(self, recorded: facts.Recorded, fold: facts.Folded) -> None:

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.engine.facts import (
@@ -181,6 +181,32 @@ def test_the_kinds_lie_on_each_other_up_to_what_was_sent(written: Written) -> No
         for rows in zip(*story.layers, strict=True)
         for lower, higher in itertools.pairwise(rows)
     )
+
+
+@pytest.mark.parametrize("agent", ["", "claude"])
+@given(
+    first=st.integers(1_700, 2_600),
+    steps=st.lists(st.tuples(st.integers(40, 900), st.integers(50, 200)), min_size=1, max_size=6),
+)
+@settings(max_examples=12, deadline=None)
+def test_the_same_system_prompt_and_tools_are_drawn_equally_high_whatever_is_billed(
+    agent: str, first: int, steps: list[tuple[int, int]]
+) -> None:
+    """The defect: with each step, they fell, as the text after them was billed below our count."""
+    written = Written()
+    written.add(ConversationStarted("", "", "", origin=Origin(kind=agent)))
+    written.add(SystemSet("You are an agent.", 1_400))
+    written.add(UserSaid((Text("Hello.", 50),)))
+    written.step(first)
+    billed = first
+    for counted, percent in steps:
+        written.add(UserSaid((Text("More.", counted),)))
+        billed += counted * percent // 100
+        written.step(billed)
+    systems = story_of(written).layers[0]
+    if not agent:
+        assert set(systems) == {systems[0]}
+    assert min(systems) == systems[0] > 0
 
 
 def count_requests(written: Written) -> ConversationTimeline:
