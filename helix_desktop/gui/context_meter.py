@@ -163,15 +163,20 @@ def describe_meter(
     for kind, tokens in counted or parts:
         if tokens:
             lines.append(f"{context_kind_name(kind)}: {format_token_count(tokens)}")
-    difference = describe_count_difference(parts, counted)
+    difference = format_count_difference(parts, counted)
     if difference:
-        lines.append(difference)
+        lines.append(f"{name_of_count_difference()}: {difference}")
     return "\n".join(lines)
 
 
-def describe_count_difference(parts: MeterParts, counted: MeterParts) -> str:
-    """Says how many tokens more or fewer the model counts than the sizes of all kinds add up to.
-    Empty if both count the same.
+def name_of_count_difference() -> str:
+    """Names the row that makes the sizes of all kinds add up to what is used."""
+    return tr("Counted differently by the model")
+
+
+def format_count_difference(parts: MeterParts, counted: MeterParts) -> str:
+    """Formats how many tokens more or fewer the model counts than the sizes of all kinds add up to,
+    such as "+548". Empty if both count the same.
     """
     if not counted:
         return ""
@@ -179,15 +184,9 @@ def describe_count_difference(parts: MeterParts, counted: MeterParts) -> str:
     counted_tokens = sum(tokens for _kind, tokens in counted)
     difference = tokens_of_model - counted_tokens
     if difference > 0:
-        return tr(
-            "The model counts {tokens} more than these sizes, which are the same on every page.",
-            tokens=describe_token_count(difference),
-        )
+        return f"+{format_token_count(difference)}"
     if difference < 0:
-        return tr(
-            "The model counts {tokens} fewer than these sizes, which are the same on every page.",
-            tokens=describe_token_count(-difference),
-        )
+        return f"−{format_token_count(-difference)}"
     return ""
 
 

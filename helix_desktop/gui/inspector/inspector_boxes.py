@@ -12,12 +12,13 @@ from helix_desktop.gui.common.policy_names import FoldThreshold
 from helix_desktop.gui.common.savings_sentences import describe_savings_of
 from helix_desktop.gui.context_meter import (
     context_kind_name,
-    describe_count_difference,
     describe_meter,
     describe_token_count,
     describe_window_fill,
+    format_count_difference,
     format_token_count,
     has_unknown_window,
+    name_of_count_difference,
     paint_meter_bar,
 )
 from helix_desktop.gui.inspector.inspector_figures import (
@@ -199,14 +200,15 @@ def build_context_boxes(
         yield FigureBox(ink, width, name, format_token_count(tokens), dot=colour, gap=gap)
         gap = 0.0
 
+    difference = format_count_difference(tuple(meter.parts.items()), tuple(meter.counted.items()))
+    if difference:
+        yield FigureBox(ink, width, name_of_count_difference(), difference)
+
     recallable = state.count_recallable_tokens()
     if recallable:
         name = name_recallable_outputs(state)
         colour = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)
         yield FigureBox(ink, width, name, format_token_count(recallable), dot=colour, ring=True)
-    difference = describe_count_difference(tuple(meter.parts.items()), tuple(meter.counted.items()))
-    if difference:
-        yield build_note_box(ink, width, difference, gap=4)
 
 
 def name_recallable_outputs(state: Moment) -> str:
