@@ -96,6 +96,8 @@ class RequestCost:
     tokens: int
     cost: float
     causes: tuple[CauseCost, ...]
+    # Whether the provider's own figures show that text which it no longer has was in its cache.
+    shows_lost_cache: bool = True
 
     def avoidable_causes(self) -> list[CauseCost]:
         """Return the avoidable causes, most expensive first."""
@@ -170,7 +172,10 @@ class RequestCostReader:
 
         self._marks_prefixes |= reply.usage.cache_write > 0
         segments = self._explain_request(request, earlier, same_count)
-        request_cost = self._price_request(recorded, reply.model, reply.usage, segments, chosen)
+        priced = self._price_request(recorded, reply.model, reply.usage, segments, chosen)
+        request_cost = replace(
+            priced, shows_lost_cache=_shows_lost_cache(request, earlier, same_count)
+        )
 
         self._note_request_aside(request, earlier, same_count)
         self._last[reply.model] = request
@@ -504,6 +509,25 @@ class RequestCostReader:
             cost=dollars,
             causes=tuple(cause_costs),
         )
+
+
+def _shows_lost_cache(
+    request: _AskedRequest, earlier: _AskedRequest | None, same_count: int
+) -> bool:
+    """Return whether the provider's own figures show that it had cached something and lost it: it
+    reported what it wrote, or it read more of the same pieces before.
+
+    Some servers report only what they read. Of the rest, nobody knows whether it was ever cached.
+    """
+    if earlier is None:
+        return False
+    usage = request.reply.usage
+    earlier_usage = earlier.reply.usage
+    if usage.cache_write > 0 or earlier_usage.cache_write > 0:
+        return True
+    same_tokens = request.tokens_before_piece(same_count)
+    read_before = min(earlier_usage.cache_read, same_tokens)
+    return usage.cache_read + CACHE_UNIT < read_before
 
 
 def _causes_of_first_place(changes: Sequence[ChangePlace]) -> tuple[Cause, ...]:

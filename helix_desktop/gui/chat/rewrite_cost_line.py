@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.context_usage import PendingRewrite
+from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.widgets import (
@@ -137,6 +138,9 @@ def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
     for request in requests:
         whole_cost += request.cost
         for cause in request.avoidable_causes():
+            is_loss = cause.cause.kind is CauseKind.NOT_KEPT
+            if is_loss and not request.shows_lost_cache:
+                continue  # Perhaps the provider never had it.
             avoidable_cost += cause.cost
             tokens += cause.tokens
             if dearest is None or cause.cost > dearest.cost:

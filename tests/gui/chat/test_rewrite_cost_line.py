@@ -167,3 +167,22 @@ def test_the_first_request_after_an_import_writes_nothing_again(
     assert "was changed" in describe_avoidable_costs(
         explain_costs_of_last_turn(session.conversation.state)
     )
+
+
+def test_nothing_is_called_dropped_that_the_provider_never_reported_as_cached(
+    session: FakeSession,
+) -> None:
+    """The defect: a notice after nearly every answer of a server that reports no writes."""
+
+    def answer_with(cache_read: int, cache_write: int = 0) -> str:
+        usage = Usage(100_000, cache_read, cache_write, 50, 0, 0.4)
+        reply = ModelReplied((Text("So.", 2),), "own/scripted", Stop.END, usage, seconds=1.0)
+        session.append(UserSaid((Text("Go on.", 3),)), reply)
+        return describe_avoidable_costs(explain_costs_of_last_turn(session.conversation.state))
+
+    answer_with(70_000)
+    assert answer_with(70_000) == ""
+    assert answer_with(90_000) == ""
+    assert "dropped the text" in answer_with(20_000), "it had read 90,000 of it"
+    answer_with(90_000, cache_write=10_000)
+    assert "dropped the text" in answer_with(0), "it had written all of it"
