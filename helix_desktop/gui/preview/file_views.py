@@ -38,19 +38,26 @@ class PdfPagesView(QScrollArea):
         self._pictures: list[QPixmap] = []
         self._page_count = 0
         self._asked_until = 0
+        self._page_to_scroll_to = 0  # 0 if none is awaited.
         self._draw_more: Callable[[int, int], object] = lambda _first, _last: None
         self.setWidget(self._inside)
         self.setWidgetResizable(True)
         self.setAccessibleName(tr("Pages"))
         self.verticalScrollBar().valueChanged.connect(self._ask_for_pages_in_sight)
 
-    def show_pages(self, page_count: int, draw_more: Callable[[int, int], object]) -> None:
+    def show_pages(
+        self, page_count: int, draw_more: Callable[[int, int], object], first_in_sight: int = 0
+    ) -> None:
+        """Shows the pages, at first those at the top, or the page `first_in_sight` once it and
+        those above it are drawn.
+        """
         for label in self._labels:
             label.deleteLater()
         self._labels = []
         self._pictures = []
         self._page_count = page_count
         self._asked_until = 0
+        self._page_to_scroll_to = min(first_in_sight, page_count)
         self._draw_more = draw_more
         self._ask_for_more()
 
@@ -63,9 +70,32 @@ class PdfPagesView(QScrollArea):
         label = QLabel(self._inside, alignment=Qt.AlignmentFlag.AlignCenter)
         label.setAccessibleName(tr("Page {n}", n=format_number(number)))
         self._column.addWidget(label)
+        label.show()  # Qt would do so later, and gives no place to what is not shown.
         self._labels.append(label)
         self._pictures.append(picture)
         self._fit_page(number - 1)
+        self._draw_or_scroll_to_awaited_page()
+
+    def _draw_or_scroll_to_awaited_page(self) -> None:
+        drawn_count = len(self._pictures)
+        # The pages that are drawn together are waited for: below the last one, nothing scrolls.
+        if not self._page_to_scroll_to or drawn_count < self._asked_until:
+            return
+        if drawn_count < self._page_to_scroll_to:
+            self._ask_for_more()
+            return
+        label = self._labels[self._page_to_scroll_to - 1]
+        self._page_to_scroll_to = 0
+        self._lay_out_pages()
+        # The scroll bar, which may have appeared only now, has made the pages narrower.
+        self._lay_out_pages()
+        self.verticalScrollBar().setValue(label.y())
+
+    def _lay_out_pages(self) -> None:
+        """Gives the pages their places at once, and not when Qt comes to it."""
+        self._column.activate()
+        self._inside.resize(self.viewport().width(), self._inside.sizeHint().height())
+        self._column.activate()
 
     def resizeEvent(self, event: object) -> None:
         super().resizeEvent(event)  # type: ignore[arg-type]

@@ -162,7 +162,9 @@ class PreviewPane(QWidget):
         *,
         conversation: str = "",
     ) -> None:
-        """Shows a file in its tab. With a line, its source is shown, because that has lines."""
+        """Shows a file in its tab. With a line, its source is shown, because that has lines. Of a
+        PDF, `first_line` is the page to be shown.
+        """
         has_lines = first_line > 0 and file.kind not in _KINDS_WITHOUT_SOURCE
         opened = OpenedFile(
             file, workspace, conversation, first_line, last_line, shows_source=has_lines
@@ -398,8 +400,9 @@ class PreviewPane(QWidget):
         def show_failure(error: HelixError) -> None:
             self._show_sentence(translate_sentences(str(error)))
 
-        self.pages.show_pages(opened.file.page_count, draw_more)
+        # First, so that the pages have their width by the time one of them is scrolled to.
         self.stack.setCurrentWidget(self.pages)
+        self.pages.show_pages(opened.file.page_count, draw_more, opened.first_line)
 
     def _show_table(self, opened: OpenedFile) -> None:
         self.table.show_csv(opened.file.text)

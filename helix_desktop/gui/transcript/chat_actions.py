@@ -31,7 +31,7 @@ class OpenPicture:
 @dataclass(frozen=True, slots=True)
 class OpenFile:
     """Show a file in the preview, as it was written: the path may be of any form. `first_line` is 0
-    where no line was named.
+    where no line was named. For a PDF, it is a page.
     """
 
     path: str

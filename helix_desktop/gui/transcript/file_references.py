@@ -1,7 +1,7 @@
-"""Finds what reads as a path of a file in a text, with the line that stands beside it.
+"""Finds what reads as a path of a file in a text, with the line or page that stands beside it.
 
 Answers write `src/lock.rs:118`, compilers `src/lock.rs(118,4)`, tracebacks `File "lock.py", line 118`,
-searches `lock.py:118: the line`. Whether there is such a file is known once it is pressed.
+searches `lock.py:118: the line`. Of a PDF, answers name the page: `terms.pdf, page 2`. Whether there is such a file is known once it is pressed.
 """
 
 import re
@@ -118,13 +118,17 @@ _PATH = re.compile(
     r"(?![\w/\\])"
     r"(?:(?::|#L)(?P<line>\d{1,7})(?:-L?(?P<last>\d{1,7})|(?::\d{1,5})?)(?!\d)"
     r"|\((?P<line_in_brackets>\d{1,7})(?:,\s?\d{1,5})?\)"
-    r"|[\"'`]?,? (?:at )?line (?P<line_in_words>\d{1,7}))?"
+    r"|[\"'`]?,? (?:at )?line (?P<line_in_words>\d{1,7})"
+    r"|(?<=\.pdf),? \(?(?:on |auf )?(?:[Pp]age|p\.|Seite|S\.) ?(?P<page>\d{1,5})(?!\d)"
+    r"|(?<=\.pdf)[,，]? ?第 ?(?P<chinese_page>\d{1,5}) ?页)?"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class FileReference:
-    """A path in a text. `first_line` is 0 where no line stands beside it."""
+    """A path in a text. `first_line` is 0 where no line stands beside it. A PDF has pages
+    instead: there, it is the page.
+    """
 
     start: int
     end: int
@@ -158,7 +162,11 @@ def _is_likely_path(match: re.Match[str]) -> bool:
 
 
 def _build_file_reference(match: re.Match[str]) -> FileReference:
-    line = match["line"] or match["line_in_brackets"] or match["line_in_words"] or "0"
+    line_or_page = ""
+    for group in ("line", "line_in_brackets", "line_in_words", "page", "chinese_page"):
+        if match[group]:
+            line_or_page = match[group]
+    line = line_or_page or "0"
     last_line = match["last"] or line
     return FileReference(match.start(), match.end(), match["path"], int(line), int(last_line))
 

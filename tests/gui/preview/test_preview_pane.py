@@ -80,6 +80,18 @@ def test_each_kind_has_its_view(
     assert pane.stack.currentWidget() is getattr(pane, view)
 
 
+@pytest.mark.parametrize("page", [2, 6])
+def test_a_pdf_is_shown_at_its_page(pane: PreviewPane, tmp_path: Path, page: int) -> None:
+    """“terms.pdf, page 2” opened page 1. Only the first four pages are drawn at once."""
+    show(pane, tmp_path, "terms.pdf", written.pdf(9), line=page)
+    deadline = QDeadlineTimer(10_000)
+    while pane.pages.verticalScrollBar().value() == 0 and not deadline.hasExpired():
+        QCoreApplication.processEvents()
+    label = pane.pages._labels[page - 1]
+    assert label.accessibleName() == f"Page {page}"
+    assert pane.pages.verticalScrollBar().value() == label.y() > 0
+
+
 def test_a_drawn_file_shows_its_source_too(pane: PreviewPane, tmp_path: Path) -> None:
     show(pane, tmp_path, "a.html", b"<h1>Hi</h1>")
     assert pane.html.toPlainText() == "Hi"
