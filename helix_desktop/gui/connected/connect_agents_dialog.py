@@ -227,7 +227,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._timer.timeout.connect(self.refresh_connections)
 
     def _lay_out_gateway_dialog(self) -> None:
-        explanation = tr("Go on using an agent that you know, such as Claude Code in a terminal. Its requests then pass through an address on this computer, the gateway: Helix Desktop stores what the agent sees, sends less of it to the provider, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
+        explanation = tr("Go on using an agent that you know, such as Claude Code in a terminal. Its requests then pass through an address on this computer, the gateway: Helix Desktop stores what the agent sees, sends less of it to the provider, and shows you the agent's conversations here. Short single questions without tools, such as one for a title, are passed on and not listed. Your key is passed on to the provider and is not stored.")  # fmt: skip
         title = widgets.build_plain_label(tr("Connect an agent"), "large")
         tiles_row = build_row(spacing=12)
         for tile in self._tiles:

@@ -52,6 +52,7 @@ MARGINS = (20, 14, 20, 16)
 WORDS_COLUMN = 1  # Of the list of tasks: as `task_cells` returns them.
 NOW_COLUMN = 5
 SUMMARY_CARDS = 4  # As many as `summarise_fleet` returns.
+UNFINISHED_STATES = frozenset(("running", "waiting", "needs_you"))
 STOPPED_BY_BUTTON = frozenset(("running", "waiting", "needs_you", "dead_letter"))
 RUN_AGAIN_BY_BUTTON = frozenset(("failed", "cancelled", "dead_letter"))
 
@@ -321,8 +322,10 @@ class FleetDialog(TransientDialog):
         return any(workspace.get("is_stopped") for workspace in self._workspaces)
 
     def _has_tasks_to_stop(self) -> bool:
-        """Whether a task runs, or would start by itself."""
-        return any(row.state in ("running", "waiting") for row in self._tasks.values())
+        """Whether a task runs, would start by itself, or goes on as soon as its question is
+        answered.
+        """
+        return any(row.state in UNFINISHED_STATES for row in self._tasks.values())
 
     def _chosen_task(self) -> ListedTask:
         return self._tasks.get(self._task_list.chosen_row(), ListedTask())

@@ -34,7 +34,7 @@ class FoundConversationTree(RowTree):
         # By file and folder, as a file may cover several folders.
         self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}
         self._projects: dict[tuple[str, str], QTreeWidgetItem] = {}  # By folder and program.
-        self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Has cost")])
+        self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Cost so far")])
         header = self.header()
         header.setStretchLastSection(False)
         for column in range(self.columnCount()):

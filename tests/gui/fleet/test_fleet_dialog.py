@@ -852,7 +852,10 @@ def test_all_can_be_stopped_only_while_something_runs_or_waits(
     """The defect: "Stop all" was offered with nothing to stop."""
     dialog, _, _, _parent = opened(theme, doing, places)
     assert dialog._all.isEnabled()
-    ended = {**FOUND[0], "running": [], "waiting": []}
+    only_asking = {**FOUND[0], "running": [], "waiting": []}
+    dialog._show_fleet([only_asking])
+    assert dialog._all.isEnabled()  # A task that waits for the user goes on once it is answered.
+    ended = {**only_asking, "needs_you": []}
     dialog._show_fleet([ended])
     assert not dialog._all.isEnabled()
     dialog._show_fleet([{**ended, "waiting": [task(5, "waiting", claims=0)]}])
