@@ -260,6 +260,8 @@ class PermissionQuestion:
     command: str = ""  # The slash command that asks this, if the user ran one.
     plan: bool = False  # Whether a plan is to be approved. `values` returns it as edited.
     programs: tuple[AskedProgram, ...] = ()  # What a command line would start.
+    # Where a command of ours would run: sandbox, sandbox_network or no_sandbox. Empty: not said.
+    command_access: str = ""
 
 
 @dataclass(frozen=True, slots=True)

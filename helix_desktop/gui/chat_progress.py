@@ -17,7 +17,7 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.permission_card import (
     build_question_announcement,
-    describe_uncovered_files,
+    read_undo_coverage,
 )
 from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.common.running_states import WORKING_STATES
@@ -77,9 +77,8 @@ class ChatProgress(QObject):
                 self._clear_draft_that_was_sent(side, session)
             else:
                 side.composer.turn_waiting_messages_into_draft(session.conversation.state.facts)
-        side.approvals.show_waiting_questions(
-            questions, describe_uncovered_files(self._showing.bench)
-        )
+        undo_coverage = read_undo_coverage(self._showing.bench)
+        side.approvals.show_waiting_questions(questions, undo_coverage)
 
     def _clear_draft_that_was_sent(self, side: ChatPage, session: ShownSession) -> None:
         bench = self._showing.bench
@@ -144,8 +143,8 @@ class ChatProgress(QObject):
                     side.rewrite_cost.explain_costs_of_last_turn(session)
 
     def _show_questions(self, side: ChatPage, session: ShownSession) -> None:
-        uncovered = describe_uncovered_files(self._showing.bench)
-        side.approvals.show_waiting_questions(session.questions, uncovered)
+        undo_coverage = read_undo_coverage(self._showing.bench)
+        side.approvals.show_waiting_questions(session.questions, undo_coverage)
 
     def update_run_state(self, side: ChatPage) -> None:
         """Shows what is running in a conversation, and what of it can be stopped."""

@@ -520,6 +520,15 @@ def _describe_program(
     )
 
 
+def describe_command_access(action: ToolAction, *, sandboxed: bool) -> str:
+    """Return where a command would run, as `PermissionQuestion.command_access` names it."""
+    if not sandboxed or action.separate_permission == "outside_sandbox":
+        return "no_sandbox"
+    if action.network:
+        return "sandbox_network"
+    return "sandbox"
+
+
 def covers_nothing(rule: PermissionRule) -> bool:
     """Whether an allowing rule can never apply, because its command names no program: `*`."""
     return (

@@ -108,6 +108,10 @@ class WorkspacePermissions:
         choices: Sequence[Sequence[PermissionRule]] = ()
         if "always" in decision.scopes:
             choices = permission.choices_to_offer(action, rules)
+        command_access = ""
+        # How an agent of another program runs its commands is not known.
+        if call.name == ToolName.RUN_COMMAND and action.effect is ActionEffect.RUN:
+            command_access = permission.describe_command_access(action, sandboxed=self.sandboxed)
         question = PermissionQuestion(
             call,
             action.title,
@@ -118,6 +122,7 @@ class WorkspacePermissions:
             rule_folders=permission.list_folders_of_choices(action, choices),
             apart=decision.separate_permission,
             programs=permission.list_asked_programs(action, rules),
+            command_access=command_access,
         )
         answer = await context.ask(question)
         ruling.decided_by = "user"

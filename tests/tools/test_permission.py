@@ -19,6 +19,7 @@ from helix_desktop.tools.permission import (
     decide_permission,
     describe_allowing_rule,
     describe_choice,
+    describe_command_access,
     does_rule_fit,
     is_rule_for_script,
     is_rule_too_wide,
@@ -749,6 +750,26 @@ def test_a_rule_for_a_script_lets_any_arguments_go_to_this_script_alone(
 ) -> None:
     assert is_rule_for_script(PermissionRule("allow", command=pattern)) is is_for_script
     assert not is_rule_for_script(PermissionRule("deny", command=pattern))
+
+
+@pytest.mark.parametrize(
+    ("network", "separate", "sandboxed", "access"),
+    [
+        (False, "", True, "sandbox"),
+        (True, "", True, "sandbox_network"),
+        (False, "opened", True, "sandbox"),
+        (False, "outside_sandbox", True, "no_sandbox"),
+        (False, "", False, "no_sandbox"),
+    ],
+)
+def test_a_question_about_a_command_knows_where_it_would_run(
+    network: bool,
+    separate: str,
+    sandboxed: bool,
+    access: str,
+) -> None:
+    action = replace(command("ls", network=network), separate_permission=separate)
+    assert describe_command_access(action, sandboxed=sandboxed) == access
 
 
 def test_a_rule_for_a_script_covers_neither_another_program_nor_code() -> None:

@@ -8,6 +8,7 @@ allowed before its end has been shown.
 """
 
 import math
+import posixpath
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,8 +20,9 @@ from PySide6.QtGui import QHideEvent, QKeyEvent, QPaintEvent, QResizeEvent
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common import widgets
-from helix_desktop.gui.common.programs_row import build_programs_row
+from helix_desktop.gui.common.programs_row import build_programs_row, describe_command_access
 from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.rows_and_columns import build_column, build_row
@@ -77,15 +79,60 @@ def question_title(question: PermissionQuestion) -> str:
     return translate_title(question.title, mark_on_one_line)
 
 
-def describe_uncovered_files(bench: Workbench | None) -> str:
-    """Describes which files in a workspace an undo of a command would not restore."""
+@dataclass(frozen=True, slots=True)
+class UndoCoverage:
+    """What an undo can restore in a workspace: the state of its checkpoints, and the paths that
+    they leave out.
+    """
+
+    state: str = ""
+    uncovered_paths: tuple[str, ...] = ()
+
+
+NOTHING_UNCOVERED = UndoCoverage()
+
+
+def read_undo_coverage(bench: Workbench | None) -> UndoCoverage:
+    """Returns what an undo of a command in this workspace could restore."""
     if bench is None:
-        return ""
+        return NOTHING_UNCOVERED
     try:
-        names = [uncovered.path for uncovered in bench.file_changes.list_uncovered_paths()]
-        return format_uncovered_files(bench.file_changes.checkpoint_progress.state, names)
+        paths = [uncovered.path for uncovered in bench.file_changes.list_uncovered_paths()]
+        return UndoCoverage(bench.file_changes.checkpoint_progress.state, tuple(paths))
     except HelixError:  # This workspace has no folder, so there is nothing to undo.
+        return NOTHING_UNCOVERED
+
+
+def describe_what_undo_misses(question: PermissionQuestion, coverage: UndoCoverage) -> str:
+    """Says what an undo of this command would not restore: of the paths that checkpoints leave
+    out, only those that its words name as written or deleted.
+    """
+    if question.call.name not in COMMANDS:
         return ""
+    changed_files: list[str] = []
+    for program in question.programs:
+        changed_files.extend(program.writes)
+        changed_files.extend(program.deletes)
+    touched_paths: list[str] = []
+    for path in coverage.uncovered_paths:
+        if any(_is_path_touched(path, file) for file in changed_files):
+            touched_paths.append(path)
+    return format_uncovered_files(coverage.state, touched_paths)
+
+
+def _is_path_touched(path: str, file: str) -> bool:
+    """Whether a change to `file` may change what is at `path`: it is the same, lies in it, or
+    contains it. An ellipsis stands for what the shell fills in, which may be any file.
+    """
+    if "…" in file:
+        return True
+    changed = posixpath.normpath(file)
+    uncovered = posixpath.normpath(path)
+    if changed == ".":
+        return True
+    is_within_path = f"/{uncovered}/" in f"/{changed}/"
+    contains_path = uncovered.startswith(f"{changed}/")
+    return is_within_path or contains_path
 
 
 def format_uncovered_files(state: str, names: Sequence[str]) -> str:
@@ -243,8 +290,11 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             self._plan = self._build_plan_editor()
         elif question.preview:
             self._preview = self._build_preview()
+        access = question.command_access
         if question.programs:
-            self._inside.addLayout(build_programs_row(question.programs, self))
+            self._inside.addLayout(build_programs_row(question.programs, self, access))
+        elif access:
+            self._build_question_label(describe_command_access(access), "small")
         if question.form:
             self._form = self._build_form()
 
@@ -542,7 +592,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
     def _build_rule_chooser(self) -> QtWidgets.QComboBox:
         """Builds a choice of rules: the one for exactly this action, and narrower ones."""
-        label = widgets.build_plain_label(tr("Then always allowed:"), "small", self, wraps=False)
+        label = widgets.build_plain_label(
+            tr("Rule for “Always allow”:"), "small", self, wraps=False
+        )
         chooser = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
         for number in range(len(self.question.rules)):
             chooser.addItem(describe_rule(self.question, number))
@@ -788,7 +840,7 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         super().__init__(parent)
         self._theme = theme
         self._keys: Mapping[str, str] = {}
-        self._uncovered = ""  # What an undo would not restore.
+        self._undo_coverage = NOTHING_UNCOVERED
 
         # The waiting questions, and the cards of those that were shown, by number.
         self._questions: dict[int, PermissionQuestion] = {}
@@ -836,15 +888,17 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
             card.show_shortcuts_on_answers(keys)
 
     def show_waiting_questions(
-        self, questions: Mapping[int, PermissionQuestion], uncovered: str = ""
+        self,
+        questions: Mapping[int, PermissionQuestion],
+        undo_coverage: UndoCoverage = NOTHING_UNCOVERED,
     ) -> None:
         """Keeps showing the question that is shown while it waits, and otherwise shows the
-        oldest. `uncovered`: what an undo would not restore.
+        oldest. `undo_coverage`: what an undo could restore.
         """
         had_focus = self._has_focus()
         card_before = self.visible_card
         self._questions = dict(questions)
-        self._uncovered = uncovered
+        self._undo_coverage = undo_coverage
         for number, card in list(self._cards.items()):
             # Another conversation counts its questions from one, too.
             if questions.get(number) is not card.question:
@@ -890,10 +944,7 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         while another question is shown.
         """
         question = self._questions[number]
-        # Only a command can change what an undo does not restore.
-        not_undone = ""
-        if question.call.name in COMMANDS:
-            not_undone = self._uncovered
+        not_undone = describe_what_undo_misses(question, self._undo_coverage)
         card = PermissionQuestionCard(self._theme, question, self, not_undone)
         self._cards[number] = card
         card.show_shortcuts_on_answers(self._keys)

@@ -15,9 +15,25 @@ from helix_desktop.gui.translation import tr, translate_name
 LONG_NAME = 76  # A name of more characters wraps instead of standing on one line.
 
 
-def build_programs_row(programs: Sequence[AskedProgram], parent: QWidget) -> QHBoxLayout:
-    """Builds a row of frames, one for each program, that wraps if there are many."""
-    row = build_row(build_plain_label(tr("Runs"), "small", parent, wraps=False), wraps=True)
+def describe_command_access(access: str) -> str:
+    """Says where a command runs and whether it can reach the network, as far as that is known."""
+    if access == "sandbox":
+        return tr("Runs in the sandbox, without network access")
+    if access == "sandbox_network":
+        return tr("Runs in the sandbox, with network access")
+    if access == "no_sandbox":
+        return tr("Runs without a sandbox, with network access")
+    return tr("Runs")
+
+
+def build_programs_row(
+    programs: Sequence[AskedProgram], parent: QWidget, access: str = ""
+) -> QHBoxLayout:
+    """Builds a row of frames, one for each program, that wraps if there are many. In front of
+    them stands where the command runs.
+    """
+    words = describe_command_access(access)
+    row = build_row(build_plain_label(words, "small", parent, wraps=False), wraps=True)
     row.setSpacing(8)
     for program in programs:
         row.addWidget(_build_program_frame(program, parent))

@@ -29,8 +29,10 @@ from helix_desktop.gui.chat.full_size_dialog import FullSizeDialog
 from helix_desktop.gui.chat.permission_card import (
     LONGEST,
     PermissionQuestionPanel,
+    UndoCoverage,
     build_question_announcement,
     describe_allowed_programs,
+    describe_what_undo_misses,
     format_uncovered_files,
 )
 from helix_desktop.gui.chat.schema_form import SchemaForm
@@ -898,15 +900,53 @@ def test_a_command_says_what_an_undo_does_not_cover(theme: Theme) -> None:
     assert words == "Undo cannot restore: node_modules/, big0/, big1/, big2/, big3/, and 2 more"
     assert format_uncovered_files("ready", []) == ""
     assert "cannot be undone" in format_uncovered_files("off", [])
-    made.show_waiting_questions(
-        {1: replace(COMMAND, call=replace(COMMAND.call, name="run_command"))}, words
-    )
-    assert words in [label.text() for label in made.findChildren(QLabel)]
-    made.show_waiting_questions(
-        {2: replace(COMMAND, call=replace(COMMAND.call, name="write_file"))}, words
-    )
-    assert made.visible_card is not None
-    assert words not in [label.text() for label in made.visible_card.findChildren(QLabel)]
+    question = replace(COMMAND, programs=(AskedProgram("rm", deletes=("node_modules",)),))
+    made.show_waiting_questions({1: question}, UndoCoverage("ready", ("node_modules/",)))
+    texts = [label.text() for label in made.findChildren(QLabel)]
+    assert "Undo cannot restore: node_modules/" in texts
+
+
+@pytest.mark.parametrize(
+    ("file", "is_named"),
+    [
+        ("src/__pycache__", True),
+        ("./src/__pycache__/a.pyc", True),
+        ("src", True),
+        (".", True),
+        ("build/…", True),
+        ("/home/me/work/src/__pycache__/a.pyc", True),
+        ("sales.csv", False),
+        ("src/__pycache__2", False),
+        ("source", False),
+    ],
+)
+def test_only_what_a_command_names_is_said_to_be_beyond_undo(file: str, *, is_named: bool) -> None:
+    """Every command's card said that an undo cannot restore __pycache__."""
+    coverage = UndoCoverage("ready", ("src/__pycache__/",))
+    for program in (AskedProgram("tee", writes=(file,)), AskedProgram("rm", deletes=(file,))):
+        question = replace(COMMAND, programs=(AskedProgram("curl"), program))
+        assert bool(describe_what_undo_misses(question, coverage)) is is_named
+    assert describe_what_undo_misses(COMMAND, coverage) == ""
+    assert "cannot be undone" in describe_what_undo_misses(COMMAND, UndoCoverage("off"))
+    edit = replace(COMMAND, call=replace(COMMAND.call, name="write_file"))
+    assert describe_what_undo_misses(edit, UndoCoverage("off")) == ""
+
+
+@pytest.mark.parametrize("programs", [(), (AskedProgram("cargo test"),)])
+@pytest.mark.parametrize(
+    ("access", "words"),
+    [
+        ("sandbox", "Runs in the sandbox, without network access"),
+        ("sandbox_network", "Runs in the sandbox, with network access"),
+        ("no_sandbox", "Runs without a sandbox, with network access"),
+    ],
+)
+def test_a_command_says_where_it_runs_and_whether_it_reaches_the_network(
+    theme: Theme, programs: tuple[AskedProgram, ...], access: str, words: str
+) -> None:
+    panel = PermissionQuestionPanel(theme)
+    panel.show_waiting_questions({1: replace(COMMAND, programs=programs, command_access=access)})
+    assert words in [label.text() for label in panel.findChildren(QLabel)]
 
 
 def test_the_next_question_takes_the_focus_of_the_one_that_was_answered(
