@@ -100,15 +100,15 @@ def sent(c: Conversation, n: int) -> int:
 @dataclass(frozen=True)
 class Usual:
     """A step with the usual way out: what it counts, whether a summary was written
-    first, what had been sent before, and whether that was still in the cache. `rate`: what
-    is billed for each of these tokens.
+    first, what had been sent before, and which share of that was still in the cache. `rate`:
+    what is billed for each of these tokens.
     """
 
     count: int
     rate: float
     summarised: bool
     before: int
-    cold: bool
+    cached: float
 
 
 def window_before(c: Conversation, n: int) -> int:
@@ -157,12 +157,19 @@ def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
     found: dict[int, Usual] = {}
     summarised_away = last_whole = last_count = 0
     steps: list[tuple[int, int]] = []
+    usual_share, last_billed, last_folded = 1.0, 0, 0
     for m, answer in replies(c, n):
         c_, w = counted(c, saw(c, m)), counted(c, saw(c, m), folding=False)
         if not c_ or not w:
             continue
         if not last_count:  # what was in the cache before the first step is there either way
             last_count = max(0, answer.usage.cache_read) * c_ // max(1, sent(c, m))
+        # Without a new fold, the provider reads the same share either way.
+        read, share = actual_bill(c, m).read, usual_share
+        if last_billed and w >= last_whole and w - c_ == last_folded:
+            share = min(1.0, read / last_billed)
+        usual_share = share if read else usual_share
+        last_billed, last_folded = sent(c, m), w - c_
         limit = window_before(c, m)
         limit = max(limit, sent(c, m)) if limit else 0
         summarised_away = summarised_away if w >= last_whole else 0
@@ -176,7 +183,7 @@ def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
             rest = round((limit // 10) / f) + max(0, count - last_count)
             full = round(rest * f) <= limit  # else no summary makes enough room
             count = rest if full else c_
-        found[m] = Usual(count, f, full, last_count, found_cache_empty(c, m))
+        found[m] = Usual(count, f, full, last_count, 0.0 if found_cache_empty(c, m) else share)
         summarised_away, last_whole, last_count = w - count, w, count
     return found
 
@@ -205,10 +212,10 @@ def usual_bill(c: Conversation, n: int) -> Bill:
     asked = round(usual.before * usual.rate)  # for a summary
     if usual.summarised:
         wrote = max(window_before(c, n), sent(c, n)) // 10
-        return Bill(0, asked + request, wrote) if usual.cold else Bill(asked, request, wrote)
-    if usual.cold:
-        return Bill(0, request, 0)
-    read = round(request * min(usual.before, usual.count) / usual.count) if usual.count else 0
+        read = round(asked * usual.cached)
+        return Bill(read, asked - read + request, wrote)
+    before = round(usual.before * usual.cached)
+    read = round(request * min(before, usual.count) / usual.count) if usual.count else 0
     return Bill(read, request - read, 0)
 
 

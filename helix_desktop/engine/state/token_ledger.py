@@ -179,19 +179,17 @@ class _Summary:
 
 
 def _summarise_if_that_makes_room(
-    old_tokens: int, new_tokens: int, factor: float, limit: int, *, is_cold: bool
+    old_tokens: int, new_tokens: int, factor: float, limit: int, read_share: float
 ) -> _Summary | None:
     """Return the summary that replaces the old tokens, or None if that and what is new would
-    still exceed the limit. `is_cold`: the provider has nothing of them in its cache.
+    still exceed the limit. `read_share`: how much of them the provider reads from its cache.
     """
     written = limit // SUMMARY_PARTS
     counted_tokens = round(written / factor)
     if round((counted_tokens + new_tokens) * factor) > limit:
         return None
     asked = round(old_tokens * factor)
-    cached = asked
-    if is_cold:
-        cached = 0
+    cached = round(asked * read_share)
     return _Summary(asked, cached, written, counted_tokens)
 
 
@@ -257,6 +255,10 @@ class SummaryBaseline:
     _whole: int = 0  # How many tokens the last step would have had without any folds.
     _left_out: int = 0  # How many tokens of `_whole` the last summary replaced.
     _sent_before: int = 0  # How many tokens the last step would have sent, by our count.
+    _billed_before: int = 0  # How many tokens the provider billed for the last step.
+    _folded_before: int = 0  # How many tokens folds left out of the last step.
+    # How much of the last step a provider reads from its cache, as it was last seen to read.
+    _usual_read_share: float = 1.0
     _growth: TokenGrowth = field(default_factory=TokenGrowth)
 
     def bill_step(
@@ -272,6 +274,7 @@ class SummaryBaseline:
         as_sent = BilledStep(sent, tokens_read)
         if not shown or not whole:
             return as_sent
+        read_share = self._read_share_without_folds(shown, whole, sent, tokens_read)
         if whole < self._whole:  # A rewind or an exclusion has shortened the conversation.
             self._left_out = 0
         # What the step would have sent without folds, in tokens as we count them.
@@ -290,8 +293,10 @@ class SummaryBaseline:
         exceeds_window = self.window != 0 and round(unfolded_tokens * factor) > limit
         if exceeds_window:
             new_tokens = max(0, unfolded_tokens - old_tokens)
+            if is_cold:
+                read_share = 0.0
             summary = _summarise_if_that_makes_room(
-                old_tokens, new_tokens, factor, limit, is_cold=is_cold
+                old_tokens, new_tokens, factor, limit, read_share
             )
             if summary is not None:
                 sent_after_summary = summary.left + new_tokens
@@ -304,10 +309,28 @@ class SummaryBaseline:
         self._remember_step(whole, unfolded_tokens)
         if unfolded_tokens == shown:
             return as_sent
-        cached_tokens = old_tokens
+        cached_tokens = round(old_tokens * read_share)
         if is_cold:
             cached_tokens = 0
         return _bill_counted_tokens(unfolded_tokens, cached_tokens, factor)
+
+    def _read_share_without_folds(self, shown: int, whole: int, sent: int, read: int) -> float:
+        """Return how much of the last step the provider would have read from its cache without
+        folds, and remember the step for the next one.
+
+        If nothing was folded since the last step, that is as much as it really read: some servers
+        read only a part, which folds do not cause. Otherwise, it is as much as it read before.
+        """
+        folded_tokens = whole - shown
+        read_share = self._usual_read_share
+        is_continued = self._billed_before > 0 and whole >= self._whole
+        if is_continued and folded_tokens == self._folded_before:
+            read_share = min(1.0, read / self._billed_before)
+        if read:
+            self._usual_read_share = read_share
+        self._billed_before = sent
+        self._folded_before = folded_tokens
+        return read_share
 
     def _remember_step(self, whole: int, sent: int) -> None:
         """Remember what a step would have sent without folds, by our count: the next one

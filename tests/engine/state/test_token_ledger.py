@@ -185,6 +185,28 @@ def test_after_a_pause_that_no_cache_outlives_it_is_empty_without_folds_too() ->
     assert short_pause.saved_dollars < 0, "what was shortened had to be cached anew"
 
 
+@pytest.mark.parametrize("read_percent", [0, 40, 70, 100])
+def test_what_was_saved_does_not_fall_while_nothing_new_is_shortened(read_percent: int) -> None:
+    """The defect: a server that reads only a part of what it was sent before seemed to read all of
+    it in the conversation without folds, so each further step took something from the savings.
+    """
+    talk = told(LISTED, *STEPS[:2])
+    sent_before = 0
+    saved: list[float] = []
+    for number in range(12):
+        if number == 4:
+            talk.fold("m", PartRef(5), kind=FoldKind.MARKER, tokens=96)
+        sent = talk.state.counted_tokens
+        cached = sent_before * read_percent // 100
+        talk.add(reply(16, sent, cached, cost=by_list(sent, cached, 16)))
+        talk.add(ToolReturned("1", stored("x"), 996))
+        sent_before = sent
+        saved.append(savings(talk).saved_dollars)
+    after_fold = saved[4:]
+    assert after_fold == sorted(after_fold)
+    assert after_fold[-1] > after_fold[0]
+
+
 def test_what_writing_summaries_took_is_known_by_itself() -> None:
     talk = told(*STEPS, Spent(Purpose.HANDOVER, "fast", Usage(500, cost=0.25)))
     talk.add(Spent(Purpose.TITLE, "m", Usage(70, cost=0.5)))
