@@ -154,6 +154,9 @@ class ChatProgress(QObject):
             running = side.session.running
             is_folding = side.session.folding.kind_in_progress is not None
         side.composer.show_run_state(running, is_folding=is_folding)
+        # A message that was written before its conversation is open is sent by itself.
+        is_at_rest = side.session is not None and running not in WORKING_STATES
+        side.composer.waiting.show_when_sent(waits_for_user=is_at_rest)
         if side is self._sides.current:
             self._show_background_work(side.session)
             self._parts.actions.update_enabled()

@@ -63,20 +63,21 @@ class BroughtVersions:
 
 class BringBackPlan(NamedTuple):
     """`changes`: what differs in the copy; `conflicts`: those that no step takes, as
-    the user changed the file, too.
+    the user changed the file, too; `already_there`: those that the user's folder has anyway.
     """
 
     checkpoints: Checkpoints
     changes: Sequence[PathChange]
     steps: Sequence[RestoreStep]
     conflicts: Sequence[PathChange]
+    already_there: Sequence[PathChange]
 
     @property
     def conflicting_names(self) -> list[str]:
-        return [
-            printable_path(self.checkpoints.displayed_path(change.path))
-            for change in self.conflicts
-        ]
+        return self.name_changes(self.conflicts)
+
+    def name_changes(self, changes: Sequence[PathChange]) -> list[str]:
+        return [printable_path(self.checkpoints.displayed_path(change.path)) for change in changes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +185,11 @@ async def plan_merge(
     """
     steps: list[RestoreStep] = []
     conflicts: list[PathChange] = []
+    already_there: list[PathChange] = []
     for change in changes:
         users_item = checkpoints.folders.last_item_at(change.path)
         if _is_same_version(users_item, change.after):
+            already_there.append(change)
             continue
         known = _known_versions_of_change(change, users_item, versions)
         copys_item = _item_with_mode(change.after, users_item)
@@ -209,7 +212,7 @@ async def plan_merge(
             steps.append(step_to_copys_version)
         elif choice != "yours" and not known.was_folder:
             conflicts.append(change)
-    return BringBackPlan(checkpoints, changes, steps, conflicts)
+    return BringBackPlan(checkpoints, changes, steps, conflicts, already_there)
 
 
 @dataclass(frozen=True, slots=True)

@@ -638,6 +638,7 @@ class RepositoryCopies(CopiesInUse):
     ) -> tuple[str, ...]:
         """`session`: its conversation can undo this. Without one, a new conversation can."""
         applied_changes = [change for change in plan.changes if change not in plan.conflicts]
+        paths_brought_before = set(copy.brought)
         if session is not None:
             conversation = session.id
             last_seq = session.conversation.state.seq
@@ -662,7 +663,7 @@ class RepositoryCopies(CopiesInUse):
                 remedy="All other changes were brought back. Choose which version of these files you want: in the window with “Bring back…”, on the command line with `--conflicts`.",
             )
         if not sentences:
-            return ("There are no changes to bring back.",)
+            return (_explain_nothing_brought_back(plan, paths_brought_before),)
         return sentences + tuple(
             describe_links_leading_out(plan.checkpoints.roots, applied_changes)
         )
@@ -813,6 +814,19 @@ def _is_change_of_folders(change: PathChange) -> bool:
     """Whether nothing but a folder was or is at the path."""
     items = [item for item in (change.before, change.after) if item is not None]
     return all(item.kind is PathKind.FOLDER for item in items)
+
+
+def _explain_nothing_brought_back(plan: BringBackPlan, paths_brought_before: set[str]) -> str:
+    """Say why no file was written. Files that this copy brought earlier need no word."""
+    same_files: list[PathChange] = []
+    for change in plan.already_there:
+        was_brought_before = change.path in paths_brought_before
+        if not was_brought_before and not _is_change_of_folders(change):
+            same_files.append(change)
+    if not same_files:
+        return "There are no changes to bring back."
+    shown_names = copying.name_some_files(plan.name_changes(same_files))
+    return f"Nothing was brought back: your folder already has the same versions of these files: {shown_names}."
 
 
 APPLY_AGENT_CHANGES = ToolDeclaration(

@@ -351,6 +351,19 @@ def test_messages_queue_while_the_agent_works_and_can_be_edited(
     assert window.chat.composer.text.toPlainText() == "next"
 
 
+def test_after_stop_a_queued_message_says_that_it_waits_for_the_user(
+    window: MainWindow, session: FakeSession
+) -> None:
+    session.set_running(ConversationActivity.THINKING)
+    write(window, "next")
+    window.chat.bridge.emit_waiting_events()
+    waiting = window.chat.composer.waiting
+    assert "When done" in [label.text() for label in waiting.findChildren(QLabel)]
+    session.set_running(ConversationActivity.IDLE)
+    window.chat.bridge.emit_waiting_events()
+    assert "When you continue" in [label.text() for label in waiting.findChildren(QLabel)]
+
+
 def test_up_takes_the_newest_queued_message_back_instead_of_copying_it(
     window: MainWindow, session: FakeSession
 ) -> None:

@@ -203,6 +203,22 @@ async def test_what_both_changed_is_left_to_the_user(
     assert [(project / name).read_text() for name in ("a", "b")] == ["mine and theirs\n", "mine\n"]
 
 
+async def test_files_that_the_users_folder_already_has_are_named(
+    desks: Desks, project: Path
+) -> None:
+    """The question named the file as not brought back, and the answer said that nothing changed."""
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    for folder in (project, copy.folder / "0"):
+        (folder / "notes.md").write_text("the same\n")
+    assert await bench.copies.bring_back(copy, "apply") == (
+        "Nothing was brought back: your folder already has the same versions of these files: notes.md.",
+    )
+    assert await bench.copies.bring_back(_again(bench, copy), "apply") == (
+        "There are no changes to bring back.",
+    )
+
+
 async def test_what_cannot_be_merged_with_markers_stays_a_conflict(
     desks: Desks, project: Path
 ) -> None:

@@ -95,6 +95,8 @@ class WaitingMessageList(QWidget):
         self._more.setContentsMargins(12, 0, 0, 0)
         build_column(self._rows, self._more, owner=self, margins=0, spacing=2)
         self.shown_messages: tuple[tuple[UserPart, ...], ...] = ()
+        self._steering_count = 0
+        self._waits_for_user = False
         self.setProperty("look", "plain")
         self.hide()
 
@@ -103,6 +105,20 @@ class WaitingMessageList(QWidget):
     ) -> None:
         """Shows the messages. The first `steering_count` of them go after the running step."""
         self.shown_messages = tuple(tuple(parts) for parts in messages)
+        self._steering_count = steering_count
+        self._build_rows()
+
+    def show_when_sent(self, *, waits_for_user: bool) -> None:
+        """Says when the messages are sent. `waits_for_user`: the agent was stopped, or failed, so
+        they are sent only when the user continues.
+        """
+        if waits_for_user != self._waits_for_user:
+            self._waits_for_user = waits_for_user
+            self._build_rows()
+
+    def _build_rows(self) -> None:
+        messages = self.shown_messages
+        steering_count = self._steering_count
         clear_layout(self._rows)
         self._message_rows = []
         for index in range(len(messages)):
@@ -132,6 +148,8 @@ class WaitingMessageList(QWidget):
         if is_steering:
             state = tr("After this step")
             other_time = tr("Send when done")
+        if self._waits_for_user:
+            state = tr("When you continue")
 
         row = WaitingMessageRow(self)
         text = message_as_one_line(self.shown_messages[index])
@@ -145,8 +163,9 @@ class WaitingMessageList(QWidget):
         state_label.setMinimumWidth(max(width_of_when_done, width_of_after_step))
         build_row(state_label, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=4)
 
-        send_at_other_time = partial(self.steering.emit, index, not is_steering)
-        self._add_row_button(row, other_time, send_at_other_time)
+        if not self._waits_for_user:  # There is no running step or turn to wait for.
+            send_at_other_time = partial(self.steering.emit, index, not is_steering)
+            self._add_row_button(row, other_time, send_at_other_time)
         self._add_row_button(row, tr("Edit"), partial(self.editing.emit, index))
         self._add_row_button(row, tr("Remove"), partial(self.discarding.emit, index))
         row.show()

@@ -568,6 +568,21 @@ def test_waiting_messages_say_when_they_go_and_can_change_it(composer: Composer)
     assert not composer.waiting.isVisible()
 
 
+def test_a_waiting_message_does_not_promise_a_step_that_was_stopped(composer: Composer) -> None:
+    composer.show_waiting_messages([(Text("one"),), (Text("two"),)], 1)
+    composer.waiting.show_when_sent(waits_for_user=True)
+    rows = composer.waiting._message_rows
+    labels = [label.text() for row in rows for label in row.findChildren(QLabel)]
+    assert labels[1::2] == ["When you continue", "When you continue"]
+    names = [button.accessibleName() for row in rows for button in row.findChildren(QPushButton)]
+    assert "Edit: one" in names
+    assert not [name for name in names if name.startswith(("Send when", "Send after"))]
+    composer.waiting.show_when_sent(waits_for_user=False)
+    rows = composer.waiting._message_rows
+    labels = [label.text() for row in rows for label in row.findChildren(QLabel)]
+    assert labels[1::2] == ["After this step", "When done"]
+
+
 def test_the_buttons_of_a_waiting_message_keep_their_places_when_another_goes(
     composer: Composer,
 ) -> None:
