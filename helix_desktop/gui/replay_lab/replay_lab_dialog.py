@@ -87,7 +87,7 @@ class ReplayLabDialog(TransientDialog):
         )
         self._details_button.hide()
         self._details: list[QWidget] = []
-        explanation = tr("Figures with ≈ come from a simulation of the same conversation, with the same pauses and prices: nothing is sent. Peak: the highest use of the context window. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
+        explanation = tr("Figures with ≈ come from a simulation of the same conversation, with the same pauses and prices: nothing is sent. Peak: the largest request that was sent, as a share of the context window; the meter also counts the reply to it. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
         self._explanation = build_plain_label(explanation, "muted", self)
         self._explanation.hide()
         close_row = build_row(1, build_push_button(tr("Close"), self, self.reject))
@@ -245,7 +245,7 @@ class ReplayLabDialog(TransientDialog):
             alone = tr("No price is known for the model in use, so costs cannot be compared. The table compares the tokens that would have been sent.")  # fmt: skip
             several = alone
         elif self._compared_by is ComparedBy.TOKENS_AS_NOTHING_PAID:
-            alone = tr("Nothing has been paid here yet, so the table compares the tokens that would have been sent.")  # fmt: skip
+            alone = tr("No request from Helix Desktop has been paid here yet, so the table compares the tokens that would have been sent.")  # fmt: skip
             several = alone
         elif outcome is self._baseline:
             alone = tr("No other setting would have cost less here.")

@@ -118,7 +118,7 @@ def test_figures_of_the_machinery_are_behind_details(lab: ReplayLabDialog) -> No
     assert "Peak" not in said(lab)
     lab._details_button.click()
     assert "In view" in said(lab)
-    assert "Peak: the highest use of the context window." in said(lab)
+    assert "Peak: the largest request that was sent" in said(lab)
 
 
 def test_a_preset_that_costs_as_much_as_the_one_in_use_is_not_called_cheaper(
@@ -151,7 +151,7 @@ def test_with_a_price_but_nothing_paid_tokens_are_compared(
     window.window_actions["lab"].trigger()
     (lab,) = window.findChildren(ReplayLabDialog)
     QApplication.processEvents()
-    assert "Nothing has been paid here yet" in lab.answer.text()
+    assert "No request from Helix Desktop has been paid here yet" in lab.answer.text()
     assert_tokens_are_compared(lab)
 
 
