@@ -23,6 +23,7 @@ from helix_desktop.gui.translation import tr
 
 Index = QModelIndex | QPersistentModelIndex
 NOWHERE = QModelIndex()
+LONGEST_LINE_OF_WORDS = 70  # So many characters of a sentence in an empty list stand in one line.
 T = TypeVar("T")
 
 
@@ -95,7 +96,12 @@ class RowTree(QTreeWidget):
         words = self.accessibleDescription()
         if words:
             flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
-            QPainter(self.viewport()).drawText(self.viewport().rect(), flags, words)
+            place = self.viewport().rect()
+            widest = self.fontMetrics().averageCharWidth() * LONGEST_LINE_OF_WORDS
+            if place.width() > widest:
+                margin = (place.width() - widest) // 2
+                place.adjust(margin, 0, -margin, 0)
+            QPainter(self.viewport()).drawText(place, flags, words)
 
     def drawRow(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         super().drawRow(painter, option, index)

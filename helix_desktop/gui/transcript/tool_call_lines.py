@@ -34,6 +34,8 @@ _LONGEST = 300  # The characters of a call's subject that are shown.
 _FILE_TOOLS = (
     ToolName.READ_DOCUMENT, ToolName.WRITE_FILE, ToolName.EDIT_FILE, "Write", "Edit", "write_text_file",
 )  # fmt: skip
+SHOWN_OF_HASH = 6  # So many characters of each end of a whole hash are shown.
+_WHOLE_HASH = re.compile(r"[0-9a-f]{64}")
 _ENTRY_HASH = re.compile(r"[0-9a-f]{8,64}")
 # "execute" is what the Agent Client Protocol calls a call that runs a command.
 _COMMANDS = frozenset({ToolName.RUN_COMMAND, "shell", "bash", "execute"})
@@ -146,7 +148,13 @@ def format_call(name: str, arguments: str) -> str:
     subject = call_subject(arguments)
     if subject and name in _COMMANDS:
         return subject
-    return f"{words_for_tool(name)} {subject}".strip()
+    words = words_for_tool(name)
+    # Other agents describe a call with its verb: "Read fees.py".
+    if subject.startswith(f"{words} "):
+        return subject
+    if subject and name == ToolName.SET_TODO:
+        return f"{words}: {subject}"
+    return f"{words} {subject}".strip()
 
 
 def path_of_file_call(call: ToolCall) -> str:
@@ -178,6 +186,8 @@ def call_subject(arguments: str) -> str:
     """
     subject, place = find_call_subject_and_place(arguments)
     what = _shorten_argument(subject)
+    if _WHOLE_HASH.fullmatch(what):
+        what = f"{what[:SHOWN_OF_HASH]}…{what[-SHOWN_OF_HASH:]}"
     where = _shorten_argument(place)
     if where:
         return tr("{what} in {where}", what=what, where=where)

@@ -41,6 +41,14 @@ def state(**changes: object) -> ToolCallState:
         ("write_file", '{"path": "a.txt", "text": "' + "x" * 100_000, "Write a.txt"),
         ("execute", '{"command": "make clean"}', "make clean"),
         ("odd", "not json", "odd"),
+        ("read", '{"title": "Read fees.py"}', "Read fees.py"),
+        ("read", '{"title": "Reading list"}', "Read Reading list"),
+        ("set_todo", '{"items": [{"text": "Look around"}]}', "Plan steps: Look around"),
+        (
+            "recall_cached_content",
+            '{"hash": "' + "0123456789abcdef" * 4 + '"}',
+            "Get stored output 012345…abcdef",
+        ),
         ("run_command", '{"command": "a\\nb\\u001b[31m"}', "a b"),
     ],
 )
