@@ -780,12 +780,15 @@ def choose_fitting_details(
 ) -> list[Detail]:
     """Choose the details that a document gets in addition, of at most `most_tokens` in all.
 
-    Those that were repeated most come first, then the newest. A first round gives each kind its
+    Those that were repeated most come first, then standing rules before what was asked once, and
+    then the newest: a rule that was given at the beginning still holds. A first round gives each kind its
     share of the tokens, so that no kind crowds out the others. A second one gives what is left
     over to the kinds in their order, but not to lessons and reports. They are returned in the conversation's order.
     """
     best_first = sorted(
-        missing_details, key=lambda detail: (detail.times, detail.seq), reverse=True
+        missing_details,
+        key=lambda detail: (detail.times, _is_standing_rule(detail), detail.seq),
+        reverse=True,
     )
     best_first_by_kind: dict[str, list[Detail]] = {kind: [] for kind in CRITICAL}
     for detail in best_first:
@@ -807,6 +810,11 @@ def choose_fitting_details(
                     free_tokens_of_kind -= line_tokens
                     free_tokens -= line_tokens
     return sorted(chosen.values(), key=lambda detail: detail.seq)
+
+
+def _is_standing_rule(detail: Detail) -> bool:
+    """Whether it is a rule in its own words, such as "never …", and not only something asked."""
+    return detail.kind == "rule" and stated_rules_and_decisions.states_a_rule(detail.text)
 
 
 def format_document_line(detail: Detail) -> str:

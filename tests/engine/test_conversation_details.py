@@ -407,6 +407,15 @@ def test_the_newest_and_most_repeated_come_first_and_no_kind_crowds_out_the_othe
     assert [detail.seq for detail in taken] == sorted(detail.seq for detail in taken)
 
 
+def test_a_standing_rule_from_the_beginning_comes_before_what_was_asked_since() -> None:
+    standing_rule = Detail("rule", "You must never use tabs.", 1)
+    asked_since = [Detail("rule", f"show page {number}", number) for number in range(2, 80)]
+    taken = choose_fitting_details([standing_rule, *asked_since], 60, Words())
+    assert standing_rule in taken
+    assert asked_since[-1] in taken
+    assert asked_since[0] not in taken
+
+
 def test_demands_come_before_wishes() -> None:
     demands = [Detail("rule", f"you must keep rule {number}", number) for number in range(10)]
     wishes = [Detail("wish", f"I want it to be {number}", 100 + number) for number in range(50)]
