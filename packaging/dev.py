@@ -24,7 +24,9 @@ import changed
 import environment
 
 ROOT = environment.ROOT
-ALONE = ["tests/gui/alone"]  # these time what a person waits for: no other tests run beside them
+# The first fork this process, which must have no threads of earlier tests: a fork could wait for
+# one of them for ever. The others time what a person waits for, with no other tests beside them.
+ALONE = ["tests/faults/alone", "tests/gui/alone"]
 CHANGED_SECONDS = 25  # with the start of pytest, half a minute
 REST = [f"--ignore={folder}" for folder in ALONE]
 # A worker waits for about half of its time: for the disk, a process, an answer. Two

@@ -1,0 +1,1 @@
+"""Trials that fork this process, run before others leave threads in it."""
