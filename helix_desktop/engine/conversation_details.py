@@ -780,10 +780,11 @@ def choose_fitting_details(
 ) -> list[Detail]:
     """Choose the details that a document gets in addition, of at most `most_tokens` in all.
 
-    Those that were repeated most come first, then standing rules before what was asked once, and
-    then the newest: a rule that was given at the beginning still holds. A first round gives each kind its
-    share of the tokens, so that no kind crowds out the others. A second one gives what is left
-    over to the kinds in their order, but not to lessons and reports. They are returned in the conversation's order.
+    Those that were repeated most come first, then standing rules before what was asked once,
+    and then the newest: a rule that was given at the beginning still holds. A first round gives
+    each kind its share of the tokens, so that no kind crowds out the others. A second one gives
+    what is left over to the kinds in their order, but not to lessons and reports. They are
+    returned in the conversation's order.
     """
     best_first = sorted(
         missing_details,

@@ -27,11 +27,7 @@ from helix_desktop.gui.question_dialogs import (
     ask_to_confirm,
 )
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
-from helix_desktop.gui.shown_workspace import (
-    ShownSession,
-    ShownWorkspace,
-    workbench_of_shown,
-)
+from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace, workbench_of_shown
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.workbench_types import Workbench

@@ -185,7 +185,6 @@ class Workbench:
         self._listeners: list[Listener] = []
         # The main models of conversations that do not use the workspace's.
         self._model_by_conversation: dict[str, str] = {}
-        # Sentences about permission rules that allow much.
         # For conversations in which a connected agent works: whose model writes its folds.
         self._fold_writer_builders: dict[str, BuildFoldWriter] = {}
         self.size_limit = CacheSizeLimit(workspace, self.tasks.spawn_task)

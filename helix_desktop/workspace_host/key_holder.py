@@ -75,7 +75,7 @@ async def build_key_offer(
     if not key:
         raise InvalidInput(
             f"There is no key for {config.name} to lend.",
-            remedy="The agent over there asks it through this computer, which has to stay on.",
+            remedy=f"The agent over there asks {config.name} through this computer, which has to stay on.",
         )
     return KeyOffer.of_provider(conversation, config, key)
 
