@@ -27,7 +27,7 @@ from helix_desktop.errors import format_things
 from helix_desktop.histories import added_formats, history_finding, subagent_files
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.history_rows import NO_MESSAGES
-from helix_desktop.histories.leaked_keys import mask_key
+from helix_desktop.histories.leaked_keys import longest_first, mask_key
 
 if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -272,7 +272,7 @@ async def _forget_keys_and_print_result(
     """Forgets what looks like a key, if the user wants that, and prints what was imported."""
     forgotten = 0
     if arguments.forget_keys:
-        for key in result.keys:
+        for key in longest_first(result.keys):
             await workspace.content_forgetter(text=key)
         forgotten = len(result.keys)
 

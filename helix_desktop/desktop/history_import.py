@@ -26,7 +26,7 @@ from helix_desktop.histories import (
 )
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.history_format import HistoryPlaces
-from helix_desktop.histories.leaked_keys import mask_key
+from helix_desktop.histories.leaked_keys import longest_first, mask_key
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.workbench import history_imports
@@ -172,7 +172,7 @@ class HistoryImporter:
     async def forget_found_api_keys(self) -> int:
         forgotten_keys = set[str]()
         for workspace, result in tuple(self._results.items()):
-            for key in tuple(result.keys):
+            for key in longest_first(result.keys):
                 bench = await self._desk.open_workspace(workspace)
                 await bench.forget_content(text=key)
                 forgotten_keys.add(key)

@@ -73,8 +73,10 @@ class ConversationExport:
 
     def ask_where_to_and_export(self, form: str) -> None:
         """Asks where to save, and writes the file in a thread."""
+        from helix_desktop.histories.leaked_keys import mask_keys
+
         # A title is the beginning of the first message, where a key may stand, too.
-        title = _mask_keys(self.row.title)
+        title = mask_keys(self.row.title)
         name = file_name_from_title(title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
         suggested_path = str(self.bench.main_folder / name)
         export = partial(self._export_to_file, form)
@@ -232,9 +234,11 @@ class ConversationExport:
 
 async def _write_export(file: Path, export: ReadExport, *, masks_keys: bool) -> None:
     """Writes the file. With `masks_keys`, of what looks like a key, only the ends stand there."""
+    from helix_desktop.histories.leaked_keys import mask_keys
+
     text = export.text
     if masks_keys:
-        text = await asyncio.to_thread(_mask_keys, export.text)
+        text = await asyncio.to_thread(mask_keys, export.text)
     await save_text_file(file, partial(str, text))
 
 
@@ -242,16 +246,6 @@ def _list_masked_keys(text: str) -> list[str]:
     from helix_desktop.histories.leaked_keys import find_keys, mask_key
 
     return sorted({mask_key(key) for key in find_keys(text)})
-
-
-def _mask_keys(text: str) -> str:
-    """Returns the text with only the ends of what looks like a key."""
-    from helix_desktop.histories.leaked_keys import find_keys, mask_key
-
-    masked_text = text
-    for key in set(find_keys(text)):
-        masked_text = masked_text.replace(key, mask_key(key))
-    return masked_text
 
 
 def _digests_of_outputs(facts: Sequence[Recorded]) -> list[Digest]:

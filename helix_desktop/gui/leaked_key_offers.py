@@ -114,7 +114,9 @@ class LeakedKeyOffers(QObject):
         self._parts.runner.run_in_background(self._forget_keys(bench, keys))
 
     async def _forget_keys(self, bench: Workbench, keys: Sequence[str]) -> None:
-        for key in keys:
+        from helix_desktop.histories.leaked_keys import longest_first
+
+        for key in longest_first(keys):
             await bench.forget_content(text=key)
         self._parts.notices.show_notice(
             format_count(len(keys), "{n} key was removed.", "{n} keys were removed.")

@@ -18,7 +18,7 @@ from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import recorded_session
-from helix_desktop.histories.leaked_keys import find_keys, mask_key
+from helix_desktop.histories.leaked_keys import mask_keys
 from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.store.cache_folder import count_text_lines
@@ -102,8 +102,7 @@ def title_of_recording(recording: RecordedSession) -> str:
     if recording.forked_from:
         title = _beginning_of_typed_message(recording.messages[recording.forked_at :]) or title
     title = (title or _beginning_of_typed_message(recording.messages))[:2_000]
-    for key in find_keys(title):  # Titles are shown in many places, so they must not contain keys.
-        title = title.replace(key, mask_key(key))
+    title = mask_keys(title)  # Titles are shown in many places, so they must not contain keys.
     return " ".join(title.lstrip("#").split())[:TITLE]
 
 

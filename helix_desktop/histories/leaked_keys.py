@@ -57,3 +57,18 @@ def mask_key(key: str) -> str:
         first_line, _, _ = key.replace("\\n", "\n").partition("\n")
         return f"{first_line}…"
     return f"{key[:7]}…{key[-2:]}"
+
+
+def longest_first(keys: Iterable[str]) -> list[str]:
+    """Return the keys in the order in which to remove them. One can be the beginning of another,
+    such as where a program printed only that, and the rest of the other would stay.
+    """
+    return sorted(keys, key=len, reverse=True)
+
+
+def mask_keys(text: str) -> str:
+    """Return the text with just the ends of everything in it that looks like a key."""
+    masked_text = text
+    for key in longest_first(set(find_keys(text))):
+        masked_text = masked_text.replace(key, mask_key(key))
+    return masked_text

@@ -160,9 +160,8 @@ class ProjectReading:
         except (OSError, RuntimeError, ValueError):
             return None
         self.count_file_accesses(status.st_size >> 10)
-        if without_byte_order_mark(text).startswith(
-            "---"
-        ):  # Its values are parsed, which takes longer than reading.
+        if without_byte_order_mark(text).startswith("---"):
+            # Its values are parsed, which takes longer than reading.
             front_length = text.find("\n---", 3, LONGEST_FRONT_MATTER)
             self.count_file_accesses(max(front_length, 0) >> 6)
         return text

@@ -103,6 +103,26 @@ def test_complaints_name_the_lines_and_a_key_is_masked_and_forgotten(
     assert [file for file in held if key.encode() in file.read_bytes()] == []
 
 
+def test_of_a_key_whose_beginning_was_printed_before_it_nothing_is_left(
+    helix: Helix, tmp_path: Path
+) -> None:
+    printed_beginning = "sk-" + "aB3" * 8
+    end_of_key = "TheEndOfThisKey"
+    path = written.lines(
+        tmp_path / "s.jsonl",
+        [
+            {"role": "user", "content": f"{printed_beginning}... is our key"},
+            {"role": "assistant", "content": f"It is {printed_beginning}{end_of_key}."},
+        ],
+    )
+    ran = helix("conversation", "import", "-w", "Work", path, "--from", "openai", "--forget-keys")
+    assert ran[0] == 0, ran[2]
+    places_ = program_folders.find_program_folders()
+    held = [file for file in places_.data.rglob("*") if file.is_file()]
+    assert held
+    assert [file for file in held if end_of_key.encode() in file.read_bytes()] == []
+
+
 def test_an_export_is_one_line_for_each_message(helix: Helix, tmp_path: Path) -> None:
     written.lines(tmp_path / "s.jsonl", written.claude_session())
     imported = told(helix("conversation", "import", "-w", "Work", tmp_path / "s.jsonl", "--json"))[

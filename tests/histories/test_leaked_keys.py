@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.histories.leaked_keys import find_keys, mask_key
+from helix_desktop.histories.leaked_keys import find_keys, mask_key, mask_keys
 
 MADE_UP = [
     "sk-" + "ant-api03-" + "aB3" * 10,
@@ -46,6 +46,13 @@ def test_a_masked_key_shows_seven_characters_and_the_last_two() -> None:
     assert (
         mask_key("-----BEGIN " + "PRIVATE KEY-----\\nQUJD") == "-----BEGIN " + "PRIVATE KEY-----…"
     )
+
+
+def test_of_keys_that_begin_alike_nothing_but_the_ends_is_left() -> None:
+    short_key = "sk-" + "aB3" * 10
+    long_key = short_key + "-xyz99"
+    assert mask_keys(f"{short_key} {long_key}.") == "sk-aB3a…B3 sk-aB3a…99."
+    assert mask_keys(f"{long_key} {short_key}.") == "sk-aB3a…99 sk-aB3a…B3."
 
 
 def test_a_private_key_that_is_too_short_or_has_no_end_is_none() -> None:

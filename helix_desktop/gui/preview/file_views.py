@@ -19,9 +19,8 @@ from helix_desktop.gui.translation import format_number, tr
 PAGES_AT_ONCE = 4
 PAGE_EDGE = 1_400  # Pixels of a page's longer edge.
 MOST_ROWS = 100_000
-MOST_CELL_LETTERS = (
-    1_000  # Qt lays out a whole cell to show its beginning. The source has the rest.
-)
+# Qt lays out a whole cell to show its beginning. The source has the rest.
+MOST_CELL_LETTERS = 1_000
 _NEAR_END = 800  # More pages are drawn when this many pixels are left below.
 
 
