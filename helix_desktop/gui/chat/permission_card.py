@@ -50,6 +50,7 @@ WORDS = 120  # The minimum width in pixels of the field in which the user says w
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)
 ONE_LINE = 440  # Words of at most this many pixels stand on one line in every window.
+LONGEST_RULE_ON_ONE_LINE = 260  # In pixels: of a longer rule below a change, lines are broken.
 SHORT_TITLE = 48  # A title of at most this many characters fits one line of every window.
 NETWORK_MARK = " (with network access)"  # As `tools/permission.py` describes a rule.
 LONGEST_NAMED_RULE = 40  # A longer rule stands above the buttons alone.
@@ -620,6 +621,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         elif self._below_change is None:
             self._inside.addLayout(build_row(label, (only_rule, 1)))
         else:
+            # A label that wraps asks for two lines, also where the row has room for one.
+            width_of_text = only_rule.fontMetrics().horizontalAdvance(only_rule.text())
+            only_rule.setMinimumWidth(min(width_of_text + 2, LONGEST_RULE_ON_ONE_LINE))
             # Each line that the card does not need may be one of the change.
             self._below_change.insertWidget(1, label)
             self._below_change.insertWidget(2, only_rule)

@@ -888,6 +888,21 @@ def test_the_only_rule_is_no_field_that_looks_like_a_choice(
     assert spy.at(0)[0] == PermissionAnswer(allowed=True, scope="always", rule=0)
 
 
+def test_the_only_rule_of_an_edit_stands_on_one_line(theme: Theme) -> None:
+    panel = PermissionQuestionPanel(theme)
+    panel.resize(1100, 700)
+    edit = replace(EDIT, preview=CHANGE, rules=("edit_file",), rule_folders=(".",))
+    panel.show_waiting_questions({1: edit})
+    paint(panel)
+    (rule,) = [
+        label
+        for label in panel.findChildren(QLabel)
+        if label.text() == "Edit: any file in this workspace"
+    ]
+    assert rule.isVisible()
+    assert rule.heightForWidth(rule.width()) < 2 * rule.fontMetrics().height()
+
+
 def test_where_nothing_would_be_kept_no_rule_is_shown(approvals: PermissionQuestionPanel) -> None:
     approvals.show_waiting_questions({2: replace(COMMAND, scopes=("once",))})
     assert approvals.visible_card is not None
