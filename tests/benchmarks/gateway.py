@@ -16,6 +16,7 @@ import argparse
 import functools
 import hashlib
 import json
+import math
 import mmap
 import os
 import re
@@ -53,10 +54,18 @@ from tests.gateway.running import Agent
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
 Json = Any
-READ, WRITE, OUTPUT = 0.1, 1.25, 5.0
-LOOK_BACK, LEAST, LIFETIME, STEP = 20, 1_024, 300.0, 10.0
+# Prices, as shares of the input price.
+READ = 0.1
+WRITE = 1.25
+OUTPUT = 5.0
+LOOK_BACK = 20  # The provider looks for a known beginning in so many blocks before a mark.
+LEAST = 1_024  # A shorter beginning is not cached, in tokens.
+LIFETIME = 300.0  # of the provider's cache, in seconds
+STEP = 10.0  # seconds that a step takes
 BEGIN = 1_750_000_000.0  # seconds since 1970
-LOOK, LOOKS = 0.02, 4  # at rest: seconds between two looks, and how many in a row find it so
+# A process is at rest if so many looks in a row, some seconds apart, find it so.
+LOOKS = 4
+LOOK = 0.02
 LONG = 140_000  # bytes of a session's file from which on it counts as long
 FOLDERS = ("pi-mono", "dgm-claude", "who-and-when")
 PEERS = Path(os.environ.get("HELIX_PEERS") or Path(tempfile.gettempdir(), "helix-peers"))
@@ -82,6 +91,23 @@ class Bill:
     waits: list[float] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class CachedBlock:
+    """A block of a request as a provider caches it. `is_marked`: a beginning may end here."""
+
+    text: str
+    is_marked: bool
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A request up to one of its blocks: its digest, and how many tokens it has."""
+
+    digest: str
+    tokens: int
+    is_marked: bool
+
+
 class Biller:
     """A provider's own account of what it received."""
 
@@ -98,57 +124,89 @@ class Biller:
 
     def take(self, body: Mapping[str, Json], now: float, output: str) -> dict[str, int]:
         """One request and its reply. What a provider reports of it."""
-        pieces = list(_blocks(body))
-        prefixes, sums, so_far, total = [], [], hashlib.sha256(), 0
-        for text, _ in pieces:
-            so_far.update(hashlib.sha256(text.encode("utf-8", "replace")).digest())
-            total += self.tokens(text)
-            prefixes.append(so_far.hexdigest())
-            sums.append(total)
-        marks = [at for at, (_, marked) in enumerate(pieces) if marked]
-        read = 0
-        for mark in marks:
-            for at in range(mark, max(-1, mark - LOOK_BACK), -1):
-                if now - self._known.get(prefixes[at], -1e9) <= LIFETIME:
-                    self._known[prefixes[at]] = now
-                    read = max(read, sums[at])
-                    break
-        written = 0
-        for mark in marks:
-            if sums[mark] >= LEAST:
-                self._known[prefixes[mark]] = now
-                written = max(written, sums[mark] - read)
+        beginnings = self._beginnings_of(body)
+        read = self._read_from_cache(beginnings, now)
+        written = self._write_to_cache(beginnings, read, now)
+        total = beginnings[-1].tokens
+        uncached = total - read - written
         spoken = self.tokens(output)
         self.bill.sent += total
         self.bill.requests += 1
-        self.bill.billed += (
-            read * READ + written * WRITE + (total - read - written) + spoken * OUTPUT
-        )
+        self.bill.billed += read * READ + written * WRITE + uncached + spoken * OUTPUT
         return {"input": total, "read": read, "write": written}
 
+    def _beginnings_of(self, body: Mapping[str, Json]) -> list[Beginning]:
+        """The request up to each of its blocks."""
+        beginnings: list[Beginning] = []
+        so_far = hashlib.sha256()
+        tokens = 0
+        for block in _blocks(body):
+            so_far.update(hashlib.sha256(block.text.encode("utf-8", "replace")).digest())
+            tokens += self.tokens(block.text)
+            beginnings.append(Beginning(so_far.hexdigest(), tokens, block.is_marked))
+        return beginnings
 
-def _blocks(body: Mapping[str, Json]) -> Iterator[tuple[str, bool]]:
-    """Everything a provider caches by, in its order: tools, system, the blocks of
-    messages; and whether it is marked.
-    """
+    def _read_from_cache(self, beginnings: Sequence[Beginning], now: float) -> int:
+        """How many tokens the cache has. What is read stays for another lifetime."""
+        most_read = 0
+        for place, marked in enumerate(beginnings):
+            if not marked.is_marked:
+                continue
+            first = max(0, place - LOOK_BACK + 1)
+            for beginning in reversed(beginnings[first : place + 1]):
+                last_used = self._known.get(beginning.digest, -math.inf)
+                if now - last_used <= LIFETIME:
+                    self._known[beginning.digest] = now
+                    most_read = max(most_read, beginning.tokens)
+                    break
+        return most_read
+
+    def _write_to_cache(self, beginnings: Sequence[Beginning], read: int, now: float) -> int:
+        """How many tokens behind those that were `read` the cache has from now on."""
+        most_written = 0
+        for beginning in beginnings:
+            if beginning.is_marked and beginning.tokens >= LEAST:
+                self._known[beginning.digest] = now
+                most_written = max(most_written, beginning.tokens - read)
+        return most_written
+
+
+def _blocks(body: Mapping[str, Json]) -> Iterator[CachedBlock]:
+    """Everything a provider caches by, in its order: tools, system, the blocks of messages."""
     tools = body.get("tools") or []
-    yield json.dumps(_bare(tools)), any("cache_control" in tool for tool in tools)
-    system = body.get("system", "")
-    for block in [{"type": "text", "text": system}] if isinstance(system, str) else system:
-        yield json.dumps(_bare(block)), "cache_control" in block
+    has_marked_tool = any("cache_control" in tool for tool in tools)
+    yield CachedBlock(json.dumps(_without_marks(tools)), has_marked_tool)
+    for block in _as_blocks(body.get("system", "")):
+        yield CachedBlock(json.dumps(_without_marks(block)), "cache_control" in block)
     for message in body["messages"]:
-        content = message["content"]
-        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
-            yield (
-                f"{message['role']} {json.dumps(_bare(block), ensure_ascii=False)}",
-                "cache_control" in block,
-            )
+        for block in _as_blocks(message["content"]):
+            text = json.dumps(_without_marks(block), ensure_ascii=False)
+            yield CachedBlock(f"{message['role']} {text}", "cache_control" in block)
 
 
-def _bare(value: Json) -> Json:
+def _as_blocks(content: str | list[Json]) -> list[Json]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content
+
+
+def _without_marks(value: Json) -> Json:
     if isinstance(value, dict):
-        return {k: _bare(v) for k, v in value.items() if k != "cache_control"}
-    return [_bare(item) for item in value] if isinstance(value, list) else value
+        return {
+            name: _without_marks(inner) for name, inner in value.items() if name != "cache_control"
+        }
+    if isinstance(value, list):
+        return [_without_marks(item) for item in value]
+    return value
+
+
+@dataclass(frozen=True)
+class OpenCall:
+    """A call without a result: the id that the client gave it, and the recorded one."""
+
+    id: str
+    recorded_id: str
+    name: str
 
 
 class Playing:
@@ -165,12 +223,13 @@ class Playing:
         self._misses = MissedReferences(counter)
         self._earlier: set[str] = set()
         self._texts: dict[str, str] = {}  # by hash: every output the client returned
+        self._open_calls: list[OpenCall] = []
+        self._results: list[tuple[str, str, str]] = []  # id, tool and text, as `Agent` takes them
         self._shown: dict[str, ViewBlock] = {}
         self._now = 0.0
         self._reply: RecordedMessage | None = None
-        self._rounds: list[list[RecalledPage]] | None = (
-            None  # of recalls, still to come before the reply
-        )
+        # The rounds of recalls that are still to come before the reply; None: not known yet.
+        self._rounds: list[list[RecalledPage]] | None = None
         self._numbers = 0
         self._usage = threading.local()  # each request is answered in a thread of its own
 
@@ -190,24 +249,34 @@ class Playing:
             self._bill(body, text)
             return [Says(text)]
         reply = self._reply
-        texts = [text for text, _ in _blocks(body)][1:]
+        texts = [block.text for block in _blocks(body)]
+        del texts[0]  # What the tools say is not read in the conversation.
         if self._recalls and self._rounds is None:
             self._rounds = self._missed(texts, reply)
         if self._rounds:
-            wanted = self._rounds.pop(0)
-            pages = [
-                ({"sha256": page.entry} if page.entry else {}) | dict(page.asked) for page in wanted
-            ]
-            before = self.biller.bill.billed
-            self.biller.bill.recalls += len(pages)
-            self._bill(body, json.dumps(pages))
-            self.biller.bill.recalled += self.biller.bill.billed - before
-            return [Calls(page.tool, call) for page, call in zip(wanted, pages, strict=True)]
+            return self._recall(body, self._rounds.pop(0))
         self._count_retention(texts, reply)
-        blocks: list[Block] = [Says(reply.text)] if reply.text.strip() else []
-        blocks += [Calls(call.name, _object(call.arguments), self._id()) for call in reply.calls]
         self._bill(body, reply.text + "".join(call.arguments for call in reply.calls))
+        blocks: list[Block] = []
+        if reply.text.strip():
+            blocks.append(Says(reply.text))
+        for call in reply.calls:
+            blocks.append(Calls(call.name, _object(call.arguments), self._id()))
         return blocks or [Says("(nothing)")]
+
+    def _recall(self, body: Mapping[str, Json], pages: Sequence[RecalledPage]) -> list[Calls]:
+        calls: list[Calls] = []
+        for page in pages:
+            arguments = dict(page.asked)
+            if page.entry:
+                arguments = {"sha256": page.entry} | arguments
+            calls.append(Calls(page.tool, arguments))
+        bill = self.biller.bill
+        billed_before = bill.billed
+        self._bill(body, json.dumps([call.arguments for call in calls]))
+        bill.recalls += len(calls)
+        bill.recalled += bill.billed - billed_before
+        return calls
 
     def _id(self) -> str:
         self._numbers += 1
@@ -227,39 +296,34 @@ class Playing:
         )
         if not missed:
             return []
-        named = dict.fromkeys(found for text in texts for found in _HASH.findall(text))
+        hashes: list[str] = []
+        for text in texts:
+            hashes += _HASH.findall(text)
         entries = [
-            build_shown_entry(name, self._texts[name], texts)
-            for name in named
-            if name in self._texts
+            build_shown_entry(digest, self._texts[digest], texts)
+            for digest in dict.fromkeys(hashes)
+            if digest in self._texts
         ]
-        return group_by_round(
-            self._misses.pages_to_recall(missed, reply, entries, texts, has_summary=False)
-        )
+        pages = self._misses.pages_to_recall(missed, reply, entries, texts, has_summary=False)
+        return group_by_round(pages)
 
     def _count_retention(self, texts: Sequence[str], reply: RecordedMessage) -> None:
-        said = {
-            name
-            for text in (reply.text, *(call.arguments for call in reply.calls))
-            for name in IDENTIFIER.findall(text)
-        }
-        known = said & self._earlier
-        stands = [_names(text) for text in texts]
-        self.biller.bill.used += len(known)
-        self.biller.bill.standing += sum(any(name in names for names in stands) for name in known)
+        used = _identifiers_of(reply) & self._earlier
+        in_sight: set[str] = set()
+        for text in texts:
+            in_sight |= _names(text)
+        self.biller.bill.used += len(used)
+        self.biller.bill.standing += len(used & in_sight)
 
     def _document(self, body: Mapping[str, Json]) -> str:
         """A handover of three thousand tokens in the right form, with rules and paths
         of what it read.
         """
-        found: list[str] = []
-        for text, _ in reversed(list(_blocks(body))[2:]):
-            found += [
-                line.strip()[:200]
-                for line in _unescaped(text)[:20_000].splitlines()
-                if re.search(r"\b(?:must|never|always)\b", line)
-            ][:4]
-            if len(found) > 60:
+        rules: list[str] = []
+        messages = list(_blocks(body))[2:]
+        for block in reversed(messages):
+            rules += _rules_in(block.text)[:4]
+            if len(rules) > 60:
                 break
         sections = (
             "Project Background",
@@ -270,10 +334,13 @@ class Playing:
             "User Preferences",
         )
         fill = "the work went on as it was asked and the rest of it is as it was said " * 22
-        return "\n\n".join(
-            f"## {name}\n{fill}" + ("\n".join(found) if name == "Technical Details" else "")
-            for name in sections
-        )
+        written: list[str] = []
+        for name in sections:
+            section = f"## {name}\n{fill}"
+            if name == "Technical Details":
+                section += "\n".join(rules)
+            written.append(section)
+        return "\n\n".join(written)
 
     # --- the client
 
@@ -286,54 +353,49 @@ class Playing:
             headers={"x-api-key": gateway_peers.KEY, "anthropic-version": "2023-06-01"},
             patience=600.0,
         )
-        batch: list[tuple[str, str, str]] = []
-        waiting: list[
-            tuple[str, str, str]
-        ] = []  # the client's id, the recorded id, the tool's name
         for message in self.recording.messages:
             if message.role == "tool":
-                self._texts[
-                    hashlib.sha256(message.text.encode("utf-8", "surrogatepass")).hexdigest()
-                ] = message.text
-                place = next(
-                    (at for at, (_, one, _) in enumerate(waiting) if one == message.answers),
-                    0 if waiting else None,
-                )
-                if place is not None:
-                    call, _, name = waiting.pop(place)
-                    batch.append((call, name, message.text or "(no output)"))
+                self._take_result(message)
             elif message.role == "user":
-                self._close(agent, batch, waiting)
-                if agent.units and agent.units[-1]["role"] == "user":
-                    agent.units[-1]["content"].append(
-                        {"type": "text", "text": message.text or "(nothing)"}
-                    )
-                else:
-                    agent.say(message.text or "(nothing)")
+                self._send_results(agent)
+                _say(agent, message.text or "(nothing)")
             elif message.role == "assistant":
-                self._close(agent, batch, waiting)
-                waiting = self._step(agent, message)
+                self._send_results(agent)
+                self._step(agent, message)
             self._hear(message)
         return self.biller.bill
 
     def _hear(self, message: RecordedMessage) -> None:
         self._misses.add_earlier_message(message)
-        for text in (message.text, *(call.arguments for call in message.calls)):
-            self._earlier |= set(IDENTIFIER.findall(text))
+        self._earlier |= _identifiers_of(message)
 
-    def _close(
-        self, agent: Agent, batch: list[tuple[str, str, str]], waiting: list[tuple[str, str, str]]
-    ) -> None:
-        batch += [(call, name, "(interrupted)") for call, _, name in waiting]
-        waiting.clear()
-        if batch:
-            agent.results(batch)
-            batch.clear()
+    def _take_result(self, message: RecordedMessage) -> None:
+        """Keeps a result until all of a step are sent. One of no known call is the next one's."""
+        digest = hashlib.sha256(message.text.encode("utf-8", "surrogatepass")).hexdigest()
+        self._texts[digest] = message.text
+        if not self._open_calls:
+            return
+        answered = self._open_calls[0]
+        for call in self._open_calls:
+            if call.recorded_id == message.answers:
+                answered = call
+                break
+        self._open_calls.remove(answered)
+        self._results.append((answered.id, answered.name, message.text or "(no output)"))
 
-    def _step(self, agent: Agent, message: RecordedMessage) -> list[tuple[str, str, str]]:
+    def _send_results(self, agent: Agent) -> None:
+        for call in self._open_calls:
+            self._results.append((call.id, call.name, "(interrupted)"))
+        self._open_calls.clear()
+        if self._results:
+            agent.results(self._results)
+            self._results.clear()
+
+    def _step(self, agent: Agent, message: RecordedMessage) -> None:
         if not agent.units or agent.units[-1]["role"] == "assistant":
             agent.say("(go on)")
-        self._reply, self._rounds = message, None
+        self._reply = message
+        self._rounds = None
         self._now += STEP
         self.between(self._now)
         mark(agent.units)
@@ -341,10 +403,32 @@ class Playing:
         calls = agent.ask()
         self.biller.bill.waits.append(time.perf_counter() - began)
         self._reply = None
-        return [
-            (mine, call.id, call.name)
-            for (mine, _, _), call in zip(calls, message.calls, strict=False)
-        ]
+        for (own_id, _, _), recorded in zip(calls, message.calls, strict=False):
+            self._open_calls.append(OpenCall(own_id, recorded.id, recorded.name))
+
+
+def _say(agent: Agent, text: str) -> None:
+    """What the user says. Behind results, it is part of their message."""
+    if agent.units and agent.units[-1]["role"] == "user":
+        agent.units[-1]["content"].append({"type": "text", "text": text})
+    else:
+        agent.say(text)
+
+
+def _identifiers_of(message: RecordedMessage) -> set[str]:
+    """The identifiers in what a message says and calls."""
+    identifiers = set(IDENTIFIER.findall(message.text))
+    for call in message.calls:
+        identifiers |= set(IDENTIFIER.findall(call.arguments))
+    return identifiers
+
+
+def _rules_in(text: str) -> list[str]:
+    rules: list[str] = []
+    for line in _unescaped(text)[:20_000].splitlines():
+        if re.search(r"\b(?:must|never|always)\b", line):
+            rules.append(line.strip()[:200])
+    return rules
 
 
 def mark(units: list[Json]) -> None:
@@ -407,21 +491,23 @@ def on_clock(file: str) -> None:
 
 def rest(pid: int) -> None:
     """Until nothing runs or wants to in that process, and nothing but this thread in this one."""
-    looks = 0
-    while looks < LOOKS:
+    looks_at_rest = 0
+    while looks_at_rest < LOOKS:
         time.sleep(LOOK)
-        looks = (
-            0 if _works(pid) or _works(os.getpid(), but=threading.get_native_id()) else looks + 1
-        )
+        looks_at_rest += 1
+        if _works(pid) or _works(os.getpid(), but=threading.get_native_id()):
+            looks_at_rest = 0
 
 
 def _works(pid: int, but: int = 0) -> bool:
+    """Whether a thread of that process runs or waits for the disk."""
     for thread in Path(f"/proc/{pid}/task").iterdir():
+        if int(thread.name) == but:
+            continue
         with suppress(OSError):  # it ended
-            if (
-                int(thread.name) != but
-                and (thread / "stat").read_text("utf-8").rpartition(")")[2].split()[0] in "RD"
-            ):
+            behind_name = (thread / "stat").read_text("utf-8").rpartition(")")[2]
+            state = behind_name.split()[0]
+            if state in "RD":
                 return True
     return False
 
@@ -430,25 +516,18 @@ def _works(pid: int, but: int = 0) -> bool:
 def gateway(upstream: str, *more: str, clock: Clock | None = None) -> Iterator[tuple[str, int]]:
     """The real program on a home of its own: its address and its process."""
     with tempfile.TemporaryDirectory() as home:
-        by_clock = [
-            "-c",
-            "import sys; from tests.benchmarks.gateway import on_clock; on_clock(sys.argv.pop(1))",
-        ]
-        command = [
-            sys.executable,
-            *([*by_clock, str(clock.file)] if clock else ["-m", "helix_desktop"]),
-            "--home",
-            home,
-            "gateway",
-            "--port",
-            "0",
-            "--upstream",
-            upstream,
-            *more,
-        ]
+        command = [sys.executable]
+        if clock is None:
+            command += ["-m", "helix_desktop"]
+        else:
+            start = "import sys; from tests.benchmarks.gateway import on_clock; on_clock(sys.argv.pop(1))"
+            command += ["-c", start, str(clock.file)]
+        command += ["--home", home, "gateway", "--port", "0", "--upstream", upstream]
+        command += more
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
             try:
-                line = process.stdout.readline() if process.stdout else ""
+                line = process.stdout.readline()
                 yield line.split()[-1], process.pid
             finally:
                 process.terminate()
@@ -457,17 +536,12 @@ def gateway(upstream: str, *more: str, clock: Clock | None = None) -> Iterator[t
 
 def long_sessions() -> list[RecordedSession]:
     """The long shared ones."""
-    files = [
-        file
-        for folder in FOLDERS
-        for file in sorted((TRACES / folder).rglob("*.json*"))
-        if file.stat().st_size >= LONG
-    ]
-    return [
-        recording
-        for file in files
-        for recording in history_reading.read_history_file(file).recordings
-    ]
+    recordings: list[RecordedSession] = []
+    for folder in FOLDERS:
+        for file in sorted((TRACES / folder).rglob("*.json*")):
+            if file.stat().st_size >= LONG:
+                recordings += history_reading.read_history_file(file).recordings
+    return recordings
 
 
 def played(
@@ -481,15 +555,19 @@ def played(
     ):
         if not through:
             return playing.play(provider.url, session="s"), provider.refused
+        if through != "ours":
+            with gateway_peers.running(PEERS, through, provider.url, Path(home)) as (url, pid):
+                bill = playing.play(url, session="s")
+                bill.memory = private_memory(pid)
+                return bill, provider.refused
         clock = Clock(Path(home) / "clock")
-        stands = gateway(provider.url, clock=clock) if through == "ours" else gateway_peers.running(PEERS, through, provider.url, Path(home))  # fmt: skip
-        with stands as (url, pid):
+        with gateway(provider.url, clock=clock) as (url, pid):
 
-            def passes(seconds: float) -> None:
+            def pass_time(seconds: float) -> None:
                 rest(pid)
                 clock.set(seconds)
 
-            playing.between = passes if through == "ours" else playing.between
+            playing.between = pass_time
             bill = playing.play(url, session="s")
             bill.memory = private_memory(pid)
             return bill, provider.refused
@@ -497,15 +575,11 @@ def played(
 
 def private_memory(pid: int) -> float:
     """MB a process holds by itself."""
-    told = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
-    return (
-        sum(
-            int(line.split()[1])
-            for line in told.splitlines()
-            if line.startswith(("Private", "Swap:"))
-        )
-        / 1024
-    )
+    kilobytes = 0
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
+        if line.startswith(("Private", "Swap:")):
+            kilobytes += int(line.split()[1])
+    return kilobytes / 1024
 
 
 def beside(
@@ -595,34 +669,43 @@ def _all_waits(bills: Sequence[Bill]) -> list[float]:
 def rows(*, quick: bool = False) -> list[Row]:
     """The bill, what the agent still saw of what it used, and what was refused."""
     counter = TiktokenCounter()
-    sessions = long_sessions()[: 2 if quick else None]
+    sessions = long_sessions()
+    if quick:
+        sessions = sessions[:2]
     if not sessions:
         print(
             f"There are no recorded sessions in {TRACES}; HELIX_TRACES names their folder.",
             file=sys.stderr,
         )
         return []
-    ours = plain = recalled = 0.0
-    sent = plain_sent = used = standing = recalls = refused = 0
-    shares = []
+    bills: list[Bill] = []
+    direct_bills: list[Bill] = []
+    shares: list[float] = []
+    refused = 0
     for recording in sessions:
-        (direct, _), (bill, complaints) = (
-            played(recording, counter),
-            played(recording, counter, "ours"),
-        )
+        direct, _ = played(recording, counter)
+        bill, complaints = played(recording, counter, "ours")
         for why in complaints[:3]:
             print(f"refused: {recording.name}: {why}", file=sys.stderr)
-        shares.append(bill.billed / direct.billed)
+        share = bill.billed / direct.billed
         print(
-            f"{Path(recording.name).name}: {bill.billed / direct.billed:.3f} sent {bill.sent / direct.sent:.3f}, {bill.recalls} recalls, retention {bill.standing / max(1, bill.used):.3f}",
+            f"{Path(recording.name).name}: {share:.3f} sent {bill.sent / direct.sent:.3f},"
+            f" {bill.recalls} recalls, retention {bill.standing / max(1, bill.used):.3f}",
             file=sys.stderr,
         )
-        ours, plain = ours + bill.billed, plain + direct.billed
-        sent, plain_sent = sent + bill.sent, plain_sent + direct.sent
-        used, standing, recalls = used + bill.used, standing + bill.standing, recalls + bill.recalls
-        recalled += bill.recalled
+        bills.append(bill)
+        direct_bills.append(direct)
+        shares.append(share)
         refused += len(complaints)
-    effective, bare, kept = ours / plain, (ours - recalled) / plain, standing / max(1, used)
+    billed = sum(bill.billed for bill in bills)
+    billed_for_recalls = sum(bill.recalled for bill in bills)
+    billed_directly = sum(bill.billed for bill in direct_bills)
+    effective = billed / billed_directly
+    bare = (billed - billed_for_recalls) / billed_directly
+    used = sum(bill.used for bill in bills)
+    kept = sum(bill.standing for bill in bills) / max(1, used)
+    recalls = sum(bill.recalls for bill in bills)
+    share_sent = sum(bill.sent for bill in bills) / sum(bill.sent for bill in direct_bills)
     return [
         Row(
             "billed with recalls, of no gateway",
@@ -638,7 +721,7 @@ def rows(*, quick: bool = False) -> list[Row]:
             asked="at most 0.45",
             met=bare <= 0.45,
         ),
-        Row("sent, of no gateway", "share", Figure.of([sent / plain_sent])),
+        Row("sent, of no gateway", "share", Figure.of([share_sent])),
         Row(
             "of what replies use, still in plain sight",
             "share",

@@ -38,20 +38,29 @@ from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.replay.simulated_recalls import (
     MissedReferences,
+    RecalledPage,
     ShownEntry,
     group_by_round,
     missing_from_view,
 )
 from tests.benchmarks.public_names import read_public_names
 
-MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300
+# Sizes in tokens.
+MARKER = 60
+EXCERPT = 560
+SUMMARY = 3_000
+QUESTION = 300  # which asks for a summary
 SAID = 200  # characters of a call by which an agent tells what its output was
 CALL = 60  # tokens of a call made for a recall
 # tokens a search brings: the mean of this program's own on the ten sessions. It is
 # taken to bring all that is missed
 FOUND = 550
-LARGE, LARGE_BATCH = 4_000, 12_000
-WHOLE, EXCERPTED, MARKED = "whole", "excerpt", "marker"
+LARGE = 4_000  # tokens of an output that is held back
+LARGE_BATCH = 12_000  # tokens of smaller outputs of one step that are held back together
+# The forms of a part in the view.
+WHOLE = "whole"
+EXCERPTED = "excerpt"
+MARKED = "marker"
 
 
 @dataclass(eq=False, slots=True)
@@ -87,9 +96,8 @@ class Context:
     head: int = HEAD_TOKENS  # with the session's own system prompt, which always stands
     said: int = 0  # tokens the recorded agent says and thinks with its calls, in the mean
     named: Counter[str] = field(default_factory=Counter)
-    standing: Counter[str] = field(
-        default_factory=Counter
-    )  # what the parts that stand whole have to use
+    # What the parts that stand whole have to use.
+    standing: Counter[str] = field(default_factory=Counter)
     gone: list[Part] = field(default_factory=list)
     folds: Counter[str] = field(default_factory=Counter)
     added: list[int] = field(default_factory=list)  # clearable tokens by step
@@ -111,7 +119,8 @@ class Context:
         """A marker or an excerpt in place of a part; neither counts as remembering."""
         if part.form == WHOLE:
             self._leaves(part)
-        part.form, part.tokens = form, tokens
+        part.form = form
+        part.tokens = tokens
         self.folds[form] += 1
 
     def stands(self, part: Part) -> None:
@@ -141,29 +150,45 @@ class Context:
         at: float,
     ) -> None:
         """The pages that hold what is missed, asked for one after the other before the reply."""
-        kept, call = [], ""
+        view: list[str] = []
+        kept: list[ShownEntry] = []
+        last_call = ""
         for number, part in enumerate(self.parts):
-            call = part.text[:SAID] if part.kind == "call" else call
-            kept += [ShownEntry(str(number), part.text, call)] if part.form != WHOLE else []
-        view = [part.text for part in self.parts if part.form == WHOLE]
+            if part.kind == "call":
+                last_call = part.text[:SAID]
+            if part.form == WHOLE:
+                view.append(part.text)
+            else:
+                kept.append(ShownEntry(str(number), part.text, last_call))
         summarised = any(part.kind == "summary" for part in self.parts)
         pages = misses.pages_to_recall(missed, reply, kept, view, has_summary=summarised)
-        brought: set[str] = set()
-        for named in (True, False):
-            kind = [page for page in pages if (page.tool is not ToolName.RECALL_HISTORY) == named]
-            for together in group_by_round(kind):
-                asked = [
-                    page
-                    for page in together
-                    if not page.seeks or not brought.issuperset(page.seeks)
-                ]
-                self._ask(len(asked), at)
-                for page in asked:
-                    found = page.holds if page.entry else page.seeks
-                    brought |= set() if page.entry else page.seeks
-                    names = _names([page.text] if page.entry else found)
-                    part = Part("output", 0, names, 0, 0, uses=found, text=page.text)
-                    self._recalled(part, count(page.text) if page.entry else FOUND)
+
+        searches = [page for page in pages if page.tool is ToolName.RECALL_HISTORY]
+        others = [page for page in pages if page.tool is not ToolName.RECALL_HISTORY]
+        found_by_search: set[str] = set()
+        for together in [*group_by_round(others), *group_by_round(searches)]:
+            asked = [
+                page
+                for page in together
+                if not page.seeks or not found_by_search.issuperset(page.seeks)
+            ]
+            self._ask(len(asked), at)
+            for page in asked:
+                if not page.entry:
+                    found_by_search |= page.seeks
+                self._bring_page(page, count)
+
+    def _bring_page(self, page: RecalledPage, count: Count) -> None:
+        """A page of an entry, or what a search finds, which is taken to be all it seeks."""
+        if page.entry:
+            uses = page.holds
+            names = _names([page.text])
+            tokens = count(page.text)
+        else:
+            uses = page.seeks
+            names = _names(page.seeks)
+            tokens = FOUND
+        self._recalled(Part("output", 0, names, 0, 0, uses=uses, text=page.text), tokens)
 
     def _ask(self, calls: int, at: float) -> None:
         """A request that is answered with so many calls, and with as many words as the
@@ -253,7 +278,8 @@ class Summary(Policy):
     def before_step(self, context: Context) -> None:
         if context.tokens <= self.share * context.window:
             return
-        room, first = self.kept_tokens, len(context.parts)
+        room = self.kept_tokens
+        first = len(context.parts)
         while first and context.parts[first - 1].tokens <= room:
             first -= 1
             room -= context.parts[first].tokens
@@ -270,14 +296,14 @@ class Observational(Policy):
 
     def before_step(self, context: Context) -> None:
         raw = sum(part.tokens for part in context.parts if part.kind != "summary")
-        if raw > 0.30 * context.window:
-            context.summarise(
-                [
-                    part
-                    for part in context.parts
-                    if part.kind != "summary" and part.step > context.step - 8
-                ]
-            )
+        if raw <= 0.30 * context.window:
+            return
+        recent = [
+            part
+            for part in context.parts
+            if part.kind != "summary" and part.step > context.step - 8
+        ]
+        context.summarise(recent)
 
 
 @dataclass
@@ -299,7 +325,8 @@ class Design(Policy):
 
     def _hand_over(self, context: Context) -> bool:
         """Rent or buy: what was paid for what it would take away reaches what it costs."""
-        price, kept = context.prices, list(self._tail_of(context))
+        price = context.prices
+        kept = list(self._tail_of(context))
         for part in context.parts:
             if part not in kept and part.kind != "summary":
                 part.paid += price.read * part.tokens
@@ -310,44 +337,51 @@ class Design(Policy):
             + price.write * (QUESTION + SUMMARY + stays)
             + price.output * SUMMARY
         )
-        pays = paid >= cost and context.tokens >= min(
-            self.floor_tokens, self.floor_share * context.window
-        )
-        if (pays or context.tokens > 0.85 * context.window) and len(context.parts) - len(kept) >= 6:
-            context.summarise(kept)
-            return True
-        return False
+        least_tokens = min(self.floor_tokens, self.floor_share * context.window)
+        pays = paid >= cost and context.tokens >= least_tokens
+        is_nearly_full = context.tokens > 0.85 * context.window
+        taken_away = len(context.parts) - len(kept)
+        if taken_away < 6 or not (pays or is_nearly_full):
+            return False
+        context.summarise(kept)
+        return True
 
     def _tail_of(self, context: Context) -> Iterator[Part]:
         for part in context.parts:
-            recent = part.step > context.step - self.tail
-            if part.kind != "summary" and (
-                recent or (part.kind == "user" and part.turn == context.turn)
-            ):
+            if part.kind == "summary":
+                continue
+            is_recent = part.step > context.step - self.tail
+            is_of_this_turn = part.kind == "user" and part.turn == context.turn
+            if is_recent or is_of_this_turn:
                 yield part
 
     def _clear(self, context: Context) -> None:
         """From the start with the largest surplus over sqrt(2·b·A·g/a)."""
         price = context.prices
-        rewrite, growth = (
-            price.write - price.read,
-            sum(context.added[-20:]) / max(1, len(context.added[-20:])),
-        )
-        best, start, behind, freed = 0.0, None, 0, 0
+        rewrite = price.write - price.read
+        lately_added = context.added[-20:]
+        growth = sum(lately_added) / max(1, len(lately_added))
+        largest_surplus = 0.0
+        start = None
+        behind = 0  # tokens that would be written to the cache again
+        freed = 0
         for index in range(len(context.parts) - 1, -1, -1):
             part = context.parts[index]
             if self._clearable(context, part):
                 freed += part.tokens - MARKER
-                needed = (
-                    math.sqrt(2 * rewrite * behind * growth / price.read) if rewrite > 0 else 4_000
-                )
-                if freed - needed > best:
-                    best, start = freed - needed, index
+                needed = 4_000.0
+                if rewrite > 0:
+                    needed = math.sqrt(2 * rewrite * behind * growth / price.read)
+                surplus = freed - needed
+                if surplus > largest_surplus:
+                    largest_surplus = surplus
+                    start = index
             behind += part.tokens
-        if start is not None:
-            for part in context.parts[start:]:
-                if self._clearable(context, part):
-                    context.shorten(part, MARKED, MARKER)
+        if start is None:
+            return
+        for part in context.parts[start:]:
+            if self._clearable(context, part):
+                context.shorten(part, MARKED, MARKER)
 
     def _clearable(self, context: Context, part: Part) -> bool:
         if part.form == MARKED or context.step - part.step < self.tail:
@@ -385,52 +419,41 @@ def play(
     """One session under a policy. Without one it is not stopped at the window, so that
     shares have a whole.
     """
-    said = [count(one.text) + count(one.reasoning) for one in recording.messages if one.calls]
-    mean = round(sum(said) / len(said)) if said else 0
     cache = CacheOfSession(prices)
     if is_cache_recorded:
         cache = cache_of_recording(recording.messages, prices)
     ledger = cache.open_ledger(window)
-    context = Context(window, cache.prices, ledger, head=head, said=mean)
+    said = _mean_words_with_calls(recording, count)
+    context = Context(window, cache.prices, ledger, head=head, said=said)
     earlier: set[str] = set()
-    used = standing = 0
+    used = 0
+    standing = 0
     waiting: list[Part] = []
-    misses, at = (
-        MissedReferences(_Counter(count), read_public_names()),
-        request_times(recording.messages),
-    )
+    misses = MissedReferences(_Counter(count), read_public_names())
+    times = request_times(recording.messages)
     for message in recording.messages:
+        names = _names(message_texts(message))
         if message.role == "assistant":
-            now = next(at)
+            now = next(times)
             _arrive(context, policy, waiting)
             waiting = []
             policy.before_step(context)
-            known = _names(message_texts(message)) & earlier
+            known = names & earlier
             used += len(known)
-            standing += sum(context.named[each] > 0 for each in known)
-            missed = {
-                one
-                for one in misses.session_references_used_by(message)
-                if context.standing[one] <= 0
-            }
-            missed = missing_from_view(
-                missed, (part.text for part in context.parts if part.form == WHOLE)
-            )
-            if missed and policy.recalls:
-                context.bring_back(misses, missed, message, count, now)
-            elif missed:
-                context.call_again(missed, now)
-            context.ledger.bill_step(
-                context.pieces(), count_output_tokens(message, count), now, context.why
-            )
+            standing += sum(context.named[name] > 0 for name in known)
+            _recall_what_is_missed(context, policy, misses, message, count, now)
+            output = count_output_tokens(message, count)
+            context.ledger.bill_step(context.pieces(), output, now, context.why)
             context.step += 1
-        context.turn += message.role == "user"
+        if message.role == "user":
+            context.turn += 1
+        parts = parts_of(message, context.step, context.turn, count, misses)
         if message.role == "system":
-            context.always(next(parts_of(message, context.step, context.turn, count, misses)))
+            context.always(next(parts))
         else:
-            waiting.extend(parts_of(message, context.step, context.turn, count, misses))
+            waiting.extend(parts)
         misses.add_earlier_message(message)
-        earlier |= _names(message_texts(message))
+        earlier |= names
     return ReplayFigures(
         name=recording.name, window=window, steps=tuple(ledger.steps), sent=ledger.sent,
         billed=round(ledger.billed - ledger.recalls), recalls_billed=round(ledger.recalls), head_tokens=head,
@@ -440,17 +463,53 @@ def play(
     )  # fmt: skip
 
 
+def _mean_words_with_calls(recording: RecordedSession, count: Count) -> int:
+    """How many tokens the agent says and thinks with its calls, in the mean."""
+    said = [
+        count(message.text) + count(message.reasoning)
+        for message in recording.messages
+        if message.calls
+    ]
+    if not said:
+        return 0
+    return round(sum(said) / len(said))
+
+
+def _recall_what_is_missed(
+    context: Context,
+    policy: Policy,
+    misses: MissedReferences,
+    reply: RecordedMessage,
+    count: Count,
+    now: float,
+) -> None:
+    """Before a reply, what it uses and no longer sees: recalled, or called again."""
+    missed = {
+        reference
+        for reference in misses.session_references_used_by(reply)
+        if context.standing[reference] <= 0
+    }
+    whole_texts = (part.text for part in context.parts if part.form == WHOLE)
+    missed = missing_from_view(missed, whole_texts)
+    if missed and policy.recalls:
+        context.bring_back(misses, missed, reply, count, now)
+    elif missed:
+        context.call_again(missed, now)
+
+
 def _arrive(context: Context, policy: Policy, parts: list[Part]) -> None:
     for part in parts:
         context.stands(part)
     if policy.excerpts:
         for part in held_back(parts):
             context.shorten(part, EXCERPTED, EXCERPT)
-    outputs = sum(max(0, part.tokens - MARKER) for part in parts if part.kind == "output")
-    context.added.append(
-        outputs
-        + sum(part.tokens - MARKER for part in parts if part.kind == "call" and part.tokens > 1_000)
-    )
+    clearable = 0
+    for part in parts:
+        if part.kind == "output":
+            clearable += max(0, part.tokens - MARKER)
+        if part.kind == "call" and part.tokens > 1_000:
+            clearable += part.tokens - MARKER
+    context.added.append(clearable)
 
 
 def held_back(parts: list[Part]) -> list[Part]:
@@ -472,15 +531,15 @@ def parts_of(
     message: RecordedMessage, step: int, turn: int, count: Count, misses: MissedReferences
 ) -> Iterator[Part]:
     """A message as it comes."""
+
+    def part(kind: str, text: str, tokens: int) -> Part:
+        uses = misses.references_in(text)
+        return Part(kind, tokens, _names([text]), step, turn, uses=uses, text=text)
+
     kind = {"assistant": "text", "tool": "output"}.get(message.role, "user")
-    said = [(kind, message.text, count(message.text) + MESSAGE_TOKENS)]
-    said += [
-        ("call", call.arguments, count(call.name) + count(call.arguments)) for call in message.calls
-    ]
-    for kind, text, tokens in said:
-        yield Part(
-            kind, tokens, _names([text]), step, turn, uses=misses.references_in(text), text=text
-        )
+    yield part(kind, message.text, count(message.text) + MESSAGE_TOKENS)
+    for call in message.calls:
+        yield part("call", call.arguments, count(call.name) + count(call.arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,5 +547,8 @@ class _Counter:
     count_tokens: Count
 
 
-def _names(said: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for text in said for name in IDENTIFIER.findall(text))
+def _names(texts: Iterable[str]) -> frozenset[str]:
+    names: set[str] = set()
+    for text in texts:
+        names.update(IDENTIFIER.findall(text))
+    return frozenset(names)
