@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import json
 import re
+import statistics
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from helix_desktop import token_counting
 from helix_desktop.engine import context_policy
@@ -104,37 +106,41 @@ class NotedReferences(MissedReferences):
         has_summary: bool,
         recall_mode: RecallMode = RecallMode.SEARCHED,
     ) -> list[RecalledPage]:
-        said = list(view)
+        texts_in_sight = list(view)
         pages = super().pages_to_recall(
-            missed, reply, entries, said, has_summary=has_summary, recall_mode=recall_mode
+            missed, reply, entries, texts_in_sight, has_summary=has_summary, recall_mode=recall_mode
         )
-        asks = _RecallQuery(
-            reply, frozenset().union(*map(self._words_in, said)), self.references_in
-        )
+        words_in_sight: set[str] = set()
+        for text in texts_in_sight:
+            words_in_sight |= self._words_in(text)
+        query = _RecallQuery(reply, frozenset(words_in_sight), self.references_in)
+
         journal, cache = self.stores
-        there = list(cache.all_contents())
-        every = [
-            (
-                ShownEntry(about.stored.digest.hex, content.decode("utf-8", "replace")),
-                about.about.tool,
+        entry_count = 0
+        stored: list[ShownEntry] = []
+        originals: list[ShownEntry] = []
+        for content, entry in cache.all_contents():
+            entry_count += 1
+            if entry.about.tool == HANDOVER:
+                continue
+            shown = ShownEntry(entry.stored.digest.hex, content.decode("utf-8", "replace"))
+            stored.append(shown)
+            if entry.about.tool not in RECALLS:
+                originals.append(shown)
+        fact_count = sum(1 for _ in journal.texts_of_facts())
+
+        chosen = self._choose_entries_holding(missed, originals)
+        left = missed.difference(*(held for _, held in chosen))
+        chosen += self._choose_entries_holding(left, stored)
+        for best, held in chosen:
+            words = query.words_to_search(held)
+            if not words:
+                continue
+            right = frozenset(
+                entry.name for entry in stored if held <= self.references_in(entry.text)
             )
-            for content, about in there
-            if about.about.tool != HANDOVER
-        ]
-        originals = self._choose_entries_holding(
-            missed, [one for one, tool in every if tool not in RECALLS]
-        )
-        left = missed.difference(*(held for _, held in originals))
-        for best, held in [
-            *originals,
-            *self._choose_entries_holding(left, [one for one, _ in every]),
-        ]:
-            if words := asks.words_to_search(held):
-                right = frozenset(
-                    one.name for one, _ in every if held <= self.references_in(one.text)
-                )
-                known = sum(1 for _ in journal.texts_of_facts())
-                self.asked.append(RecallQuestion(words, best.name, right, len(there), known))
+            question = RecallQuestion(words, best.name, right, entry_count, fact_count)
+            self.asked.append(question)
         return pages
 
 
@@ -151,12 +157,13 @@ def collect_questions(
 ) -> SearchedSession:
     async def played() -> SearchedSession:
         now = simulated_clock.LoopClock().current_time
-        journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
-        player = AskingPlayer(
-            recording, terms, ReplayStores(journal, cache, MemoryIndex(journal, cache)), counting
-        )
+        journal = MemoryJournal(now=now)
+        cache = MemoryCache(now=now)
+        stores = ReplayStores(journal, cache, MemoryIndex(journal, cache))
+        player = AskingPlayer(recording, terms, stores, counting)
         player.noted = NotedReferences(counting)
-        player.noted.stores, player.noted.asked = (journal, cache), []
+        player.noted.stores = (journal, cache)
+        player.noted.asked = []
         await player.play_session()
         contents = [(content, entry.about) for content, entry in cache.all_contents()]
         facts = [recorded.fact for recorded, _ in journal.texts_of_facts()]
@@ -176,22 +183,30 @@ class Ranks:
 
     def note(self, name: str, half: int, found: Iterable[object], right: Iterable[object]) -> None:
         wanted = set(right)
-        place = next((at for at, one in enumerate(dict.fromkeys(found), 1) if one in wanted), 0)
-        for each in (f"{name}, half {half + 1}", name):
-            self._found[each].append(place)
+        place = 0
+        for number, result in enumerate(dict.fromkeys(found), 1):
+            if result in wanted:
+                place = number
+                break
+        self._found[name].append(place)
+        self._found[f"{name}, half {half + 1}"].append(place)
 
     def show(self) -> str:
         lines = [f"{'':34} first  in 3   in 5   mrr    of"]
         for name, places in sorted(self._found.items()):
-            within = "  ".join(
-                f"{sum(0 < at <= most for at in places) / len(places):.3f}" for most in (1, 3, 5)
+            first, in_three, in_five = (_share_within(most, places) for most in (1, 3, 5))
+            mean = sum(1 / place for place in places if place) / len(places)
+            lines.append(
+                f"{name:34} {first:.3f}  {in_three:.3f}  {in_five:.3f}  {mean:.3f}  {len(places)}"
             )
-            mean = sum(1 / at for at in places if at) / len(places)
-            lines.append(f"{name:34} {within}  {mean:.3f}  {len(places)}")
-        taken = sorted(self.took)
-        return "\n".join(
-            [*lines, f"processor time of a search: median {taken[len(taken) // 2] * 1000:.1f} ms"]
-        )
+        milliseconds = statistics.median_high(self.took) * 1000
+        lines.append(f"processor time of a search: median {milliseconds:.1f} ms")
+        return "\n".join(lines)
+
+
+def _share_within(most: int, places: Sequence[int]) -> float:
+    """How often it stood at one of the first places."""
+    return sum(0 < place <= most for place in places) / len(places)
 
 
 async def search_sessions(folder: Path, sessions: Sequence[SearchedSession], ranks: Ranks) -> None:
@@ -201,12 +216,15 @@ async def search_sessions(folder: Path, sessions: Sequence[SearchedSession], ran
         workspace = await workspaces.open_stored_workspace(
             workspaces.create_stored_workspace("traces").id
         )
-        entries = facts = 0
+        known_entries = 0
+        known_facts = 0
         for asked in session.questions:
-            for content, about in session.contents[entries : asked.entries]:
+            for content, about in session.contents[known_entries : asked.entries]:
                 await workspace.cache.store_content(content, about)
-            await workspace.journal.append_to_journal("replay", session.facts[facts : asked.facts])
-            entries, facts = asked.entries, asked.facts
+            new_facts = session.facts[known_facts : asked.facts]
+            await workspace.journal.append_to_journal("replay", new_facts)
+            known_entries = asked.entries
+            known_facts = asked.facts
             await workspace.index.wait_until_indexed()
             begun = time.process_time()
             hits = await workspace.index.search_index(asked.words, entries_only=True)
@@ -219,72 +237,86 @@ async def search_sessions(folder: Path, sessions: Sequence[SearchedSession], ran
 
 
 @dataclass(frozen=True, slots=True)
+class TalkMessage:
+    name: str
+    by_user: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TalkQuestion:
+    """A question, and the names of the messages that answer it."""
+
+    words: str
+    right: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Talk:
     """Conversations that are searched together: their messages by conversation, and
-    questions with the messages that answer.
+    questions about them.
     """
 
-    messages: dict[
-        str, list[tuple[str, bool, str]]
-    ]  # The message's name, whether the user said it, and its text
-    questions: Sequence[tuple[str, frozenset[str]]]
+    messages: dict[str, list[TalkMessage]]
+    questions: Sequence[TalkQuestion]
 
 
 def locomo_talks(path: Path) -> Iterator[Talk]:
     with zipfile.ZipFile(path) as packed:
-        for name in sorted(one for one in packed.namelist() if one.endswith(".json")):
-            told = json.loads(packed.read(name))
-            messages = {}
-            for session in (key for key in told if re.fullmatch(r"session_\d+", key)):
-                turns = told[session]
-                messages[session] = [
-                    (
-                        turn["dia_id"],
-                        turn["speaker"] == turns[0]["speaker"],
-                        "\n".join(
-                            filter(
-                                None,
-                                (f"{turn['speaker']}: {turn['text']}", turn.get("blip_caption")),
-                            )
-                        ),
-                    )
-                    for turn in turns
-                ]
-            asked = [
-                (
-                    one["question"],
-                    frozenset(re.findall(r"D\d+:\d+", " ".join(map(str, one.get("evidence", []))))),
-                )
-                for one in told["qa"]
-            ]
-            yield Talk(messages, [(question, right) for question, right in asked if right])
+        for file_name in sorted(packed.namelist()):
+            if file_name.endswith(".json"):
+                yield _read_locomo_talk(json.loads(packed.read(file_name)))
+
+
+def _read_locomo_talk(told: dict[str, Any]) -> Talk:
+    messages: dict[str, list[TalkMessage]] = {}
+    for session, turns in told.items():
+        if not re.fullmatch(r"session_\d+", session):
+            continue
+        messages[session] = []
+        for turn in turns:
+            text = f"{turn['speaker']}: {turn['text']}"
+            caption = turn.get("blip_caption")
+            if caption:
+                text = f"{text}\n{caption}"
+            by_user = turn["speaker"] == turns[0]["speaker"]
+            messages[session].append(TalkMessage(turn["dia_id"], by_user, text))
+
+    questions: list[TalkQuestion] = []
+    for asked in told["qa"]:
+        evidence = " ".join(map(str, asked.get("evidence", [])))
+        right = frozenset(re.findall(r"D\d+:\d+", evidence))
+        if right:
+            questions.append(TalkQuestion(asked["question"], right))
+    return Talk(messages, questions)
 
 
 def beam_talks(folder: Path) -> Iterator[Talk]:
-    for chat in sorted(
-        folder.glob("chats/100K/*/chat.json"), key=lambda path: int(path.parent.name)
-    ):
-        turns = [
-            one for batch in json.loads(chat.read_text()) for turn in batch["turns"] for one in turn
-        ]
-        messages = [(str(one["id"]), one["role"] == "user", one["content"]) for one in turns]
-        asked = json.loads(
-            (chat.parent / "probing_questions" / "probing_questions.json").read_text()
-        )
-        questions = [
-            (one["question"], frozenset(_numbers_in(one.get("source_chat_ids"))))
-            for kind in asked.values()
-            for one in kind
-        ]
-        yield Talk(
-            {"chat": messages}, [(question, right) for question, right in questions if right]
-        )
+    chats = folder.glob("chats/100K/*/chat.json")
+    for chat in sorted(chats, key=lambda path: int(path.parent.name)):
+        messages: list[TalkMessage] = []
+        for batch in json.loads(chat.read_text()):
+            for turn in batch["turns"]:
+                for said in turn:
+                    by_user = said["role"] == "user"
+                    messages.append(TalkMessage(str(said["id"]), by_user, said["content"]))
+
+        questions: list[TalkQuestion] = []
+        probing = chat.parent / "probing_questions" / "probing_questions.json"
+        for questions_of_kind in json.loads(probing.read_text()).values():
+            for asked in questions_of_kind:
+                right = frozenset(_numbers_in(asked.get("source_chat_ids")))
+                if right:
+                    questions.append(TalkQuestion(asked["question"], right))
+        yield Talk({"chat": messages}, questions)
 
 
 def _numbers_in(value: object) -> Iterator[str]:
-    if isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _numbers_in(one)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _numbers_in(inner)
     elif isinstance(value, int):
         yield str(value)
 
@@ -297,51 +329,68 @@ async def search_talks(folder: Path, talks: Iterable[Talk], ranks: Ranks) -> Non
             workspaces.create_stored_workspace("talk").id
         )
         names: dict[tuple[str, int], str] = {}
-        for conversation, said in talk.messages.items():
+        for conversation, messages in talk.messages.items():
             facts: list[Fact] = [ConversationStarted(conversation)]
-            for name, by_user, text in said:
-                facts.append(
-                    UserSaid((Text(text),))
-                    if by_user
-                    else ModelReplied((Text(text),), "m", Stop.END)
-                )
-                names[conversation, len(facts)] = name
+            for message in messages:
+                said = (Text(message.text),)
+                if message.by_user:
+                    facts.append(UserSaid(said))
+                else:
+                    facts.append(ModelReplied(said, "m", Stop.END))
+                names[conversation, len(facts)] = message.name
             await workspace.journal.append_to_journal(conversation, facts)
         await workspace.index.wait_until_indexed()
-        every = [(name, text) for said in talk.messages.values() for name, _, text in said]
-        plain = Plain([("", text) for _, text in every])
-        together = Plain(
-            [("", "\n".join(text for *_, text in said)) for said in talk.messages.values()]
-        )
-        home = {
-            name: conversation for conversation, said in talk.messages.items() for name, *_ in said
-        }
-        for question, right in talk.questions:
+
+        half = number % 2
+        plain = PlainTalkSearch(talk)
+        for question in talk.questions:
             begun = time.process_time()
-            hits = await workspace.index.search_index(question, limit=60)
+            hits = await workspace.index.search_index(question.words, limit=60)
             ranks.took.append(time.process_time() - begun)
-            ranks.note(
-                "message",
-                number % 2,
-                [names.get((hit.conversation, hit.seq)) for hit in hits],
-                right,
-            )
-            ranks.note(
-                "message, BM25",
-                number % 2,
-                [every[at][0] for at in plain.best(question, 60)],
-                right,
-            )
+            found = [names.get((hit.conversation, hit.seq)) for hit in hits]
+            ranks.note("message", half, found, question.right)
+            ranks.note("message, BM25", half, plain.find_messages(question.words), question.right)
             if len(talk.messages) > 1:
-                homes, ids = {home[name] for name in right if name in home}, list(talk.messages)
-                ranks.note("conversation", number % 2, [hit.conversation for hit in hits], homes)
-                ranks.note(
-                    "conversation, BM25",
-                    number % 2,
-                    [ids[at] for at in together.best(question, 60)],
-                    homes,
-                )
+                right = plain.conversations_of(question.right)
+                ranks.note("conversation", half, [hit.conversation for hit in hits], right)
+                found_plainly = plain.find_conversations(question.words)
+                ranks.note("conversation, BM25", half, found_plainly, right)
         await workspace.aclose()
+
+
+class PlainTalkSearch:
+    """BM25 over the messages of a talk, and over its conversations."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._conversations = list(talk.messages)
+        self._conversation_by_message: dict[str, str] = {}
+        self._message_names: list[str] = []
+        message_texts: list[tuple[str, str]] = []
+        conversation_texts: list[tuple[str, str]] = []
+        for conversation, messages in talk.messages.items():
+            whole = "\n".join(message.text for message in messages)
+            conversation_texts.append(("", whole))
+            for message in messages:
+                message_texts.append(("", message.text))
+                self._message_names.append(message.name)
+                self._conversation_by_message[message.name] = conversation
+        self._by_message = Plain(message_texts)
+        self._by_conversation = Plain(conversation_texts)
+
+    def find_messages(self, words: str) -> list[str]:
+        return [self._message_names[place] for place in self._by_message.best(words, 60)]
+
+    def find_conversations(self, words: str) -> list[str]:
+        return [self._conversations[place] for place in self._by_conversation.best(words, 60)]
+
+    def conversations_of(self, message_names: Iterable[str]) -> set[str]:
+        """The conversations of those messages that there are."""
+        conversations: set[str] = set()
+        for name in message_names:
+            conversation = self._conversation_by_message.get(name)
+            if conversation is not None:
+                conversations.add(conversation)
+        return conversations
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -356,26 +405,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="helix-searching-") as folder:
         if arguments.traces:
             counting = RememberingCounter(token_counting.TiktokenCounter())
-            policy, prices = context_policy.preset_policy("layered"), RelativePrices(0.1, 1.25, 5.0)
+            policy = context_policy.preset_policy("layered")
+            prices = RelativePrices(0.1, 1.25, 5.0)
             terms = ReplayTerms(policy, arguments.window, prices, recalls=RecallMode.SEARCHED)
-            sessions = [
-                collect_questions(each, terms, counting)
-                for each in policies.every_session(arguments.traces)
-            ]
+            sessions: list[SearchedSession] = []
+            for recording in policies.every_session(arguments.traces):
+                session = collect_questions(recording, terms, counting)
+                if session.questions:
+                    sessions.append(session)
             ranks = Ranks()
-            asyncio.run(
-                search_sessions(Path(folder), [each for each in sessions if each.questions], ranks)
-            )
+            asyncio.run(search_sessions(Path(folder), sessions, ranks))
             print(f"recordings, window {arguments.window:,}\n{ranks.show()}")
-        for name, given, read in (
-            ("LoCoMo", arguments.locomo, locomo_talks),
-            ("BEAM", arguments.beam, beam_talks),
-        ):
-            if given:
-                ranks = Ranks()
-                asyncio.run(search_talks(Path(folder), read(given), ranks))
-                print(f"{name}\n{ranks.show()}")
+        if arguments.locomo:
+            _show_talks("LoCoMo", locomo_talks(arguments.locomo), Path(folder))
+        if arguments.beam:
+            _show_talks("BEAM", beam_talks(arguments.beam), Path(folder))
     return 0
+
+
+def _show_talks(name: str, talks: Iterable[Talk], folder: Path) -> None:
+    ranks = Ranks()
+    asyncio.run(search_talks(folder, talks, ranks))
+    print(f"{name}\n{ranks.show()}")
 
 
 if __name__ == "__main__":

@@ -55,12 +55,11 @@ class ShownRecallsPlayer(SessionPlayer):
     after: list[ShownRecall]
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
-        needed = {
-            page.entry: page.seeks
-            for page in pages
-            if page.entry and page.tool is ToolName.RECALL and page.holds
-        }
-        for entry, seeks in needed.items():
+        seeks_by_entry: dict[str, frozenset[str]] = {}
+        for page in pages:
+            if page.entry and page.tool is ToolName.RECALL and page.holds:
+                seeks_by_entry[page.entry] = page.seeks
+        for entry, seeks in seeks_by_entry.items():
             here = self._conversation
             whole = content_recall.most_tokens_recalled_whole(here.state, here.policy)
             self.after.append(await self._recall(entry, seeks, whole))
@@ -68,33 +67,45 @@ class ShownRecallsPlayer(SessionPlayer):
         return await super()._play_recalls(request, pages)
 
     async def _recall(self, entry: str, seeks: frozenset[str], whole: int) -> ShownRecall:
-        cache, counting = self._stores.cache, self._tokens
-        said: list[str] = []
-        lines = ""
-        while not said or (lines and not all(one in "\n".join(said) for one in seeks)):
+        cache = self._stores.cache
+        counting = self._tokens
+        results: list[str] = []
+        lines = ""  # which ones the next call asks for
+        while True:
             wanted = content_recall.WantedContent(lines=lines, whole_tokens=whole)
-            said.append(await content_recall.recall_entry(cache, counting, entry, wanted))
-            more = _WAY_ON.search(said[-1])
-            if not lines and more is None:
-                return ShownRecall(whole=True, calls=1, tokens=counting.count_tokens(said[0]))
-            lines = more[1] if more else ""
-        return ShownRecall(
-            whole=False, calls=len(said), tokens=sum(map(counting.count_tokens, said))
-        )
+            result = await content_recall.recall_entry(cache, counting, entry, wanted)
+            results.append(result)
+            way_on = _WAY_ON.search(result)
+            if way_on is None or _holds_all("\n".join(results), seeks):
+                break
+            lines = way_on[1]
+        tokens = sum(map(counting.count_tokens, results))
+        is_whole = len(results) == 1 and way_on is None
+        return ShownRecall(whole=is_whole, calls=len(results), tokens=tokens)
 
     async def _recall_in_pages(self, entry: str, seeks: frozenset[str]) -> ShownRecall:
-        text = (await self._stores.cache.read_content(Digest.from_hex(entry))).decode(
-            "utf-8", "replace"
-        )
-        lines, shown, first, tokens, calls = text.removesuffix("\n").split("\n"), "", 1, 0, 0
-        while first <= len(lines) and (not calls or not all(one in shown for one in seeks)):
+        content = await self._stores.cache.read_content(Digest.from_hex(entry))
+        lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
+        shown = ""
+        tokens = 0
+        calls = 0
+        last = 0  # the last line that is shown
+        while True:
+            first = last + 1
             page, last = content_recall.cut_to_page_with_last_line_number(
                 self._tokens, lines[first - 1 : first + 2_000], first
             )
-            whole = first == 1 and last == len(lines)
-            shown, first, calls = f"{shown}\n{page}", last + 1, calls + 1
+            shown += f"\n{page}"
             tokens += self._tokens.count_tokens(page)
-        return ShownRecall(whole=whole and calls == 1, calls=calls, tokens=tokens)
+            calls += 1
+            if last == len(lines) or _holds_all(shown, seeks):
+                break
+        is_whole = calls == 1 and last == len(lines)
+        return ShownRecall(whole=is_whole, calls=calls, tokens=tokens)
+
+
+def _holds_all(text: str, seeks: frozenset[str]) -> bool:
+    return all(sought in text for sought in seeks)
 
 
 def collect_recalls(
@@ -104,24 +115,30 @@ def collect_recalls(
 
     async def played() -> tuple[list[ShownRecall], list[ShownRecall]]:
         now = simulated_clock.LoopClock().current_time
-        journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
+        journal = MemoryJournal(now=now)
+        cache = MemoryCache(now=now)
         stores = ReplayStores(journal, cache, MemoryIndex(journal, cache))
         player = ShownRecallsPlayer(recording, terms, stores, counting)
-        player.before, player.after = [], []
+        player.before = []
+        player.after = []
         await player.play_session()
         return player.before, player.after
 
     return simulated_clock.run_on_jumping_loop(played())
 
 
-def line(name: str, found: Sequence[ShownRecall]) -> str:
-    count = max(1, len(found))
-    parted = [one for one in found if not one.whole]
-    beyond = sum(one.calls > 1 for one in parted) / max(1, len(parted))
+def line(name: str, recalls: Sequence[ShownRecall]) -> str:
+    count = max(1, len(recalls))
+    in_parts = [recall for recall in recalls if not recall.whole]
+    beyond_first_page = [recall for recall in in_parts if recall.calls > 1]
+    share_whole = (len(recalls) - len(in_parts)) / count
+    share_beyond = len(beyond_first_page) / max(1, len(in_parts))
+    extra_requests = sum(recall.calls - 1 for recall in recalls)
+    tokens = sum(recall.tokens for recall in recalls) / count
     return (
-        f"{name:22} {len(found):5} entries, {sum(one.whole for one in found) / count:.3f} whole by the call shown, "
-        f"of the others {beyond:.3f} needed more than the first page, "
-        f"{sum(one.calls - 1 for one in found)} extra requests, {sum(one.tokens for one in found) / count:,.0f} tokens an entry"
+        f"{name:22} {len(recalls):5} entries, {share_whole:.3f} whole by the call shown, "
+        f"of the others {share_beyond:.3f} needed more than the first page, "
+        f"{extra_requests} extra requests, {tokens:,.0f} tokens an entry"
     )
 
 
@@ -137,11 +154,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         context_policy.preset_policy("layered"), arguments.window, RelativePrices(0.1, 1.25, 5.0)
     )
     terms = replace(terms, recalls=RecallMode.SEARCHED)
-    found = [
-        collect_recalls(each, terms, counting) for each in policies.every_session(arguments.traces)
-    ]
-    print(line("pages of 1,400 tokens", [one for before, _ in found for one in before]))
-    print(line("as the tool gives it", [one for _, after in found for one in after]))
+    all_before: list[ShownRecall] = []
+    all_after: list[ShownRecall] = []
+    for recording in policies.every_session(arguments.traces):
+        before, after = collect_recalls(recording, terms, counting)
+        all_before += before
+        all_after += after
+    print(line("pages of 1,400 tokens", all_before))
+    print(line("as the tool gives it", all_after))
     return 0
 
 
