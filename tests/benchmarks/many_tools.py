@@ -36,8 +36,12 @@ from tests.peers.anthropic_server import AnthropicServer, reply
 from tests.peers.peer import Answer, Seen
 
 WINDOW = 4_000_000  # tokens: all definitions fit
-TOOLS, TIMES = 10, 4  # how many tools are used, and how often each
-READ, WRITE, OUT = 0.1, 1.25, 5.0  # prices as shares of the input price
+TOOLS = 10  # how many tools are used,
+TIMES = 4  # and how often each
+# Prices as shares of the input price.
+READ = 0.1
+WRITE = 1.25
+OUT = 5.0
 VERBS = (
     "create",
     "list",
@@ -99,14 +103,16 @@ class Growing(OnDemandTools):
 
 class _Remembering(ToolFinder):
     def __init__(self, finder: ToolFinder, found: dict[str, ToolSpec]) -> None:
-        self._finder, self._found = finder, found
+        self._finder = finder
+        self._found = found
 
     async def find_best_tools(
         self, query: str, limit: int, specs: Sequence[ToolSpec], allowed: Callable[[str], bool]
     ) -> list[ToolSpec]:
-        found = await self._finder.find_best_tools(query, limit, specs, allowed)
-        self._found |= {spec.name: spec for spec in found}
-        return found
+        best = await self._finder.find_best_tools(query, limit, specs, allowed)
+        for spec in best:
+            self._found[spec.name] = spec
+        return best
 
 
 class Billing(AnthropicServer):
@@ -115,7 +121,10 @@ class Billing(AnthropicServer):
     def __init__(self, made: Iterator[Call]) -> None:
         super().__init__()
         self.models = ({"id": "scripted", "type": "model", "max_input_tokens": WINDOW},)
-        self.cache, self.made, self.bill, self.steps = Cache(), made, 0.0, 0
+        self.cache = Cache()
+        self.made = made
+        self.bill = 0.0
+        self.steps = 0
 
     def answer(self, seen: Seen) -> Answer:
         if seen.method == "GET":
@@ -131,37 +140,41 @@ class Billing(AnthropicServer):
             + OUT * written
         )
         self.steps += 1
-        return reply("Done.") if call is None else reply(calls=[call])
+        if call is None:
+            return reply("Done.")
+        return reply(calls=[call])
 
 
 def calls(*, searching: bool, wrapped: bool, servers: int) -> Iterator[Call]:
     for number in range(TOOLS):
-        server, verb, thing = number * 7 % servers, VERBS[number], THINGS[number]
+        server = number * 7 % servers
+        verb = VERBS[number]
+        thing = THINGS[number]
         name = f"server{server}__{verb}_{thing}"
         if searching:
             yield "find_tools", {"query": f"{verb} {thing} in system {server}"}
-        for time_ in range(TIMES):
-            arguments = {"filter": f"{thing}s of week {time_}", "limit": time_ + 1}
-            yield (
-                ("call_tool", {"name": name, "arguments": arguments})
-                if wrapped
-                else (name, arguments)
-            )
+        for week in range(TIMES):
+            arguments = {"filter": f"{thing}s of week {week}", "limit": week + 1}
+            if wrapped:
+                yield "call_tool", {"name": name, "arguments": arguments}
+            else:
+                yield name, arguments
 
 
 async def ready(bench: Workbench, servers: int) -> None:
     changed = asyncio.Event()
     bench.mcp_servers.listeners.append(changed.set)
     async with asyncio.timeout(600):
-        while (
-            sum(
-                server.status.state is McpConnectionState.READY
-                for server in bench.mcp_servers.running_servers
-            )
-            < servers
-        ):
+        while _count_ready(bench) < servers:
             changed.clear()
             await changed.wait()
+
+
+def _count_ready(bench: Workbench) -> int:
+    return sum(
+        server.status.state is McpConnectionState.READY
+        for server in bench.mcp_servers.running_servers
+    )
 
 
 async def run(base: Path, way: str, servers: int) -> None:
@@ -202,21 +215,20 @@ def _config(base: Path, number: int) -> dict[str, object]:
 
 
 def _told(way: str, session: Session, peer: Billing, begun: float) -> None:
-    offered = [r.fact for r in session.all_facts if isinstance(r.fact, ToolsOffered)]
-    results = [r.fact for r in session.all_facts if isinstance(r.fact, ToolReturned)]
-    failed = sum(not one.ok for one in results)
-    tokens = TiktokenCounter()
-    last = offered[-1]
-    tools = [
-        spec for spec in last.tools if spec.name in ("find_tools", "call_tool") or "__" in spec.name
-    ]
-    standing = sum(
-        tokens.count_tokens(spec.name + spec.description + spec.schema) for spec in tools
-    )
-    replies = [r.fact for r in session.all_facts if isinstance(r.fact, ModelReplied)]
+    facts = [recorded.fact for recorded in session.all_facts]
+    results = [fact for fact in facts if isinstance(fact, ToolReturned)]
+    replies = [fact for fact in facts if isinstance(fact, ModelReplied)]
+    last_offer = [fact for fact in facts if isinstance(fact, ToolsOffered)][-1]
+    failed = sum(not result.ok for result in results)
+    counter = TiktokenCounter()
+    standing = 0
+    for spec in last_offer.tools:
+        if spec.name in ("find_tools", "call_tool") or "__" in spec.name:
+            standing += counter.count_tokens(spec.name + spec.description + spec.schema)
     print(
-        f"{way:10} bill {peer.bill:12,.0f}  steps {peer.steps}, {len(results)} calls, {failed} failed, {len(replies)} replies; servers "
-        f"ready in {begun:.1f} s; standing {standing:,} tokens, {last.withheld:,} definitions not sent",
+        f"{way:10} bill {peer.bill:12,.0f}  steps {peer.steps}, {len(results)} calls,"
+        f" {failed} failed, {len(replies)} replies; servers ready in {begun:.1f} s;"
+        f" standing {standing:,} tokens, {last_offer.withheld:,} definitions not sent",
         flush=True,
     )
 
@@ -225,17 +237,17 @@ async def _searches(bench: Workbench, conversation: Conversation) -> None:
     """Through the finder the agent's searches went through, and the clock on the wall."""
     specs = tuple(tool.spec for tool in bench.mcp_servers.list_offered_server_tools())
     finder = bench.kit.finder
-    asked = [
-        f"{verb} the {thing}s of system {n} that fit a filter"
-        for n, (verb, thing) in enumerate(zip(VERBS, THINGS, strict=False))
+    questions = [
+        f"{verb} the {thing}s of system {number} that fit a filter"
+        for number, (verb, thing) in enumerate(zip(VERBS, THINGS, strict=False))
     ]
-    asked += [
-        "count",
-        "list the fields and links of an id with a filter expression and a limit in a system that fits it",
-    ]
-    await finder.find_best_tools(asked[0], 5, specs, lambda _: True)
-    took = []
-    for question in asked * 10:
+    questions.append("count")
+    questions.append(
+        "list the fields and links of an id with a filter expression and a limit in a system that fits it"
+    )
+    await finder.find_best_tools(questions[0], 5, specs, lambda _: True)
+    took: list[float] = []
+    for question in questions * 10:
         started = time.perf_counter()
         await finder.find_best_tools(question, 5, specs, lambda _: True)
         took.append((time.perf_counter() - started) * 1000)
@@ -255,7 +267,9 @@ def main() -> None:
         return Growing(on_demand(project, *given))
 
     for way in ("on demand", "growing", "all sent"):
-        WorkspaceRulesAndSkills.build_tools_on_demand = growing if way == "growing" else on_demand  # type: ignore[method-assign, assignment]
+        WorkspaceRulesAndSkills.build_tools_on_demand = on_demand  # type: ignore[method-assign]
+        if way == "growing":
+            WorkspaceRulesAndSkills.build_tools_on_demand = growing  # type: ignore[method-assign, assignment]
         with tempfile.TemporaryDirectory(prefix="helix-many-") as base:
             asyncio.run(run(Path(base), way, wanted.servers))
 

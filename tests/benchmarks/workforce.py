@@ -37,11 +37,12 @@ NUMBER = 200
 
 
 def delegates(tasks: list[str]) -> Reply:
-    made = [part for task in tasks for part in calls("delegate", task=task).parts]
-    return Reply(
-        tuple(replace(p, id=f"d{n}") for n, p in enumerate(made) if isinstance(p, ToolCall)),
-        Stop.CALLS,
-    )
+    delegated: list[ToolCall] = []
+    for task in tasks:
+        for part in calls("delegate", task=task).parts:
+            assert isinstance(part, ToolCall)
+            delegated.append(replace(part, id=f"d{len(delegated)}"))
+    return Reply(tuple(delegated), Stop.CALLS)
 
 
 def plant(team: Team) -> None:
@@ -49,14 +50,16 @@ def plant(team: Team) -> None:
     they are stopped.
     """
     team.hold = asyncio.Event()
-    top, middle = (
-        [f"TOP-{n}-" for n in range(5)],
-        [f"MIDDLE-{n}.{m}-" for n in range(5) for m in range(6)],
-    )
-    leaves = [f"LEAF-{n}-" for n in range(30 * 7)]
+    top = [f"TOP-{number}-" for number in range(5)]
     team.answers = {"ROOT": [delegates(top)], "LEAF": []}
-    team.answers |= {task: [delegates(middle[n * 6 : n * 6 + 6])] for n, task in enumerate(top)}
-    team.answers |= {task: [delegates(leaves[n * 7 : n * 7 + 7])] for n, task in enumerate(middle)}
+    leaf_count = 0
+    for number, top_task in enumerate(top):
+        middle = [f"MIDDLE-{number}.{place}-" for place in range(6)]
+        team.answers[top_task] = [delegates(middle)]
+        for middle_task in middle:
+            leaves = [f"LEAF-{leaf_count + place}-" for place in range(7)]
+            leaf_count += len(leaves)
+            team.answers[middle_task] = [delegates(leaves)]
 
 
 def memory() -> int:
@@ -79,7 +82,8 @@ async def main() -> None:
         session = await bench.start_conversation()
         plant(team)
         before = memory()
-        worst, done = 0.0, False
+        worst = 0.0
+        done = False
 
         async def watch() -> None:
             nonlocal worst
@@ -88,18 +92,19 @@ async def main() -> None:
                 await asyncio.sleep(0.005)
                 worst = max(worst, time.perf_counter() - started - 0.005)
 
+        def count_agents() -> int:
+            return len(bench.workforce.list_agent_rows(session.id))
+
         watching = asyncio.ensure_future(watch())  # noqa: TID251
         started = time.perf_counter()
         session.send_message((Text("ROOT"),))
-        while (
-            len(bench.workforce.list_agent_rows(session.id)) < NUMBER or team.working < NUMBER - 35
-        ):
+        while count_agents() < NUMBER or team.working < NUMBER - 35:
             await asyncio.sleep(0.01)
+        seconds = time.perf_counter() - started
+        print(f"{count_agents()} agents of {5 + 30 + 210} wanted began in {seconds:.1f} s")
         print(
-            f"{len(bench.workforce.list_agent_rows(session.id))} agents of {5 + 30 + 210} wanted began in {time.perf_counter() - started:.1f} s"
-        )
-        print(
-            f"memory: {before} MB before, {memory()} MB with all of them; the loop was held {worst * 1000:.0f} ms at the most"
+            f"memory: {before} MB before, {memory()} MB with all of them;"
+            f" the loop was held {worst * 1000:.0f} ms at the most"
         )
         _contexts(team)
         started = time.perf_counter()
@@ -109,18 +114,14 @@ async def main() -> None:
             await asyncio.sleep(0)
         print(f"no request runs any more after {time.perf_counter() - started:.3f} s")
         await session.wait_until_idle()
-        while team.working or any(
-            row.state in ("working", "waiting", "asking")
-            for row in bench.workforce.list_agent_rows(session.id)
-        ):
+        states = _count_states(bench, session.id)
+        while team.working or any(states[state] for state in ("working", "waiting", "asking")):
             await asyncio.sleep(0.005)
-        print(
-            f"all recorded after {time.perf_counter() - started:.2f} s; started in all: {bench.workforce.team_of(session.id).started_count}"
-        )
-        print(
-            "states:",
-            dict(Counter(row.state for row in bench.workforce.list_agent_rows(session.id))),
-        )
+            states = _count_states(bench, session.id)
+        seconds = time.perf_counter() - started
+        started_count = bench.workforce.team_of(session.id).started_count
+        print(f"all recorded after {seconds:.2f} s; started in all: {started_count}")
+        print("states:", dict(states))
         done = True
         await watching
         await desk.aclose()
@@ -128,19 +129,22 @@ async def main() -> None:
         print(f"after quitting: {team.working} requests, {len(left)} tasks")
 
 
+def _count_states(bench: Workbench, session: str) -> Counter[str]:
+    return Counter(row.state for row in bench.workforce.list_agent_rows(session))
+
+
 def _contexts(team: Team) -> None:
-    """Whether a request holds a task of another branch of the tree."""
+    """Whether a request of a leaf holds a task of another branch of the tree."""
     strange = 0
     for request in team.requests:
-        said = "\n".join(
-            getattr(part, "text", "") for message in request.messages for part in message.parts
-        )
-        own = [word for word in ("TOP-", "MIDDLE-", "LEAF-") if word in said.partition("\n")[0]]
-        first = next(
-            (getattr(part, "text", "") for message in request.messages for part in message.parts),
-            "",
-        )
-        strange += "LEAF-" in first and ("TOP-" in said or "MIDDLE-" in said or len(own) > 1)
+        texts: list[str] = []
+        for message in request.messages:
+            texts += [getattr(part, "text", "") for part in message.parts]
+        if not texts or "LEAF-" not in texts[0]:
+            continue
+        whole = "\n".join(texts)
+        if "TOP-" in whole or "MIDDLE-" in whole:
+            strange += 1
     print(
         f"{len(team.requests)} requests; {strange} of agents with something of another agent in them"
     )
@@ -164,41 +168,49 @@ async def in_window(run: WindowProgram) -> None:
         lambda: window.current_session is not None and window.current_session.id == session.id
     )
     window.window_actions["agents"].trigger()
-    await until(
-        lambda: any(isinstance(each, SubagentsDialog) for each in QApplication.topLevelWidgets())
-    )
-    dialog = next(
-        each for each in QApplication.topLevelWidgets() if isinstance(each, SubagentsDialog)
-    )
+    await until(lambda: bool(_open_dialogs()))
+    dialog = _open_dialogs()[0]
     plant(team)
-    before, gaps = memory(), [Gaps() for _ in range(3)]
+    before = memory()
     await asyncio.sleep(2)
-    gaps[0].begin()
+    beginning = Gaps()
+    beginning.begin()
     session.send_message((Text("ROOT"),))
     begun = bench.workforce.team_of(session.id)
     await until(lambda: len(begun.agents) == NUMBER and team.working >= NUMBER - 35, 300)
-    gaps[0].end()
-    gaps[1].begin()
+    beginning.end()
+    working = Gaps()
+    working.begin()
     await asyncio.sleep(10)
-    gaps[1].end()
+    working.end()
     print(f"memory: {before} MB before, {memory()} MB with {NUMBER} agents")
-    gaps[2].begin()
+    stopping = Gaps()
+    stopping.begin()
     started = time.perf_counter()
     dialog.stop_shown_agents()
     await until(lambda: not team.working)
     print(f"no request runs any more after {time.perf_counter() - started:.3f} s")
     await until(lambda: all(agent.ended for agent in begun.agents.values()))
-    gaps[2].end()
+    stopping.end()
     print(f"all stopped after {time.perf_counter() - started:.2f} s")
     session.stop_turn()
     await session.wait_until_idle()
-    for name, each in zip(
-        ("while they begin", "while they work", "while they are stopped"), gaps, strict=True
-    ):
-        for how, values in (("wall", sorted(each.wall)), ("own processor time", sorted(each.own))):
-            print(
-                f"{name}, {how}: p99 {values[len(values) * 99 // 100]:.1f}, longest {values[-1]:.1f} ms of {len(values)}"
-            )
+    _show_gaps("while they begin", beginning)
+    _show_gaps("while they work", working)
+    _show_gaps("while they are stopped", stopping)
+
+
+def _open_dialogs() -> list[SubagentsDialog]:
+    return [
+        widget for widget in QApplication.topLevelWidgets() if isinstance(widget, SubagentsDialog)
+    ]
+
+
+def _show_gaps(name: str, gaps: Gaps) -> None:
+    for clock, times in (("wall", gaps.wall), ("own processor time", gaps.own)):
+        in_order = sorted(times)
+        p99 = in_order[len(in_order) * 99 // 100]
+        print(f"{name}, {clock}: p99 {p99:.1f}, longest {in_order[-1]:.1f} ms of {len(in_order)}")
 
 
 def window() -> int:
