@@ -501,15 +501,15 @@ class Tour:
         dialog = next(
             each for each in QApplication.topLevelWidgets() if isinstance(each, FleetDialog)
         )
-        await until(lambda: len(dialog._tasks) == len(TASKS))
-        dialog._task_list.setFocus()
+        await until(lambda: dialog.tasks_page.task_list.topLevelItemCount() == len(TASKS))
+        dialog.tasks_page.task_list.setFocus()
         for _ in range(2):
-            QTest.keyClick(dialog._task_list, Qt.Key.Key_Down)
+            QTest.keyClick(dialog.tasks_page.task_list, Qt.Key.Key_Down)
         await self.shot("45-fleet", 1)
-        dialog._open_new_task_dialog()
+        dialog.tasks_page.open_new_task_dialog()
         await self.shot("46-new-task", 1)
         next(each for each in dialog.findChildren(QDialog)).reject()
-        dialog._workers_tab.click()
+        dialog.computers_tab.click()
         await self.shot("47-workers", 1)
         await self.close()
 

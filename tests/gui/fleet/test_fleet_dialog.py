@@ -46,7 +46,7 @@ from helix_desktop.gui.fleet.task_answer_view import MOST_HEIGHT
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.resident import schedules
+from helix_desktop.resident import schedule_changes, schedules
 from helix_desktop.resident.schedules import WorkSchedule
 from helix_desktop.store.fleet_tasks import (
     FleetTask,
@@ -247,8 +247,8 @@ def test_without_a_workspace_a_new_task_says_what_to_do_first(
     for text in ("New task…", "New schedule…"):
         press(dialog, text)
         assert dialog.findChildren(FieldsDialog) == []
-        assert "open a folder first" in dialog._trouble.text()
-        dialog._show_trouble("")
+        assert "open a folder first" in dialog.trouble.text()
+        dialog.show_trouble("")
 
 
 def test_a_computer_is_named_without_the_number_of_its_process() -> None:
@@ -269,18 +269,20 @@ def test_a_task_that_was_added_is_chosen_once_it_is_listed(
     """The list went on to show another task, and what became of the new one stood nowhere."""
     dialog, fleet, _, _parent = opened(theme, doing, places)
     choose(dialog, "Task 2")
-    dialog._add_new_task({"workspace": "w1", "text": "Task 6", "allowed": ""})
+    dialog.tasks_page.add_new_task({"workspace": "w1", "text": "Task 6", "allowed": ""})
     qt_works(1)
     assert fleet.asked == [("add", "w1", "Task 6", ())]
-    dialog._show_fleet(FOUND)
-    assert dialog._title.text() == "Task 2", "the older task with the same words is another one"
+    dialog.show_fleet(FOUND)
+    assert dialog.tasks_page.card.title.text() == "Task 2", (
+        "the older task with the same words is another one"
+    )
 
     added = replace_text(task(9, "waiting", claims=0), "Task 6")
-    dialog._show_fleet([{**FOUND[0], "waiting": [added]}])
-    assert dialog._task_list.chosen_row() == f"w1 {9:020x}"
+    dialog.show_fleet([{**FOUND[0], "waiting": [added]}])
+    assert dialog.tasks_page.task_list.chosen_row() == f"w1 {9:020x}"
     choose(dialog, "Task 2")
-    dialog._show_fleet([{**FOUND[0], "waiting": [added]}])
-    assert dialog._title.text() == "Task 2", "it is chosen once"
+    dialog.show_fleet([{**FOUND[0], "waiting": [added]}])
+    assert dialog.tasks_page.card.title.text() == "Task 2", "it is chosen once"
 
 
 def test_a_fleet_without_anything_is_one_page(
@@ -288,28 +290,27 @@ def test_a_fleet_without_anything_is_one_page(
 ) -> None:
     """Three tabs were nearly empty."""
     dialog, _, _, _parent = opened(theme, doing, places)
-    dialog._show_schedules([])
-    dialog._conversation_list.show_rows({})
-    dialog._worker_list.show_rows({})
-    dialog._workspaces = []
-    dialog._tasks = {}
-    dialog._show_tabs_in_use()
-    tabs = [dialog._conversations_tab, dialog._schedules_tab, dialog._workers_tab]
+    dialog.schedules_page.show_schedules([])
+    dialog.show_fleet([])
+    dialog.conversations_page.conversation_list.show_rows({})
+    dialog.show_tabs_in_use()
+    tabs = [dialog.conversations_tab, dialog.schedules_tab, dialog.computers_tab]
     assert [tab.isVisible() for tab in tabs] == [False, False, False]
-    assert not dialog._summary_row.isVisible()
-    dialog._show_fleet(FOUND)
+    assert not dialog.tasks_page.summary_row.isVisible()
+    dialog.show_fleet(FOUND)
     assert [tab.isVisible() for tab in tabs] == [True, False, True]
-    assert dialog._summary_row.isVisible()
+    assert dialog.tasks_page.summary_row.isVisible()
 
 
 def choose(dialog: FleetDialog, text: str) -> None:
     rows = [
-        dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())
+        dialog.tasks_page.task_list.topLevelItem(at)
+        for at in range(dialog.tasks_page.task_list.topLevelItemCount())
     ]
     wanted = next(row for row in rows if row is not None and row.text(1) == text)
     # Ctrl may still count as pressed from an earlier trial, and would select a second task.
     selects = QItemSelectionModel.SelectionFlag
-    dialog._task_list.setCurrentItem(wanted, 0, selects.ClearAndSelect | selects.Rows)
+    dialog.tasks_page.task_list.setCurrentItem(wanted, 0, selects.ClearAndSelect | selects.Rows)
 
 
 def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
@@ -317,7 +318,8 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
 ) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
     rows = [
-        dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())
+        dialog.tasks_page.task_list.topLevelItem(at)
+        for at in range(dialog.tasks_page.task_list.topLevelItemCount())
     ]
     assert [
         [row.text(column) for column in (0, 1, 2, 4, 5, 7)] for row in rows if row is not None
@@ -340,9 +342,9 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
         "on 2 computers",
         "Site: The shared store does not answer.",
     } <= words
-    dialog._filter.setText("WAITING 5")
+    dialog.tasks_page.filter.setText("WAITING 5")
     assert [row.text(1) for row in rows if row is not None and not row.isHidden()] == ["Task 5"]
-    first = dialog._schedule_list.topLevelItem(0)
+    first = dialog.schedules_page.schedule_list.topLevelItem(0)
     assert first is not None
     assert (first.text(0), first.text(3), first.text(4)) == (
         "08:00 (Europe/Berlin)",
@@ -367,9 +369,9 @@ def test_words_of_a_task_are_not_cut_beside_an_empty_cell(
         **task(6, "failed", why="It broke in a way that takes many words to say."),
         "text": words,
     }
-    dialog._show_fleet([{**FOUND[0], "waiting": [waiting], "failed": [failed], "running": []}])
+    dialog.show_fleet([{**FOUND[0], "waiting": [waiting], "failed": [failed], "running": []}])
     dialog.resize(1300, 800)
-    table = dialog._task_list
+    table = dialog.tasks_page.task_list
     assert table.columnWidth(5) > 100
     words_in_empty_cell = []
     for state in ("failed", "waiting"):
@@ -397,22 +399,22 @@ def test_of_several_selected_tasks_the_number_is_shown_and_none_can_be_allowed_u
 ) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
     choose(dialog, "Task 3")
-    assert dialog._title.text() == "Task 3"
-    assert any(button.isVisible() for button in dialog._answers.buttons)
-    dialog._task_list.selectAll()
-    assert dialog._title.text() == "6 tasks are selected."
-    assert not any(button.isVisible() for button in dialog._answers.buttons)
-    assert dialog._stop.isVisible()
-    assert dialog._retry.isVisible()
+    assert dialog.tasks_page.card.title.text() == "Task 3"
+    assert any(button.isVisible() for button in dialog.tasks_page.card.answer_buttons.buttons)
+    dialog.tasks_page.task_list.selectAll()
+    assert dialog.tasks_page.card.title.text() == "6 tasks are selected."
+    assert not any(button.isVisible() for button in dialog.tasks_page.card.answer_buttons.buttons)
+    assert dialog.tasks_page.card.stop.isVisible()
+    assert dialog.tasks_page.card.retry.isVisible()
     choose(dialog, "Task 1")
-    assert dialog._title.text() == "Task 1"
+    assert dialog.tasks_page.card.title.text() == "Task 1"
 
 
 def test_conversations_that_run_or_have_a_copy_say_what_they_changed_and_who_else_did(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     dialog, _, went, _parent = opened(theme, doing, places)
-    shown = dialog._conversation_list
+    shown = dialog.conversations_page.conversation_list
     rows = [shown.topLevelItem(at) for at in range(shown.topLevelItemCount())]
     assert [[row.text(column) for column in range(8)] for row in rows if row is not None] == [
         ["waiting for you", "One", "Thesis", "Codex", "main", "a.py, b.py", "a.py (Two)", "$0.500"],
@@ -430,18 +432,18 @@ def test_an_answer_is_drawn_as_markdown_and_the_window_counts_as_a_worker(
     dialog, _, _, _parent = opened(theme, doing, places)
     done = task(6, "failed", answer="It **works**:\n\n- one\n- two")
     running = task(1, "running", worker="here 3.1")
-    dialog._show_fleet([{**FOUND[0], "workers": {}, "running": [running], "failed": [done]}])
+    dialog.show_fleet([{**FOUND[0], "workers": {}, "running": [running], "failed": [done]}])
     words = {label.text() for label in dialog.findChildren(QLabel)}
     assert "on 1 computer" in words
     choose(dialog, "Task 6")
-    assert dialog._answer.isVisible()
-    text = dialog._answer.all_text()
+    assert dialog.tasks_page.card.answer.isVisible()
+    text = dialog.tasks_page.card.answer.all_text()
     assert "**" not in text
     assert "It works:" in text
-    assert 0 < dialog._answer.height() <= theme.zoomed_pixels(MOST_HEIGHT)
+    assert 0 < dialog.tasks_page.card.answer.height() <= theme.zoomed_pixels(MOST_HEIGHT)
     choose(dialog, "Task 1")
-    assert not dialog._answer.isVisible()
-    dialog._show_fleet([{**FOUND[0], "workers": {}, "running": []}])
+    assert not dialog.tasks_page.card.answer.isVisible()
+    dialog.show_fleet([{**FOUND[0], "workers": {}, "running": []}])
     assert "on 0 workers" not in {label.text() for label in dialog.findChildren(QLabel)}
 
 
@@ -450,22 +452,22 @@ def test_a_task_that_needs_the_user_says_exactly_what_it_would_do(
 ) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
     why = "The task needs your permission: Run a command.\n\ngit push --force\ngit gc"
-    dialog._show_fleet(
+    dialog.show_fleet(
         [{**FOUND[0], "needs_you": [task(3, "needs-you", why=why, asked="run_command")]}]
     )
     choose(dialog, "Task 3")
-    assert dialog._detail.text() == "The task needs your permission: Run a command."
-    shown = dialog._question.findChildren(ExactTextView)[0]
+    assert dialog.tasks_page.card.reason.text() == "The task needs your permission: Run a command."
+    shown = dialog.tasks_page.card.question.findChildren(ExactTextView)[0]
     assert shown.toPlainText() == "git push --force\ngit gc"
     assert shown.font().isFeatureSet(QFont.Tag.fromString("liga")), (
         "what is allowed is drawn sign by sign"
     )
     assert QFontInfo(shown.font()).fixedPitch()
-    words = [label.text() for label in dialog._question.findChildren(QLabel)]
+    words = [label.text() for label in dialog.tasks_page.card.question.findChildren(QLabel)]
     assert words[-4:] == ["Runs", "git push", "overwrites commits on the server", "git gc"]
     choose(dialog, "Task 5")
-    assert not dialog._question.isVisible()
-    (row,) = dialog._task_list.findItems("Task 3", Qt.MatchFlag.MatchExactly, 1)
+    assert not dialog.tasks_page.card.question.isVisible()
+    (row,) = dialog.tasks_page.task_list.findItems("Task 3", Qt.MatchFlag.MatchExactly, 1)
     assert row.text(5) == "The task needs your permission: Run a command."
 
 
@@ -477,19 +479,25 @@ def test_a_long_call_of_a_task_is_allowed_only_once_its_end_was_in_sight(
     command = "\n".join([*(f"echo {number}" for number in range(1_000)), "rm -rf important"])
     why = f"The task needs your permission: Run a command.\n\n{command}"
     asking = {**FOUND[0], "needs_you": [task(3, "needs-you", why=why, asked="run_command")]}
-    dialog._show_fleet([asking])
+    dialog.show_fleet([asking])
     choose(dialog, "Task 3")
     qt_works(1)
-    once = next(each for each in dialog._answers.buttons if each.text() == "Allow once")
+    once = next(
+        each
+        for each in dialog.tasks_page.card.answer_buttons.buttons
+        if each.text() == "Allow once"
+    )
     assert not once.isEnabled()
-    (shown,) = dialog._question.findChildren(ExactTextView)
+    (shown,) = dialog.tasks_page.card.question.findChildren(ExactTextView)
     for _ in range(200):
         shown.show_next_part()
         qt_works(1)
     assert shown.toPlainText().endswith("rm -rf important")
     assert once.isEnabled()
-    dialog._show_fleet([asking])
-    assert dialog._question.findChildren(ExactTextView) == [shown], "what was read stays read"
+    dialog.show_fleet([asking])
+    assert dialog.tasks_page.card.question.findChildren(ExactTextView) == [shown], (
+        "what was read stays read"
+    )
 
 
 def test_a_task_shows_the_change_of_a_file_as_the_chat_does(
@@ -499,9 +507,9 @@ def test_a_task_shows_the_change_of_a_file_as_the_chat_does(
     change = "--- a.py\n+++ a.py\n@@ -1,2 +1,2 @@\n \n-x = 1\n+x = 2\n"
     for asked, kind in (("edit_file", ExactDifferenceView), ("run_command", ExactTextView)):
         why = f"The task needs your permission: Edit a.py.\n\n{change}"
-        dialog._show_fleet([{**FOUND[0], "needs_you": [task(3, "needs-you", why=why, asked=asked)]}])  # fmt: skip
+        dialog.show_fleet([{**FOUND[0], "needs_you": [task(3, "needs-you", why=why, asked=asked)]}])  # fmt: skip
         choose(dialog, "Task 3")
-        assert isinstance(dialog._question._exact, kind)
+        assert isinstance(dialog.tasks_page.card.question._exact, kind)
 
 
 def test_the_call_that_is_shown_is_allowed_once_or_denied(
@@ -521,14 +529,16 @@ def test_the_call_that_is_shown_is_allowed_once_or_denied(
         ("answer", *shown, *given) for given in ((True, ""), (False, ""), (False, "Use a.txt."))
     ]
     choose(dialog, "Task 6")
-    assert not any(button.isVisible() for button in dialog._answers.buttons)
+    assert not any(button.isVisible() for button in dialog.tasks_page.card.answer_buttons.buttons)
 
 
 def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     dialog, fleet, went, _parent = opened(theme, doing, places)
-    assert dialog.focusWidget() is dialog._task_list  # and not the button that stops everything
+    assert (
+        dialog.focusWidget() is dialog.tasks_page.task_list
+    )  # and not the button that stops everything
     choose(dialog, "Task 2")
     press(dialog, "Stop")
     choose(dialog, "Task 3")
@@ -536,7 +546,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     choose(dialog, "Task 6")
     press(dialog, "Run again")
     choose(dialog, "Task 4")
-    assert not dialog._open.isEnabled()  # it has no conversation yet
+    assert not dialog.tasks_page.card.open.isEnabled()  # it has no conversation yet
     press(dialog, "Stop all")
     press(dialog, "Computers")
     press(dialog, "Finish and exit")
@@ -559,19 +569,24 @@ def test_only_what_can_act_on_what_is_chosen_is_enabled(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
-    buttons = dialog._drain, dialog._here, dialog._show, dialog._all
+    buttons = (
+        dialog.computers_page.drain,
+        dialog.computers_page.run_here,
+        dialog.conversations_page.open,
+        dialog.stop_all,
+    )
     assert [each.isEnabled() for each in buttons] == [True, True, True, True]
     leaving = {**FOUND[0], "draining": ["build 2.1", "old 1.1"], "lost": [], "waiting": []}
-    dialog._show_fleet([leaving])
+    dialog.show_fleet([leaving])
     assert [each.isEnabled() for each in buttons] == [False, False, True, True]
-    dialog._show_fleet([FOUND[1]])
-    dialog._conversation_list.show_rows({})
-    dialog._update_list_buttons()
+    dialog.show_fleet([FOUND[1]])
+    dialog.conversations_page.conversation_list.show_rows({})
+    dialog.conversations_page.update_buttons()
     assert [each.isEnabled() for each in buttons] == [False, False, False, False]
     unable = {**FOUND[0], "workers": {}, "lost": [], "unable": ["old: It lacks a program."]}
-    dialog._show_fleet([unable])
-    assert dialog._worker_list.chosen_row() == "w1 old: It lacks a program."
-    assert not dialog._drain.isEnabled()
+    dialog.show_fleet([unable])
+    assert dialog.computers_page.worker_list.chosen_row() == "w1 old: It lacks a program."
+    assert not dialog.computers_page.drain.isEnabled()
 
 
 def test_no_heading_is_cut_with_large_text(
@@ -579,11 +594,11 @@ def test_no_heading_is_cut_with_large_text(
 ) -> None:
     theme.set_zoom(2.0)
     dialog, _, _, _parent = opened(theme, doing, places)
-    dialog._task_list.setParent(None)  # The tests' screen is narrower than a usual one.
-    dialog._task_list.resize(1_340, 500)
-    dialog._task_list.show()
+    dialog.tasks_page.task_list.setParent(None)  # The tests' screen is narrower than a usual one.
+    dialog.tasks_page.task_list.resize(1_340, 500)
+    dialog.tasks_page.task_list.show()
     qt_works(30)
-    header = dialog._task_list.header()
+    header = dialog.tasks_page.task_list.header()
     shown = [at for at in range(header.count()) if not header.isSectionHidden(at)]
     assert len(shown) >= 7
     assert [at for at in shown if header.sectionSize(at) < header.sectionSizeHint(at)] == []
@@ -593,10 +608,12 @@ def test_no_heading_is_cut_with_large_text(
     short = {state, age, cost}
     assert short <= set(shown)
     assert [
-        at for at in short if header.sectionSize(at) < dialog._task_list.sizeHintForColumn(at)
+        at
+        for at in short
+        if header.sectionSize(at) < dialog.tasks_page.task_list.sizeHintForColumn(at)
     ] == []
     theme.set_zoom(1.0)
-    dialog._task_list.close()
+    dialog.tasks_page.task_list.close()
 
 
 def test_with_text_three_times_as_large_the_last_columns_are_hidden_and_nothing_scrolls_to_the_side(
@@ -604,8 +621,8 @@ def test_with_text_three_times_as_large_the_last_columns_are_hidden_and_nothing_
 ) -> None:
     theme.set_zoom(3.0)
     dialog, _, _, _parent = opened(theme, doing, places)
-    assert dialog._pages.minimumSizeHint().width() <= 860
-    rows = dialog._task_list
+    assert dialog.pages.minimumSizeHint().width() <= 860
+    rows = dialog.tasks_page.task_list
     rows.setParent(None)
     rows.resize(860, 500)
     rows.show()
@@ -631,11 +648,11 @@ def test_an_empty_page_says_once_what_to_do(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
-    dialog._show_fleet([])
-    assert dialog._task_list.accessibleDescription().endswith("choose “New task…”.")
-    assert not dialog._card.isVisible()
-    dialog._conversation_list.show_rows({})
-    words = dialog._conversation_list.accessibleDescription()
+    dialog.show_fleet([])
+    assert dialog.tasks_page.task_list.accessibleDescription().endswith("choose “New task…”.")
+    assert not dialog.tasks_page.card.isVisible()
+    dialog.conversations_page.conversation_list.show_rows({})
+    words = dialog.conversations_page.conversation_list.accessibleDescription()
     assert words.startswith("Conversations that are running")
     assert words not in {label.text() for label in dialog.findChildren(QLabel)}
 
@@ -645,8 +662,8 @@ def test_a_task_is_given_and_the_chosen_row_stays_chosen(
 ) -> None:
     dialog, fleet, _, _parent = opened(theme, doing, places)
     choose(dialog, "Task 3")
-    dialog._show_fleet([{**FOUND[0], "running": []}])
-    assert dialog._chosen_task().task["text"] == "Task 3"
+    dialog.show_fleet([{**FOUND[0], "running": []}])
+    assert dialog.tasks_page.chosen_task().task["text"] == "Task 3"
     press(dialog, "New task…")
     asking = next(each for each in dialog.findChildren(QWidget) if each.windowTitle() == "New task")
     press(asking, "Add task")
@@ -672,8 +689,8 @@ def test_what_was_given_back_too_often_stands_above_what_waits_and_is_tried_agai
     dialog, fleet, _, _parent = opened(theme, doing, places)
     assert not button(dialog, "Run all set aside again").isVisible()
     counts = {**FOUND[0]["tasks"], "dead-letter": 2}
-    dialog._show_fleet([{**FOUND[0], "tasks": counts, "dead_letter": LETTERS}])
-    shown = [dialog._task_list.topLevelItem(at) for at in range(8)]
+    dialog.show_fleet([{**FOUND[0], "tasks": counts, "dead_letter": LETTERS}])
+    shown = [dialog.tasks_page.task_list.topLevelItem(at) for at in range(8)]
     states = [row.text(0) for row in shown if row is not None]
     assert states[2:7] == ["needs you", "set aside", "set aside", "failed", "waiting"]
     assert "2 set aside" in {label.text() for label in dialog.findChildren(QLabel)}
@@ -694,15 +711,15 @@ def test_all_tasks_can_be_selected_and_stopped_or_run_again_at_once(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     dialog, fleet, _, _parent = opened(theme, doing, places)
-    dialog._show_fleet([{**FOUND[0], "dead_letter": LETTERS}])
-    QTest.keyClick(dialog._task_list, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
-    assert len(dialog._task_list.selected_row_keys()) == 8
-    dialog._show_fleet([{**FOUND[0], "dead_letter": LETTERS[:1]}])
-    assert len(dialog._task_list.selected_row_keys()) == 7
+    dialog.show_fleet([{**FOUND[0], "dead_letter": LETTERS}])
+    QTest.keyClick(dialog.tasks_page.task_list, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    assert len(dialog.tasks_page.task_list.selected_row_keys()) == 8
+    dialog.show_fleet([{**FOUND[0], "dead_letter": LETTERS[:1]}])
+    assert len(dialog.tasks_page.task_list.selected_row_keys()) == 7
     press(dialog, "Run again")
     assert fleet.asked == [("retry", "w1", f"{number:020x}", ()) for number in (8, 6)]
     fleet.asked.clear()
-    dialog._filter.setText("waiting")
+    dialog.tasks_page.filter.setText("waiting")
     press(dialog, "Stop")
     assert fleet.asked == [("cancel", "w1", f"{number:020x}") for number in (4, 5)]
 
@@ -712,7 +729,7 @@ def test_older_tasks_are_shown_when_they_are_asked_for(
 ) -> None:
     dialog, fleet, _, _parent = opened(theme, doing, places)
     assert not button(dialog, "Show older tasks").isVisible()
-    dialog._show_fleet([{**FOUND[0], "has_older": True}])
+    dialog.show_fleet([{**FOUND[0], "has_older": True}])
     press(dialog, "Show older tasks")
     assert fleet.asked == [("older",)]
 
@@ -725,33 +742,31 @@ def test_an_empty_column_leaves_its_room_to_the_words_of_the_task(
     words = "Check the references in chapter three and mend those that lead nowhere any more"
     waiting["text"] = words
     only_waiting = {**FOUND[0], "running": [], "needs_you": [], "failed": [], "waiting": [waiting]}
-    rows = dialog._task_list
+    rows = dialog.tasks_page.task_list
     rows.setParent(None)
     rows.resize(1200, 500)
     rows.show()
-    dialog._show_fleet([only_waiting])
+    dialog.show_fleet([only_waiting])
     qt_works(30)
     assert rows.columnWidth(1) >= rows.fontMetrics().horizontalAdvance(words)
     assert rows.columnWidth(5) < 100
     rows.close()
 
 
-class SavedSchedules(FleetDialog):
-    """Writes them, and leaves this computer's login as it is."""
-
-    async def _change_schedules(self, change: schedules.ScheduleChange) -> str:
-        schedules.change_stored_schedules(self._places.data, change)
-        return ""
+async def write_schedules_alone(places: ProgramFolders, change: schedules.ScheduleChange) -> str:
+    """Write them, and leave this computer's login as it is."""
+    schedules.change_stored_schedules(places.data, change)
+    return ""
 
 
 def test_a_schedule_is_made_turned_off_and_on_and_removed(
-    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+    theme: Theme,
+    doing: BackgroundRunner,
+    places: ProgramFolders,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    parent = QWidget()
-    dialog = SavedSchedules(
-        Desk(places), {"w1": "Thesis", "w2": "Site"}, print, theme, doing, parent
-    )
-    dialog.show()
+    monkeypatch.setattr(schedule_changes, "change_schedules", write_schedules_alone)
+    dialog, _, _, _parent = opened(theme, doing, places)
     press(dialog, "Schedules")
     press(dialog, "New schedule…")
     (asking,) = dialog.findChildren(FieldsDialog)
@@ -796,9 +811,9 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
         "once",
         True,
     )
-    row = dialog._schedule_list.topLevelItem(1)
+    row = dialog.schedules_page.schedule_list.topLevelItem(1)
     assert row is not None
-    dialog._schedule_list.setCurrentItem(row)
+    dialog.schedules_page.schedule_list.setCurrentItem(row)
     for words, shown in (("Turn off", "turned off"), ("Turn on", "")):
         press(dialog, words)
         assert (row.text(2) == "turned off") is bool(shown)
@@ -811,14 +826,14 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
     (left,) = schedules.read_schedules(places.data)
     assert (left.id, left.handled) == ("s1", 4711.0), "its task would be added again"
     press(dialog, "Remove")
-    assert not dialog._remove.isEnabled()  # There is nothing to remove.
+    assert not dialog.schedules_page.remove.isEnabled()  # There is nothing to remove.
 
 
 def test_the_window_opens_it_by_its_action(window: MainWindow, places: ProgramFolders) -> None:
     window.workspaces._desk = Desk(places)
     window.window_actions["fleet"].trigger()
     (dialog,) = window.findChildren(FleetDialog)
-    assert dialog._task_list.topLevelItemCount() == 6
+    assert dialog.tasks_page.task_list.topLevelItemCount() == 6
 
 
 @pytest.mark.parametrize(
@@ -836,7 +851,7 @@ def test_a_task_keeps_room_in_a_narrow_window(
     holder.show()
     dialog.show()
     qt_works(20)
-    rows = dialog._task_list
+    rows = dialog.tasks_page.task_list
     assert rows.columnWidth(1) >= LEAST_WIDTH - 2
     assert rows.isColumnHidden(5) is hidden
     assert (
@@ -851,18 +866,20 @@ def test_all_can_be_stopped_only_while_something_runs_or_waits(
 ) -> None:
     """The defect: "Stop all" was offered with nothing to stop."""
     dialog, _, _, _parent = opened(theme, doing, places)
-    assert dialog._all.isEnabled()
+    assert dialog.stop_all.isEnabled()
     only_asking = {**FOUND[0], "running": [], "waiting": []}
-    dialog._show_fleet([only_asking])
-    assert dialog._all.isEnabled()  # A task that waits for the user goes on once it is answered.
+    dialog.show_fleet([only_asking])
+    assert (
+        dialog.stop_all.isEnabled()
+    )  # A task that waits for the user goes on once it is answered.
     ended = {**only_asking, "needs_you": []}
-    dialog._show_fleet([ended])
-    assert not dialog._all.isEnabled()
-    dialog._show_fleet([{**ended, "waiting": [task(5, "waiting", claims=0)]}])
-    assert dialog._all.isEnabled()
-    dialog._show_fleet([{**ended, "is_stopped": True}])
-    assert dialog._all.isEnabled()
-    assert dialog._all.text() == "Start again"
+    dialog.show_fleet([ended])
+    assert not dialog.stop_all.isEnabled()
+    dialog.show_fleet([{**ended, "waiting": [task(5, "waiting", claims=0)]}])
+    assert dialog.stop_all.isEnabled()
+    dialog.show_fleet([{**ended, "is_stopped": True}])
+    assert dialog.stop_all.isEnabled()
+    assert dialog.stop_all.text() == "Start again"
 
 
 def test_a_schedule_is_begun_beside_a_task(
