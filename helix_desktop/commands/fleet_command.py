@@ -251,7 +251,8 @@ def _describe_workers(answer: dict[str, Any]) -> list[str]:
             line += " (draining)"
         lines.append(line)
     for worker, number in sorted(answer.get("setbacks", {}).items()):
-        lines.append(f"  {worker} gave tasks back {number} times, to be tried again")
+        times = "once" if number == 1 else f"{number} times"
+        lines.append(f"  {worker} gave tasks back {times}, to be tried again")
     for worker, number in sorted(answer.get("unsent_facts", {}).items()):
         lines.append(f"  {number} facts are only on the computer of {worker} so far")
     return lines
