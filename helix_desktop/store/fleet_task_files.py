@@ -24,6 +24,7 @@ from helix_desktop.store.fleet_statements import (
     TableTransaction,
 )
 from helix_desktop.store.fleet_task_list import FleetTaskList
+from helix_desktop.store.fleet_task_moving import move_tasks_and_budgets
 from helix_desktop.store.procrastinate_task_queue import ProcrastinateTaskQueue
 from helix_desktop.store.row_task_queue import RowTaskQueue
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
@@ -145,7 +146,7 @@ async def open_fleet_task_list(
     path = workspace.folder / NAME
     if await asyncio.to_thread(_has_tasks_to_move, path):
         async with _open_list_in_folder(workspace.folder) as earlier_list:
-            await shared_list.move_tasks_from(earlier_list)
+            await move_tasks_and_budgets(earlier_list, shared_list)
     yield shared_list
 
 

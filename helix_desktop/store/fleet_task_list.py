@@ -22,11 +22,9 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from graphlib import CycleError, TopologicalSorter
 
 from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.errors import InvalidInput, NotFound, SharedStoreUnreachable
-from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_statements import (
     Rows,
     RunInTransaction,
@@ -35,6 +33,7 @@ from helix_desktop.store.fleet_statements import (
     TableTransaction,
 )
 from helix_desktop.store.fleet_task_history import FleetTaskHistory
+from helix_desktop.store.fleet_task_needs import IdentifiedTask, sort_needed_tasks_first
 from helix_desktop.store.fleet_tasks import (
     ENDED,
     UNREADABLE,
@@ -54,9 +53,6 @@ FIRST_PAUSE_SECONDS = 2.0  # After the first setback. It doubles with each furth
 LONGEST_PAUSE_SECONDS = 900.0
 # What a worker took but may not claim is taken again after so long: another one may have it.
 CLAIMED_ELSEWHERE_SECONDS = 5.0
-PASSED_DEADLINE_SECONDS = 0.001
-# The tasks that `move_tasks_from` takes over: all that have not ended and do not run.
-MOVED_STATES = (FleetTaskState.WAITING, FleetTaskState.NEEDS_YOU, FleetTaskState.DEAD_LETTER)
 TASKS_IN_CALL = 250  # One transaction adds at most this many tasks.
 TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
 
@@ -66,15 +62,6 @@ def pause_after_setbacks(setbacks: int) -> float:
     # The exponent is bounded, as a very large one is no number any more.
     doublings = min(setbacks - 1, 20)
     return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**doublings)
-
-
-@dataclass(frozen=True, slots=True)
-class _IdentifiedTask:
-    """A task to add, with its id and the ids of the tasks that it waits for."""
-
-    id: str
-    needs: tuple[str, ...]
-    new: NewFleetTask
 
 
 class FleetTaskList(FleetTaskHistory):
@@ -97,72 +84,27 @@ class FleetTaskList(FleetTaskHistory):
     async def add_fleet_tasks(self, wanted: Sequence[NewFleetTask]) -> list[str]:
         """Add tasks and return their ids in order. A task with a known key is not added again."""
         tasks = await self._identify_tasks(wanted)
-        first_by_id: dict[str, _IdentifiedTask] = {}
+        first_by_id: dict[str, IdentifiedTask] = {}
         for task in tasks:
             first_by_id.setdefault(task.id, task)  # The same key twice is one task.
-        await self._add_identified_tasks(list(first_by_id.values()))
+        await self.add_identified_tasks(list(first_by_id.values()))
         return [task.id for task in tasks]
 
-    async def _add_identified_tasks(self, tasks: Sequence[_IdentifiedTask]) -> None:
-        in_order = _needed_tasks_first(tasks)
+    async def add_identified_tasks(self, tasks: Sequence[IdentifiedTask]) -> None:
+        """Add these tasks, of which none is added again that is in the list already."""
+        in_order = sort_needed_tasks_first(tasks)
         for start in range(0, len(in_order), TASKS_IN_CALL):
             await self._add_in_one_transaction(in_order[start : start + TASKS_IN_CALL])
 
-    async def move_tasks_from(self, earlier: FleetTaskList) -> None:
-        """Take over the tasks of another list that have not ended, with their IDs, and
-        its budgets.
-
-        This is for a workspace that had tasks before it was shared. A task that waited for
-        a person waits for a worker again, which asks once more. While a worker still runs
-        a task of the other list, nothing is moved: the next opening of the list does it.
-        """
-        await earlier.return_overdue_tasks()
-        counts = await earlier.count_fleet_tasks()
-        if counts.by_state[FleetTaskState.RUNNING]:
-            return
-
-        earlier_state = await earlier.notes.read_state()
-        own_state = await self.notes.read_state()
-        for scope, dollars in earlier_state.limits.items():
-            if scope not in own_state.limits:
-                await self.notes.set_limit(scope, dollars)
-            await earlier.notes.set_limit(scope, 0.0)
-
-        tasks: list[_IdentifiedTask] = []
-        for state in MOVED_STATES:
-            tasks += await earlier.read_tasks_to_move(state, counts.by_state[state])
-        # Added before they are removed: an interrupted move is done again, and a task that
-        # is here already is not added twice.
-        await self._add_identified_tasks(tasks)
-        await earlier.remove_moved_tasks([task.id for task in tasks])
-
-    async def read_tasks_to_move(self, state: FleetTaskState, number: int) -> list[_IdentifiedTask]:
-        """Return up to `number` tasks in this state, the oldest first."""
-        tasks: list[_IdentifiedTask] = []
-        for task in reversed(await self.list_fleet_tasks(state, number)):
-            if task.result is UNREADABLE:
-                continue
-            (rows,) = await self._run_statements(
-                [self._statement("needs_of_task", self._space, task.id)]
-            )
-            needs = tuple(need for (need,) in rows)
-            deadline_seconds = task.deadline_seconds
-            if deadline_seconds < 0:  # It has passed. 0 would mean that there is none.
-                deadline_seconds = PASSED_DEADLINE_SECONDS
-            new_task = NewFleetTask(
-                task.order, priority=task.priority, deadline_seconds=deadline_seconds
-            )
-            tasks.append(_IdentifiedTask(task.id, needs, new_task))
-        return tasks
-
     async def remove_moved_tasks(self, ids: Sequence[str]) -> None:
+        """Remove tasks that are in another list now, without a trace in the history."""
         statements = []
         for task in ids:
             statements.append(self._statement("remove_moved", self._space, task))
             statements.append(self._statement("remove_needs_of_moved", self._space, task))
         await self._run_statements(statements)
 
-    async def _add_in_one_transaction(self, tasks: Sequence[_IdentifiedTask]) -> None:
+    async def _add_in_one_transaction(self, tasks: Sequence[IdentifiedTask]) -> None:
         looks = [self._statement("ready", self._space, task.id) for task in tasks]
 
         def add_to_list(transaction: TableTransaction) -> None:
@@ -182,7 +124,7 @@ class FleetTaskList(FleetTaskHistory):
         await self._run_in_transaction(add_to_list)
 
     def _add_needs(
-        self, transaction: TableTransaction, tasks: Sequence[_IdentifiedTask]
+        self, transaction: TableTransaction, tasks: Sequence[IdentifiedTask]
     ) -> Counter[str]:
         """Note what tasks that will be added wait for, and return how many needs each has."""
         space = self._space
@@ -199,7 +141,7 @@ class FleetTaskList(FleetTaskHistory):
                 open_needs[task_id] += 1
         return open_needs
 
-    async def _identify_tasks(self, wanted: Sequence[NewFleetTask]) -> list[_IdentifiedTask]:
+    async def _identify_tasks(self, wanted: Sequence[NewFleetTask]) -> list[IdentifiedTask]:
         """Give each task an id, and find the ids of the tasks that it waits for, which may
         be named by an id or a key, and may be among the wanted ones.
         """
@@ -213,14 +155,14 @@ class FleetTaskList(FleetTaskHistory):
             ids.append(task_id)
             id_by_name[task_id] = task_id
 
-        tasks: list[_IdentifiedTask] = []
+        tasks: list[IdentifiedTask] = []
         for new_task, task_id in zip(wanted, ids, strict=True):
             needs: list[str] = []
             for name in new_task.after:
                 if name not in id_by_name:
                     id_by_name[name] = await self._find_needed_task_id(name)
                 needs.append(id_by_name[name])
-            tasks.append(_IdentifiedTask(task_id, tuple(needs), new_task))
+            tasks.append(IdentifiedTask(task_id, tuple(needs), new_task))
         return tasks
 
     async def _find_needed_task_id(self, need: str) -> str:
@@ -232,7 +174,7 @@ class FleetTaskList(FleetTaskHistory):
             f"There is no task {need} in this workspace.", remedy="`task list` shows the tasks."
         )
 
-    def _build_insert_statement(self, task: _IdentifiedTask, open_needs: int) -> Statement:
+    def _build_insert_statement(self, task: IdentifiedTask, open_needs: int) -> Statement:
         space = self._space
         late = max(0.0, task.new.deadline_seconds)
         order = self._codec.encode_order(task.id, task.new.order)
@@ -595,30 +537,3 @@ class FleetTaskList(FleetTaskHistory):
             return len(rows)
 
         return await self._run_in_transaction(retry_rows)
-
-
-def _needed_tasks_first(tasks: Sequence[_IdentifiedTask]) -> list[_IdentifiedTask]:
-    """Return the tasks so that each follows those it waits for, otherwise in their order.
-
-    A task whose need is not in the list yet would start too early.
-    """
-    added_ids = {task.id for task in tasks}
-    sorter = TopologicalSorter[str]()
-    for task in tasks:
-        # Needs that are in the list already are no matter here.
-        sorter.add(task.id, *added_ids.intersection(task.needs))
-    try:
-        sorter.prepare()
-    except CycleError as error:
-        raise InvalidInput(
-            "Some of these tasks depend on each other in a circle, so they would never start.",
-            remedy="Nothing was added.",
-        ) from error
-    in_order: list[_IdentifiedTask] = []
-    while sorter.is_active():
-        ready_ids = set(sorter.get_ready())
-        for task in tasks:
-            if task.id in ready_ids:
-                in_order.append(task)
-        sorter.done(*ready_ids)
-    return in_order

@@ -127,6 +127,11 @@ class FleetTaskReader:
             ended_ids += [task_id for (task_id,) in rows]
         return ended_ids
 
+    async def list_needs_of_task(self, task: str) -> list[str]:
+        """Return the ids of the tasks that this one waits for."""
+        (rows,) = await self._run_statements([self._statement("needs_of_task", self._space, task)])
+        return [need for (need,) in rows]
+
     async def find_fleet_task(self, beginning: str) -> FleetTask:
         """Return the only task whose id begins like this."""
         if not re.fullmatch("[0-9a-f]{4,20}", beginning):

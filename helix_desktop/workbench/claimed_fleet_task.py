@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import field
+from enum import Enum
 from typing import TypeVar
 
 from helix_desktop import errors
@@ -29,13 +30,23 @@ class LostFleetTask(errors.StoreFailed):
     """Another worker has the task now, or it was cancelled."""
 
 
+class TaskLease(Enum):
+    """Whether a worker still has a task that it has claimed. It never gets it back: a new claim
+    has a lease of its own.
+    """
+
+    HELD = "the worker has it, as far as it knows"
+    CANCELLED = "nobody has it any more, so the end of its turn may still be recorded"
+    TAKEN = "another worker may have it, so nothing may be written any more"
+
+
 @dataclass(slots=True)
 class ClaimedFleetTask:
-    """A task that this worker has until `held_until` or `is_lost`.
+    """A task that this worker has until `held_until`, unless `lease` says that it lost it.
 
-    `is_taken`: another worker has it, so nothing may be written any more. `question`:
-    what nobody here could allow. `is_stopped`: by the user, in its conversation.
-    `waiting`: the task's conversations in which a call waits for other tasks.
+    `question`: what nobody here could allow. `must_be_given_back`: its turn is to end, so that
+    a worker can continue it. `is_ending`: its turn was told to stop. `was_stopped_by_user`: in
+    its conversation. `waiting`: its conversations in which a call waits for other tasks.
     """
 
     task: FleetTask
@@ -43,11 +54,10 @@ class ClaimedFleetTask:
     deadline: float
     question: PermissionQuestion | None = None
     session: Session | None = None
-    is_lost: bool = False
-    is_taken: bool = False
-    gives_back: bool = False
+    lease: TaskLease = TaskLease.HELD
+    must_be_given_back: bool = False
     is_ending: bool = False
-    is_stopped: bool = False
+    was_stopped_by_user: bool = False
     waiting: list[str] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -56,8 +66,10 @@ class ClaimedFleetTask:
         self._changed.set()
 
     def lose_lease(self, *, to_another: bool) -> None:
-        self.is_taken = self.is_taken or to_another
-        self.is_lost = True
+        if to_another:
+            self.lease = TaskLease.TAKEN
+        elif self.lease is TaskLease.HELD:
+            self.lease = TaskLease.CANCELLED
         self._changed.set()
         self.stop_turn()
 
@@ -70,7 +82,7 @@ class ClaimedFleetTask:
         """Wait while it is unknown whether the lease holds. Raises LostFleetTask if it does not."""
         while self._is_lease_unknown():
             await self._wait_for_change()
-        if self.is_lost:
+        if self.lease is not TaskLease.HELD:
             raise LostFleetTask(_LOST)
 
     async def ensure_may_write(self) -> None:
@@ -82,15 +94,17 @@ class ClaimedFleetTask:
         writes, so the end of the turn may still be recorded.
         """
         while self._is_lease_unknown():
-            if self.gives_back:
+            if self.must_be_given_back:
                 raise LostFleetTask(_LOST)
             await self._wait_for_change()
-        if self.is_taken:
+        if self.lease is TaskLease.TAKEN:
             raise LostFleetTask(_LOST)
 
     def _is_lease_unknown(self) -> bool:
+        if self.lease is not TaskLease.HELD:
+            return False
         margin = TASK_LEASE_SECONDS / 6
-        return not self.is_lost and seconds_since_start_of_computer() > self.held_until - margin
+        return seconds_since_start_of_computer() > self.held_until - margin
 
     async def _wait_for_change(self) -> None:
         self._changed.clear()
@@ -101,7 +115,7 @@ class ClaimedFleetTask:
     async def retry_while_held(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do `work`, again and again while a store cannot be reached or is full."""
         while True:
-            if self.is_lost:
+            if self.lease is not TaskLease.HELD:
                 raise LostFleetTask(_LOST)
             try:
                 return await work()

@@ -118,32 +118,14 @@ class FleetStepGate:
         may not be once other requests have ended.
         """
         await self._note_costs()
-        request_cost = self._highest_request_cost or 0.0
         number_running = len(self._cost_before_request)
         # Before the others' notes are read: of two workers that reserve at the same time, at
         # least one sees the other's.
         await self._reserve_requests(number_running + 1, state)
         new_state = await self._notes.read_state()
-
         agent = task.order.agent
         dollars_left = new_state.dollars_left(agent)
-        reserved_by_others = 0.0
-        for worker, dollars in new_state.reserved.items():
-            if worker != self._worker:
-                reserved_by_others += dollars
-        # A killed worker's reservation ends with its lease, but its requests were sent.
-        sent_by_others = 0.0
-        for request in new_state.requests:
-            if request.task not in self._cost_before_request:
-                sent_by_others += request.dollars
-        reserved_by_others = max(reserved_by_others, sent_by_others)
-
-        may_begin = dollars_left > reserved_by_others
-        if may_begin and number_running:
-            is_cost_known = self._highest_request_cost is not None
-            reserved_by_all = reserved_by_others + request_cost * (number_running + 1)
-            may_begin = is_cost_known and reserved_by_all <= dollars_left
-        if may_begin:
+        if self._is_enough_for_one_more(dollars_left, self._dollars_of_others(new_state)):
             return True
 
         await self._reserve_requests(number_running, state)
@@ -153,6 +135,30 @@ class FleetStepGate:
                 f"The budget ({scope}) is used up.", for_all=not scope.startswith("agent")
             )
         return False
+
+    def _is_enough_for_one_more(self, dollars_left: float, dollars_of_others: float) -> bool:
+        if dollars_left <= dollars_of_others:
+            return False
+        number_running = len(self._cost_before_request)
+        if not number_running:  # A worker's only request may exceed the limit.
+            return True
+        if self._highest_request_cost is None:
+            return False
+        own_dollars = self._highest_request_cost * (number_running + 1)
+        return dollars_of_others + own_dollars <= dollars_left
+
+    def _dollars_of_others(self, state: FleetState) -> float:
+        """Return what requests of other workers may cost that have not been charged yet."""
+        reserved_by_others = 0.0
+        for worker, dollars in state.reserved.items():
+            if worker != self._worker:
+                reserved_by_others += dollars
+        # A killed worker's reservation ends with its lease, but its requests were sent.
+        sent_by_others = 0.0
+        for request in state.requests:
+            if request.task not in self._cost_before_request:
+                sent_by_others += request.dollars
+        return max(reserved_by_others, sent_by_others)
 
     async def _reserve_requests(self, number: int, state: FleetState) -> None:
         """Tell the other workers what so many running requests may cost."""

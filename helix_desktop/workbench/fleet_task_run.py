@@ -145,8 +145,8 @@ class FleetTaskRun:
             claimed.session = session
             self._number_of_facts_before = len(session.all_facts)
             if _was_stopped_by_user_before(self._task, session):
-                claimed.is_stopped = True
-            if claimed.is_stopped or claimed.gives_back or _is_done(session):
+                claimed.was_stopped_by_user = True
+            if claimed.was_stopped_by_user or claimed.must_be_given_back or _is_done(session):
                 return session
 
             has_begun = await self._run_turn(session)
@@ -214,8 +214,8 @@ class FleetTaskRun:
             unsubscribe()
 
         last_end = session.turns.last_end
-        self._claimed.is_stopped = _is_stop_of_user(last_end)
-        if self._claimed.is_stopped:
+        self._claimed.was_stopped_by_user = _is_stop_of_user(last_end)
+        if self._claimed.was_stopped_by_user:
             return True
         # The end may also be that of an earlier turn. Then this turn did not begin.
         facts_of_turn = session.all_facts[number_of_facts_before:]
@@ -325,7 +325,8 @@ class FleetTaskRun:
                     return
             except BudgetSpent as spent:
                 self._is_budget_spent = True
-                self._claimed.gives_back = self._claimed.gives_back or spent.for_all
+                if spent.for_all:
+                    self._claimed.must_be_given_back = True
                 raise
             await asyncio.sleep(claimed_fleet_task.AWAY_SECONDS)
 
@@ -356,7 +357,7 @@ class FleetTaskRun:
         if _is_done(session):
             answer = result_of_agent(session.conversation).answer[:LONGEST_ANSWER]
             return FleetTaskOutcome(FleetTaskState.DONE, FleetTaskResult("", answer, cost))
-        if claimed.is_stopped:
+        if claimed.was_stopped_by_user:
             result = FleetTaskResult(STOPPED, cost=cost)
             return FleetTaskOutcome(FleetTaskState.CANCELLED, result)
         if claimed.question is not None:
@@ -371,7 +372,7 @@ class FleetTaskRun:
     def _outcome_of_unfinished_turn(self, end: TurnEnded | None, cost: float) -> FleetTaskOutcome:
         # The user did not stop it: that is another outcome.
         is_stopped_by_worker = end is None or end.reason is TurnEnd.STOPPED
-        if is_stopped_by_worker or self._claimed.gives_back:
+        if is_stopped_by_worker or self._claimed.must_be_given_back:
             result = FleetTaskResult(GIVEN_BACK, cost=cost)
             if end is not None and end.reason is TurnEnd.FAILED:
                 result = FleetTaskResult(end.why, cost=cost)

@@ -22,7 +22,7 @@ from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskResult, FleetTaskState
 from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
 from helix_desktop.workbench import claimed_fleet_task
-from helix_desktop.workbench.claimed_fleet_task import ClaimedFleetTask, LostFleetTask
+from helix_desktop.workbench.claimed_fleet_task import ClaimedFleetTask, LostFleetTask, TaskLease
 from helix_desktop.workbench.fleet_step_gate import FleetStepGate
 from helix_desktop.workbench.fleet_task_run import (
     GIVEN_BACK,
@@ -116,28 +116,9 @@ class FleetWorker:
         if not is_shared:  # No other process can have workers, so their tasks are orphaned.
             await self._list.release_orphaned_tasks(_PROCESS)
         await self._renew_worker_note()
-        renewing = self._owned.spawn_task(
-            self._renew_until_cancelled(), name="renew leases of tasks"
-        )
-        self._owned.spawn_task(self._release_conversations_until_cancelled(), name="make room")
-        self._owned.spawn_task(self._remove_old_tasks_until_cancelled(), name="shorten history")
-        self._owned.spawn_task(self._note_counts_until_cancelled(), name="count for operators")
-        draining = self._owned.spawn_task(self._is_draining.wait(), name="drain")
+        renewing = self._start_upkeep()
         try:
-            busy_at = time.monotonic()
-            while not self._is_draining.is_set():
-                attempt = await self._claim_and_start()
-                if until_empty and await self._has_no_work(attempt):
-                    return
-                if self._claimed or attempt is ClaimAttempt.STARTED:
-                    busy_at = time.monotonic()
-                elif may_end(time.monotonic() - busy_at):
-                    return
-                # Look again once a task has ended, or when it is time to look for new ones.
-                awaited = {draining} | set(self._claimed)
-                await asyncio.wait(
-                    awaited, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED
-                )
+            await self._claim_until_drained(until_empty=until_empty, may_end=may_end)
             if self._claimed:
                 await asyncio.wait(set(self._claimed), timeout=self._drain_seconds)
         finally:
@@ -149,6 +130,32 @@ class FleetWorker:
                 await self._list.notes.remove_worker(self._name)
             if self.telemetry is not None:
                 await asyncio.to_thread(self.telemetry.close)
+
+    def _start_upkeep(self) -> asyncio.Task[None]:
+        """Start what goes on besides the tasks, and return what renews their leases."""
+        spawn = self._owned.spawn_task
+        spawn(self._release_conversations_until_cancelled(), name="make room")
+        spawn(self._remove_old_tasks_until_cancelled(), name="shorten history")
+        spawn(self._note_counts_until_cancelled(), name="count for operators")
+        return spawn(self._renew_until_cancelled(), name="renew leases of tasks")
+
+    async def _claim_until_drained(
+        self, *, until_empty: bool, may_end: Callable[[float], bool]
+    ) -> None:
+        """Claim tasks and start them, until drained or one of the conditions holds."""
+        draining = self._owned.spawn_task(self._is_draining.wait(), name="drain")
+        busy_at = time.monotonic()
+        while not self._is_draining.is_set():
+            attempt = await self._claim_and_start()
+            if until_empty and await self._has_no_work(attempt):
+                return
+            if self._claimed or attempt is ClaimAttempt.STARTED:
+                busy_at = time.monotonic()
+            elif may_end(time.monotonic() - busy_at):
+                return
+            # Look again once a task has ended, or when it is time to look for new ones.
+            awaited = {draining} | set(self._claimed)
+            await asyncio.wait(awaited, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
 
     async def _has_no_work(self, attempt: ClaimAttempt) -> bool:
         if self._claimed or attempt in (ClaimAttempt.STARTED, ClaimAttempt.UNKNOWN):
@@ -163,7 +170,7 @@ class FleetWorker:
     async def _give_back_tasks(self) -> None:
         """Stop the tasks that still run and send them, so that other workers can resume them."""
         for claimed in self._claimed.values():
-            claimed.gives_back = True
+            claimed.must_be_given_back = True
             claimed.stop_turn()
         if self._claimed:
             await asyncio.wait(set(self._claimed), timeout=DRAIN_SECONDS)
@@ -233,7 +240,7 @@ class FleetWorker:
             is_late = claimed.deadline and renewed_at >= claimed.deadline
             if is_late:
                 claimed.stop_turn()
-            if claimed.is_lost:
+            if claimed.lease is not TaskLease.HELD:
                 continue
             if claimed.task.id in renewed_ids:
                 claimed.extend_lease(renewed_at + lease_seconds)

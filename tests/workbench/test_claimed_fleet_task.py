@@ -9,7 +9,7 @@ import pytest
 from helix_desktop.errors import ActionRefused, StoreBusy, StoreFailed, StoreFull
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskOrder, FleetTaskState
 from helix_desktop.workbench import claimed_fleet_task
-from helix_desktop.workbench.claimed_fleet_task import ClaimedFleetTask, LostFleetTask
+from helix_desktop.workbench.claimed_fleet_task import ClaimedFleetTask, LostFleetTask, TaskLease
 
 NOW = 1000.0
 
@@ -38,7 +38,7 @@ async def test_whether_a_lease_holds_is_known_or_waited_for(
     assert not waiting.done()
     claimed.extend_lease(now + 30)
     await asyncio.wait_for(waiting, 5)
-    claimed.is_lost = True
+    claimed.lease = TaskLease.CANCELLED
     with pytest.raises(StoreFailed):
         await claimed.ensure_held()
 
@@ -73,7 +73,7 @@ async def test_writing_waits_while_nobody_knows_whether_the_lease_holds() -> Non
 
 async def test_a_worker_that_ends_writes_nothing_that_may_be_beside_another() -> None:
     claimed = claimed_until(NOW + 1)
-    claimed.gives_back = True
+    claimed.must_be_given_back = True
     with pytest.raises(LostFleetTask):
         await claimed.ensure_may_write()
 

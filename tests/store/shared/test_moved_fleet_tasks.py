@@ -13,6 +13,7 @@ import pytest
 
 from helix_desktop.store.fleet_task_files import NAME, SqliteTaskTables, open_shared_task_list
 from helix_desktop.store.fleet_task_list import FleetTaskList
+from helix_desktop.store.fleet_task_moving import move_tasks_and_budgets
 from helix_desktop.store.fleet_tasks import (
     FleetTask,
     FleetTaskOrder,
@@ -61,10 +62,10 @@ async def test_nothing_moves_while_a_worker_has_a_task_and_then_the_rest_does(
     await earlier.add_fleet_tasks([new_task("first", key="first", priority=1)])
     await earlier.add_fleet_tasks([new_task("second", after=("first",)), new_task("third")])
     running = await claim_one(earlier)
-    await shared.move_tasks_from(earlier)
+    await move_tasks_and_budgets(earlier, shared)
     assert await states(shared) == {}
     await earlier.end_fleet_task(running, FleetTaskState.DONE, FleetTaskResult("", "Done."))
-    await shared.move_tasks_from(earlier)
+    await move_tasks_and_budgets(earlier, shared)
     assert await states(shared) == {"second": "waiting", "third": "waiting"}
     assert await states(earlier) == {"first": "done"}
     assert (await claim_one(shared)).order.text == "second"  # What it waited for is done.
@@ -78,7 +79,7 @@ async def test_a_task_of_a_lost_worker_and_one_that_waits_for_you_wait_for_a_wor
     asking = await claim_one(earlier)
     await earlier.end_fleet_task(asking, FleetTaskState.NEEDS_YOU, FleetTaskResult("May I?"))
     await earlier.claim_fleet_tasks("desk 1.1", 1, -1.0)
-    await shared.move_tasks_from(earlier)
+    await move_tasks_and_budgets(earlier, shared)
     assert await states(shared) == {"asks": "waiting", "lost": "waiting"}
     assert await states(earlier) == {}
 
@@ -88,7 +89,7 @@ async def test_a_deadline_that_has_passed_is_still_one(
 ) -> None:
     earlier = tables.open_list_in_file()
     await earlier.add_fleet_tasks([new_task("late", deadline_seconds=0.001)])
-    await shared.move_tasks_from(earlier)
+    await move_tasks_and_budgets(earlier, shared)
     assert await shared.claim_fleet_tasks("desk 1.1", 1, LEASE_SECONDS) == []
     assert await states(shared) == {"late": "failed"}
 
@@ -103,12 +104,12 @@ async def test_a_move_that_is_repeated_after_a_task_has_ended_adds_nothing(
     copied.parent.mkdir()
     for file in tmp_path.glob(f"{NAME}*"):
         shutil.copy(file, copied.parent)
-    await shared.move_tasks_from(earlier)
+    await move_tasks_and_budgets(earlier, shared)
     done = await claim_one(shared)
     await shared.end_fleet_task(done, FleetTaskState.DONE, FleetTaskResult("", "Done."))
     tables_of_copy = SqliteTaskTables(copied)
     try:
-        await shared.move_tasks_from(tables_of_copy.open_list_in_file())
+        await move_tasks_and_budgets(tables_of_copy.open_list_in_file(), shared)
     finally:
         tables_of_copy.close()
     assert await states(shared) == {"once": "done", "twice": "waiting"}
