@@ -11,7 +11,7 @@ from helix_desktop.commands.option_parsing import Subparsers, add_command, add_j
 from helix_desktop.commands.resident_page import add_page_commands
 from helix_desktop.console import Terminal
 from helix_desktop.gateway import address_in_agent_settings, wrapped_agent
-from helix_desktop.gateway.agent_identity import title_of_known_agent
+from helix_desktop.gateway.known_agents import title_of_known_agent
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import login_start, resident_client

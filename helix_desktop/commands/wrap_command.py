@@ -24,7 +24,6 @@ from helix_desktop.console import dump_printed_json, escape_control_characters, 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import (
     address_in_agent_settings,
-    agent_upstreams,
     project_workspace,
     wrapped_agent,
 )
@@ -33,16 +32,10 @@ from helix_desktop.gateway.agent_upstreams import (
     AgentUpstream,
     check_upstream_address,
 )
-from helix_desktop.gateway.known_agents import (
-    AgentStart,
-    KnownAgent,
-    build_agent_of_command,
-    find_known_agent,
-)
+from helix_desktop.gateway.known_agent import AgentStart, KnownAgent
+from helix_desktop.gateway.known_agents import build_agent_of_command, find_known_agent
 from helix_desktop.gateway.own_headers import find_own_header_names
-from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.installed_agent_versions import NEEDED_NODE, find_old_agent
-from helix_desktop.histories.opencode_history import is_opencode2_in_use
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
@@ -67,7 +60,7 @@ def run_wrap_command(arguments: Namespace) -> int:
     upstreams = _find_upstreams(arguments, agent, surroundings)
     if not arguments.dry_run:
         wrapped_agent.check_agent_is_installed(agent)
-    _print_notices_before_agent_start(arguments, agent.title, surroundings, upstreams)
+    _print_notices_before_agent_start(arguments, agent, surroundings, upstreams)
     if arguments.dry_run:
         _print_routes(arguments, agent, upstreams)
         return 0
@@ -78,14 +71,7 @@ def _find_upstreams(
     arguments: Namespace, agent: KnownAgent, surroundings: AgentSurroundings
 ) -> list[AgentUpstream]:
     """Returns where the agent's requests go, as its settings or `--upstream` say."""
-    # A protocol is given exactly if a command is.
-    if arguments.protocol:
-        upstream_of_protocol = agent_upstreams.find_protocol_upstream(
-            arguments.protocol, os.environ
-        )
-        upstreams_in_settings = [upstream_of_protocol]
-    else:
-        upstreams_in_settings = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
+    upstreams_in_settings = agent.find_upstreams(surroundings)
     # With --install, the agent's settings name the gateway. The address that they named before counts.
     upstreams = address_in_agent_settings.resolve_own_addresses(
         upstreams_in_settings, arguments.places.config
@@ -127,8 +113,8 @@ def _run_agent_through_gateway(
     """
     where = arguments.places
     workspace_id = _workspace_id_for_agent(where, arguments.workspace)
-    environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
-    headers = find_own_header_names(agent.name, surroundings)
+    environ = agent.read_environment(surroundings)
+    headers = find_own_header_names(agent, surroundings)
     registrations = []
     for upstream in upstreams:
         registration = wrapped_agent.build_registration_for_run(
@@ -241,7 +227,7 @@ def _take_options_of_install(arguments: Namespace, words: Sequence[str]) -> None
 
 def _print_notices_before_agent_start(
     arguments: Namespace,
-    title: str,
+    agent: KnownAgent,
     surroundings: AgentSurroundings,
     upstreams: Sequence[AgentUpstream],
 ) -> None:
@@ -250,24 +236,22 @@ def _print_notices_before_agent_start(
     if not arguments.dry_run:
         for upstream in upstreams:
             if upstream.address:
-                notices.append(f"{title}, {upstream.describe_route()}.")
+                notices.append(f"{agent.title}, {upstream.describe_route()}.")
 
-    bypassing = agent_upstreams.list_bypassing_providers(arguments.agent, surroundings, upstreams)
+    bypassing = agent.list_bypassing_providers(surroundings, upstreams)
     if bypassing:
         notices.append(
             f"requests to {', '.join(bypassing)} do not go through the gateway and are not recorded."
         )
 
-    has_subscription = agent_upstreams.uses_subscription_by_settings(arguments.agent, surroundings)
-    if has_subscription and not arguments.fold_plans:
+    if agent.uses_subscription(surroundings) and not arguments.fold_plans:
         notices.append(
-            f"recording, not folding: {title} is signed in with a subscription. To fold, use --fold-plans."
+            f"recording, not folding: {agent.title} is signed in with a subscription. To fold, use --fold-plans."
         )
 
-    if arguments.agent == "opencode" and is_opencode2_in_use(HistoryPlaces.of_this_user()):
-        notices.append(
-            "opencode 2 works in a background service that this command can't set up yet: what it asks may not go through the gateway. The recorder records its conversations."
-        )
+    notice_of_agent = agent.notice()
+    if notice_of_agent:
+        notices.append(notice_of_agent)
     old_agent = find_old_agent(arguments.agent or "")
     if old_agent is not None:
         notices.append(

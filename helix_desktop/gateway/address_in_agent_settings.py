@@ -15,10 +15,10 @@ from helix_desktop import atomic_files
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway import agent_upstreams
 from helix_desktop.gateway.agent_upstreams import USUAL_PROVIDERS, AgentSurroundings, AgentUpstream
 from helix_desktop.gateway.gateway_socket import agent_address
-from helix_desktop.gateway.known_agents import KNOWN_AGENTS, NO_PROXY, KnownAgent
+from helix_desktop.gateway.known_agent import NO_PROXY, KnownAgent, NoProxyInSettings
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.gateway.own_headers import find_own_header_names
 from helix_desktop.gateway.registration import GatewayRegistration, new_token
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, delete_file, replace_file
@@ -64,9 +64,9 @@ def plan_address_install(
     listens. Raises ActionRefused if an address of the user's would be lost.
     """
     surroundings = AgentSurroundings(environ, home, home)
-    upstreams = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
+    upstreams = agent.find_upstreams(surroundings)
     _check_no_address_is_overwritten(agent, upstreams)
-    agent_environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
+    agent_environ = agent.read_environment(surroundings)
     _check_no_proxy_gets_requests(agent, agent_environ)
 
     usual_upstream = upstreams[0]
@@ -74,7 +74,7 @@ def plan_address_install(
         token=new_token(),
         upstream=usual_upstream.address,
         agent=agent.name,
-        headers=find_own_header_names(agent.name, surroundings),
+        headers=find_own_header_names(agent, surroundings),
     )
     file = agent.file(home, agent_environ)
     before = _read_settings_or_none(file)
@@ -100,10 +100,10 @@ def _check_no_proxy_gets_requests(agent: KnownAgent, environ: Mapping[str, str])
     """Raise if the agent would send its key and the conversation to an HTTP proxy instead of to
     the gateway: a proxy is set, and NO_PROXY does not name this computer.
     """
-    if agent.name == "claude":
+    if agent.no_proxy is NoProxyInSettings.ALWAYS:
         return  # Its settings get NO_PROXY together with the address.
     no_proxy_values = [environ[name] for name in NO_PROXY if environ.get(name)]
-    if not no_proxy_values and agent.name == "gemini":
+    if not no_proxy_values and agent.no_proxy is NoProxyInSettings.IF_UNSET:
         return  # Where NO_PROXY is not set, it reads it from its own file, which gets it, too.
     if no_proxy_values and all(map(_excepts_this_computer, no_proxy_values)):
         return

@@ -3,19 +3,18 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from helix_desktop.histories.program_names import title_of_command
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.json_values import text_at
 from helix_desktop.protocols.gateway_message import Json
 from helix_desktop.resources import read_table
 
-CLAUDE = "Claude Code"
-CODEX = "Codex"
-OPENCODE = "opencode"
-GEMINI = "Gemini CLI"
-PI = "pi"
+# Agents without a module of their own are recognized by the table.
+_PATTERN_BY_TITLE: dict[str, str] = {}
+for _agent in KNOWN_AGENTS.values():
+    _PATTERN_BY_TITLE[_agent.title] = _agent.recognized_by
+_PATTERN_BY_TITLE.update(read_table("known_agents")["headers"])
 _HEADERS: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(words, re.IGNORECASE)
-    for name, words in read_table("known_agents")["headers"].items()
+    title: re.compile(words, re.IGNORECASE) for title, words in _PATTERN_BY_TITLE.items()
 }
 _SESSION_HEADERS = read_table("known_agents")["sessions"]["own"].split()
 _PARENT_HEADERS = read_table("known_agents")["sessions"]["parent"].split()
@@ -39,11 +38,6 @@ def agent_from_headers(headers: Mapping[str, str]) -> str:
         return own_name
     program_name = user_agent.partition("/")[0]  # Without its version.
     return program_name[:40] or "An agent"
-
-
-def title_of_known_agent(name: str) -> str:
-    """Return the display name of the agent for which an address was made."""
-    return title_of_command(name) or name[:40]
 
 
 def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> str:

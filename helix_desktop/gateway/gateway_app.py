@@ -20,9 +20,10 @@ from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.errors import ActionRefused, ProviderUnreachable
 from helix_desktop.gateway import request_forwarding, request_routes
 from helix_desktop.gateway.agent_cost_and_savings import Figures
-from helix_desktop.gateway.agent_identity import agent_from_headers, title_of_known_agent
+from helix_desktop.gateway.agent_identity import agent_from_headers
 from helix_desktop.gateway.gateway_memory import GatewayMemory, LastArrival, OpenConversations
 from helix_desktop.gateway.incremental_parsing import BodyBytes
+from helix_desktop.gateway.known_agents import title_of_known_agent
 from helix_desktop.gateway.last_agent_requests import LastAgentRequests
 from helix_desktop.gateway.provider_choice import ProviderChoice
 from helix_desktop.gateway.registration import (

@@ -11,6 +11,7 @@ from helix_desktop.gateway import agent_identity
 from helix_desktop.gateway.conversations_port import Arrival
 from helix_desktop.gateway.folded_request import count_leading_instructions
 from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, ParsedBody
+from helix_desktop.gateway.known_agents import title_of_known_agent
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import (
     RequestRoute,
@@ -196,7 +197,7 @@ def _agent_of_request(incoming: IncomingRequest) -> str:
     """Return the registration's agent. What the request says counts only if it names none."""
     agent_name = incoming.registration.agent or incoming.route.agent
     if agent_name:
-        return agent_identity.title_of_known_agent(agent_name)
+        return title_of_known_agent(agent_name)
     return agent_identity.agent_from_headers(incoming.headers)
 
 

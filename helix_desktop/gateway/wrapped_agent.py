@@ -13,7 +13,7 @@ from typing import Any
 
 from helix_desktop.errors import NotFound, format_things
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
-from helix_desktop.gateway.known_agents import AgentStart, KnownAgent, except_from_proxy
+from helix_desktop.gateway.known_agent import AgentStart, KnownAgent, except_from_proxy
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import STATUS
 from helix_desktop.json_values import parse_object

@@ -13,12 +13,22 @@ from pathlib import Path
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway import address_in_agent_settings, wrapped_agent
 from helix_desktop.gateway.address_in_agent_settings import AgentSettingsChange
-from helix_desktop.gateway.known_agents import KnownAgent
+from helix_desktop.gateway.known_agent import KnownAgent
 from helix_desktop.mcp_client.login_path import read_login_variables
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident import login_start
 from helix_desktop.resident.resident_client import ask_resident
-from helix_desktop.resources import read_word_lists
+
+_PROXY_VARIABLES = (
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+)
 
 
 def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSettingsChange:
@@ -35,7 +45,7 @@ def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentS
         )
     # Agents are started in a terminal. Its shell may name a proxy or an address that we
     # do not have.
-    variable_names = read_word_lists("known_agents")["asked_of_shell"]
+    variable_names = (*_PROXY_VARIABLES, *agent.shell_variables)
     variables_of_shell = asyncio.run(read_login_variables(variable_names, os.environ))
     environ = dict(os.environ)
     environ.update(variables_of_shell)

@@ -105,22 +105,23 @@ class AgentRoutes:
         key_variable: str,
     ) -> "AgentRoute | None":
         """Return where the agent's requests go, or None if it does not sign in with its key."""
-        if name not in KNOWN_AGENTS:
+        known_agent = KNOWN_AGENTS.get(name)
+        if known_agent is None:
             return AgentRoute(AgentUpstream(address=text_at(provider, "baseUrl")))
         # The agent's settings may name a different address or login.
         environment_without_key = dict(environment)
         environment_without_key.pop(key_variable, None)
         surroundings = AgentSurroundings(environment_without_key, Path.home(), bench.main_folder)
-        upstreams_in_settings = agent_upstreams.find_agent_upstreams(name, surroundings)
+        upstreams_in_settings = known_agent.find_upstreams(surroundings)
         upstreams = address_in_agent_settings.resolve_own_addresses(
             upstreams_in_settings, self._where.config
         )
         usual_upstream = upstreams[0]
         if usual_upstream.provider:
             return None
-        if agent_upstreams.uses_subscription_by_settings(name, surroundings):
+        if known_agent.uses_subscription(surroundings):
             return None
-        return AgentRoute(usual_upstream, find_own_header_names(name, surroundings))
+        return AgentRoute(usual_upstream, find_own_header_names(known_agent, surroundings))
 
     def _ensure_gateway_address_for_agent(
         self,

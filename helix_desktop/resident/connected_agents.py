@@ -14,7 +14,7 @@ from helix_desktop.gateway import address_in_agent_settings, known_agents, wrapp
 from helix_desktop.gateway.address_in_agent_settings import AgentSettingsChange
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.agent_upstreams import check_upstream_address
-from helix_desktop.gateway.known_agents import KnownAgent
+from helix_desktop.gateway.known_agent import KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident import agent_connecting

@@ -34,7 +34,8 @@ from typing import Any
 
 from helix_desktop import concurrency, program_folders, resources
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
-from helix_desktop.gateway.known_agents import AgentStart, find_known_agent
+from helix_desktop.gateway.known_agent import AgentStart
+from helix_desktop.gateway.known_agents import find_known_agent
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.journal_file import JournalFile
 from tests.benchmarks.gateway_clients import (

@@ -25,7 +25,8 @@ from helix_desktop.engine import failed_fold_attempts
 from helix_desktop.engine.facts import Folded, FoldFailed, FoldKind
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
-from helix_desktop.gateway.known_agents import AgentStart, find_known_agent
+from helix_desktop.gateway.known_agent import AgentStart
+from helix_desktop.gateway.known_agents import find_known_agent
 from helix_desktop.protocols.gateway_message import PieceKind
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.store.all_workspaces import AllWorkspaces

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.gateway import agent_identity as identity
+from helix_desktop.gateway import known_agents
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_the_name_of_an_agent(headers: dict[str, str], name: str) -> None:
 
 def test_the_agent_an_address_was_made_for() -> None:
     named = [
-        identity.title_of_known_agent(name)
+        known_agents.title_of_known_agent(name)
         for name in ("claude", "codex", "opencode", "gemini", "pi", "y" * 50)
     ]
     assert named == ["Claude Code", "Codex", "opencode", "Gemini CLI", "pi", "y" * 40]

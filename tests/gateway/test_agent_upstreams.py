@@ -11,7 +11,9 @@ import pytest
 from helix_desktop.errors import ActionRefused, ConfigFileMistake
 from helix_desktop.gateway import address_in_agent_settings, agent_upstreams
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
-from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart
+from helix_desktop.gateway.agents import claude_code_agent, codex_agent, opencode_agent
+from helix_desktop.gateway.known_agent import AgentStart
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 
 COMPANY = "https://llm.company.example/anthropic"
 
@@ -30,14 +32,12 @@ def write(file: Path, content: object) -> Path:
 
 def found(agent: str, here: Path, *arguments: str, **environ: str) -> list[tuple[str, str]]:
     where = AgentSurroundings(environ, here, here / "work", arguments)
-    return [
-        (one.provider, one.address) for one in agent_upstreams.find_agent_upstreams(agent, where)
-    ]
+    return [(one.provider, one.address) for one in KNOWN_AGENTS[agent].find_upstreams(where)]
 
 
 def source(agent: str, here: Path, *arguments: str, **environ: str) -> str:
     where = AgentSurroundings(environ, here, here / "work", arguments)
-    return agent_upstreams.find_agent_upstreams(agent, where)[-1].source
+    return KNOWN_AGENTS[agent].find_upstreams(where)[-1].source
 
 
 @pytest.mark.parametrize(
@@ -217,14 +217,14 @@ def test_providers_that_pass_by_and_subscriptions_are_known(here: Path) -> None:
         {"openrouter": {}, "anthropic": {}, "corp": {}},
     )
     where = AgentSurroundings({}, here, here / "work")
-    assert agent_upstreams.list_bypassing_providers(
-        "opencode", where, [AgentUpstream("corp", "x")]
+    assert KNOWN_AGENTS["opencode"].list_bypassing_providers(
+        where, [AgentUpstream("corp", "x")]
     ) == ["openrouter"]
-    assert not agent_upstreams.uses_subscription_by_settings("claude", where)
+    assert not KNOWN_AGENTS["claude"].uses_subscription(where)
     write(here / ".claude" / ".credentials.json", {"claudeAiOauth": {"accessToken": "x"}})
-    assert agent_upstreams.uses_subscription_by_settings("claude", where)
+    assert KNOWN_AGENTS["claude"].uses_subscription(where)
     keyed = AgentSurroundings({"ANTHROPIC_API_KEY": "k"}, here, here / "work")
-    assert not agent_upstreams.uses_subscription_by_settings("claude", keyed)
+    assert not KNOWN_AGENTS["claude"].uses_subscription(keyed)
 
 
 def test_an_installed_address_keeps_the_users_own_as_its_upstream(here: Path) -> None:
@@ -257,9 +257,7 @@ def test_a_run_of_an_agent_that_is_connected_does_not_go_through_the_gateway_twi
 ) -> None:
     change = address_in_agent_settings.plan_address_install(KNOWN_AGENTS[agent], 4356, here, {})
     address_in_agent_settings.install_address(change, here / "config")
-    upstreams = agent_upstreams.find_agent_upstreams(
-        agent, AgentSurroundings({}, here, here / "work")
-    )
+    upstreams = KNOWN_AGENTS[agent].find_upstreams(AgentSurroundings({}, here, here / "work"))
     assert "127.0.0.1:4356" in "".join(one.address for one in upstreams)
     passed = address_in_agent_settings.resolve_own_addresses(upstreams, here / "config")
     assert [(one.provider, one.address) for one in passed] == [("", "")]
@@ -334,7 +332,7 @@ def environment(
     agent: str, here: Path, folder: Path | None = None, **environ: str
 ) -> dict[str, str]:
     where = AgentSurroundings(environ, here, folder or here / "work")
-    return dict(agent_upstreams.read_agent_environment(agent, where))
+    return dict(KNOWN_AGENTS[agent].read_environment(where))
 
 
 def test_what_claude_codes_files_say_of_the_environment_counts_where_the_user_trusts_the_folder(
@@ -411,7 +409,7 @@ def test_a_subscription_is_known_by_the_agents_own_files(here: Path, moved: bool
             else {}
         )
         where = AgentSurroundings({**folders, **environ}, here, here / "work")
-        return agent_upstreams.uses_subscription_by_settings(agent, where)
+        return KNOWN_AGENTS[agent].uses_subscription(where)
 
     codex, claude = (
         (here / "codex", here / "claude") if moved else (here / ".codex", here / ".claude")
@@ -445,7 +443,7 @@ def test_claude_codes_settings_in_the_arguments_count(here: Path) -> None:
         with pytest.raises(ActionRefused, match="its arguments name an address"):
             found("claude", here, f"--settings={given}")
     where = AgentSurroundings({"A": "shell"}, here, here / "work", ("--settings", "mine.json"))
-    assert agent_upstreams.read_agent_environment("claude", where)["A"] == "given"
+    assert KNOWN_AGENTS["claude"].read_environment(where)["A"] == "given"
 
 
 def test_claude_codes_files_count_only_if_it_reads_them(here: Path) -> None:
@@ -467,7 +465,7 @@ def test_an_address_in_any_of_claude_codes_managed_files_is_refused(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        agent_upstreams, "CLAUDE_MANAGED_SETTINGS", here / "etc" / "managed-settings.json"
+        claude_code_agent, "CLAUDE_MANAGED_SETTINGS", here / "etc" / "managed-settings.json"
     )
     dropped = write(
         here / "etc" / "managed-settings.d" / "10-llm.json",
@@ -488,7 +486,7 @@ def test_claude_code_that_does_not_run_in_this_terminal_is_refused(option: str, 
 def test_a_key_in_claude_codes_settings_comes_before_its_subscription(here: Path) -> None:
     def subscribed(*arguments: str) -> bool:
         where = AgentSurroundings({}, here, here / "work", arguments)
-        return agent_upstreams.uses_subscription_by_settings("claude", where)
+        return KNOWN_AGENTS["claude"].uses_subscription(where)
 
     write(here / ".claude" / ".credentials.json", {"claudeAiOauth": {"accessToken": "x"}})
     assert subscribed()
@@ -502,7 +500,7 @@ def test_a_key_in_claude_codes_settings_comes_before_its_subscription(here: Path
 def test_codex_is_refused_if_its_arguments_or_its_organization_name_an_address(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_upstreams, "CODEX_SYSTEM_FOLDER", here / "etc")
+    monkeypatch.setattr(codex_agent, "CODEX_SYSTEM_FOLDER", here / "etc")
     write(here / ".codex" / "config.toml", f'[model_providers.lab]\nbase_url = "{COMPANY}"\n')
     with pytest.raises(ActionRefused, match="its arguments name an address"):
         found(
@@ -542,7 +540,7 @@ def test_opencode_reads_its_environment_and_all_its_folders(
     write(here / "own" / "opencode.json", settings("own"))
     assert address(OPENCODE_CONFIG_DIR=str(here / "own")) == "https://own/v1"
     assert address(OPENCODE_CONFIG_CONTENT=json.dumps(settings("given"))) == "https://given/v1"
-    monkeypatch.setattr(agent_upstreams, "OPENCODE_MANAGED_FOLDER", here / "etc")
+    monkeypatch.setattr(opencode_agent, "OPENCODE_MANAGED_FOLDER", here / "etc")
     write(here / "etc" / "opencode.json", settings("managed"))
     with pytest.raises(ActionRefused, match="your organization sets its providers"):
         address()
@@ -551,7 +549,7 @@ def test_opencode_reads_its_environment_and_all_its_folders(
 def test_a_chosen_provider_that_passes_by_is_named_without_a_sign_in(here: Path) -> None:
     def passing(agent: str, *arguments: str) -> list[str]:
         where = AgentSurroundings({}, here, here / "work", arguments)
-        return agent_upstreams.list_bypassing_providers(agent, where, [AgentUpstream("corp", "x")])
+        return KNOWN_AGENTS[agent].list_bypassing_providers(where, [AgentUpstream("corp", "x")])
 
     assert passing("claude", "--model", "openrouter/x") == []
     for agent in ("opencode", "pi"):

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from helix_desktop.errors import ActionRefused, ProviderUnreachable
-from helix_desktop.gateway.agent_upstreams import AgentSurroundings, find_agent_upstreams
+from helix_desktop.gateway.agent_upstreams import AgentSurroundings
+from helix_desktop.gateway.agents import codex_agent
 from helix_desktop.gateway.codex_workspace import (
     CODEX_SUBSCRIPTION_URL,
     CodexWorkspaceRoutes,
@@ -137,7 +138,7 @@ def test_the_backend_of_codex_settings_is_its_upstream(
     if signed_in:
         login = {"auth_mode": "chatgpt", "tokens": {"access_token": "t"}}
         (tmp_path / ".codex" / "auth.json").write_text(json.dumps(login))
-    found = find_agent_upstreams("codex", AgentSurroundings({}, tmp_path, tmp_path))
+    found = codex_agent.AGENT.find_upstreams(AgentSurroundings({}, tmp_path, tmp_path))
     assert [one.address for one in found] == [address]
     if address:
         assert found[0].source == f"{settings}, line 1"
@@ -148,4 +149,4 @@ def test_a_backend_that_is_no_address_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".codex" / "config.toml").write_text('chatgpt_base_url = "file:///x"\n')
     (tmp_path / ".codex" / "auth.json").write_text('{"tokens": {"access_token": "t"}}')
     with pytest.raises(ActionRefused, match="cannot be used"):
-        find_agent_upstreams("codex", AgentSurroundings({}, tmp_path, tmp_path))
+        codex_agent.AGENT.find_upstreams(AgentSurroundings({}, tmp_path, tmp_path))

@@ -14,18 +14,20 @@ import pytest
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.gateway import known_agents
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
+from helix_desktop.gateway.agents import gemini_cli_agent
+from helix_desktop.gateway.known_agent import AgentLaunch, AgentStart, except_from_proxy
 
 DIRECT = "NO_PROXY=127.0.0.1,localhost\nno_proxy=127.0.0.1,localhost\n"
 
 
 def test_gemini_keeps_the_users_variables_and_has_one_address() -> None:
     before = "GEMINI_API_KEY=k\nGOOGLE_GEMINI_BASE_URL=http://old\nX=1"
-    after = known_agents._change_gemini_settings(before, "http://127.0.0.1:1/a", {})
+    after = gemini_cli_agent._change_gemini_settings(before, "http://127.0.0.1:1/a", {})
     assert after == f"GEMINI_API_KEY=k\nX=1\nGOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1/a\n{DIRECT}"
-    again = known_agents._change_gemini_settings(after, "http://b", {})
+    again = gemini_cli_agent._change_gemini_settings(after, "http://b", {})
     assert again == after.replace("http://127.0.0.1:1/a", "http://b")
     assert (
-        known_agents._change_gemini_settings("", "http://b", {})
+        gemini_cli_agent._change_gemini_settings("", "http://b", {})
         == f"GOOGLE_GEMINI_BASE_URL=http://b\n{DIRECT}"
     )
 
@@ -37,8 +39,8 @@ URL = "http://127.0.0.1:1/t/token"
 
 def start(
     name: str, scratch: Path, *arguments: str, urls: Any = None, **environ: str
-) -> known_agents.AgentLaunch:
-    given = known_agents.AgentStart(urls or {AgentUpstream(): URL}, arguments, environ, scratch)
+) -> AgentLaunch:
+    given = AgentStart(urls or {AgentUpstream(): URL}, arguments, environ, scratch)
     return known_agents.find_known_agent(name).launch(given)
 
 
@@ -78,7 +80,7 @@ def test_settings_of_claude_code_that_name_exceptions_from_a_proxy_do_not_bring_
     assert told["NO_PROXY"] == told["no_proxy"] == "x.example,127.0.0.1,localhost"
     with pytest.raises(ActionRefused, match="without --settings"):
         start("claude", tmp_path, "--settings", "{}", NO_PROXY="x.example")
-    assert known_agents.except_from_proxy({"no_proxy": "*"})["NO_PROXY"] == "*"
+    assert except_from_proxy({"no_proxy": "*"})["NO_PROXY"] == "*"
 
 
 def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
@@ -151,7 +153,7 @@ def test_any_other_command_gets_the_address_where_it_takes_it(tmp_path: Path) ->
         ["env", "X=1", "/opt/mine", "--url={url}"], "openai-chat"
     )
     assert agent.name == "mine"
-    made = agent.launch(known_agents.AgentStart({AgentUpstream(): URL}, ["more"], {}, tmp_path))
+    made = agent.launch(AgentStart({AgentUpstream(): URL}, ["more"], {}, tmp_path))
     assert made.command[:3] == ("env", "X=1", "/opt/mine")
     (address,) = set(made.environment.values())
     assert (made.command[3:], address.startswith(URL)) == ((f"--url={address}", "more"), True)

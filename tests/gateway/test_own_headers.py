@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings
+from helix_desktop.gateway.known_agent import KnownAgent
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS, build_agent_of_command
 from helix_desktop.gateway.own_headers import find_own_header_names
 
 NONE: Mapping[str, str] = {}
@@ -32,6 +34,10 @@ base_url = "https://c/v1"
 http_headers = { "X-Corp" = "a" }
 env_http_headers = { "X-Model" = "VARIABLE" }
 """
+
+
+def _agent_named(name: str) -> KnownAgent:
+    return KNOWN_AGENTS.get(name) or build_agent_of_command([name], "openai")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +65,10 @@ def test_names_of_headers_that_settings_add(
         json.dumps({"projects": {str(project): {"hasTrustDialogAccepted": True}}})
     )
     where = AgentSurroundings(environ, tmp_path, project)
-    assert find_own_header_names(agent, where) == ("x-corp", "x-model")
+    assert find_own_header_names(_agent_named(agent), where) == ("x-corp", "x-model")
     elsewhere = tmp_path.with_name("elsewhere")  # Gemini CLI also looks above the project.
     elsewhere.mkdir(exist_ok=True)
-    assert find_own_header_names(agent, AgentSurroundings(NONE, elsewhere, elsewhere)) == ()
+    assert (
+        find_own_header_names(_agent_named(agent), AgentSurroundings(NONE, elsewhere, elsewhere))
+        == ()
+    )

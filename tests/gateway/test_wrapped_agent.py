@@ -17,12 +17,9 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.errors import NotFound
 from helix_desktop.gateway import wrapped_agent
-from helix_desktop.gateway.agent_upstreams import (
-    AgentSurroundings,
-    AgentUpstream,
-    read_agent_environment,
-)
-from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart, build_agent_of_command
+from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
+from helix_desktop.gateway.known_agent import AgentStart
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS, build_agent_of_command
 from helix_desktop.providers import http_transport
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
@@ -85,7 +82,7 @@ def test_a_registration_has_the_certificates_of_its_agent_and_of_its_trusted_set
         folder.mkdir(parents=True)
         (folder / "settings.json").write_text(json.dumps({"env": {name: "/etc/ca.pem"}}), "utf-8")
     where = AgentSurroundings({"SSL_CERT_FILE": "/etc/all.pem"}, tmp_path, tmp_path / "work")
-    environ = read_agent_environment("claude", where)
+    environ = KNOWN_AGENTS["claude"].read_environment(where)
     assert environ == {"SSL_CERT_FILE": "/etc/all.pem", "NODE_EXTRA_CA_CERTS": "/etc/ca.pem"}
     with pytest.raises(http_transport.UnmendableFailure, match="SSL_CERT_FILE cannot be read"):
         wrapped_agent.build_registration_for_run("claude", AgentUpstream(), environ)
@@ -180,7 +177,8 @@ import json, os, sys
 from pathlib import Path
 from helix_desktop.gateway.wrapped_agent import run_agent
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
-from helix_desktop.gateway.known_agents import AgentStart, build_agent_of_command
+from helix_desktop.gateway.known_agent import AgentStart
+from helix_desktop.gateway.known_agents import build_agent_of_command
 private, url = Path(sys.argv[1]), "http://127.0.0.1:9/t/token"
 ends = ["0", "3", "os.kill(os.getpid(), 9)"]
 tells = "import json, os, sys; print(json.dumps(dict(os.environ)), flush=True); sys.exit(%s)"

@@ -1,0 +1,1 @@
+"""The agents that the gateway knows, a module for each."""

@@ -1,0 +1,236 @@
+"""Codex: the provider's address is in its settings."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import tomlkit
+
+from helix_desktop.gateway.agent_upstreams import (
+    AgentSurroundings,
+    AgentUpstream,
+    SettingsLayer,
+    checked_address_in_settings,
+    first_value_of_option,
+    locate_in_file,
+    names_any_variable,
+    read_json_settings,
+    read_toml_settings,
+    refuse_agent,
+    upstream_of_variable,
+    values_of_option,
+)
+from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_PATH, CODEX_SUBSCRIPTION_URL
+from helix_desktop.gateway.known_agent import (
+    AgentLaunch,
+    AgentStart,
+    KnownAgent,
+)
+from helix_desktop.gateway.registration import TOKEN_HEADER
+from helix_desktop.histories.program_names import title_of_command
+from helix_desktop.json_values import object_at
+
+CODEX_SYSTEM_FOLDER = Path("/etc/codex")
+CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- the variable from which Codex reads the token
+# With these, it pays by the token, whatever its files say.
+_KEYS = ("OPENAI_API_KEY", "CODEX_API_KEY")
+
+
+def _codex_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
+
+
+def _codex_folder(where: AgentSurroundings) -> Path:
+    return Path(where.environ.get("CODEX_HOME") or where.home / ".codex")
+
+
+def _build_codex_launch(start: AgentStart) -> AgentLaunch:
+    """Return how to launch Codex: the gateway's address as settings in its command line.
+
+    All users of a computer can read command lines, so the token of the address is in the
+    environment, and Codex sends it as a header.
+    """
+    ((upstream, url),) = start.urls.items()
+    base_url, _, token = url.partition("/t/")
+    if upstream.provider:
+        settings = _codex_settings_of_own_provider(upstream.provider, base_url)
+    else:
+        has_key = bool(start.environ.get("OPENAI_API_KEY"))
+        settings = _codex_settings_of_gateway(base_url, has_key=has_key)
+
+    command = ["codex"]
+    for setting in settings:
+        command.extend(("-c", setting))
+    command.extend(start.arguments)
+    return AgentLaunch(tuple(command), {CODEX_TOKEN: token})
+
+
+def _codex_settings_of_own_provider(provider: str, base_url: str) -> list[str]:
+    """Return the settings that change only the address of a provider which the user has set."""
+    table = f"model_providers.{provider}"
+    return [
+        f'{table}.base_url="{base_url}"',
+        f'{table}.env_http_headers.{TOKEN_HEADER}="{CODEX_TOKEN}"',
+    ]
+
+
+def _codex_settings_of_gateway(base_url: str, *, has_key: bool) -> list[str]:
+    """Return the settings that add the gateway as a provider and choose it. Without a key, Codex
+    signs in as with its usual provider.
+    """
+    key = "requires_openai_auth=true"
+    if has_key:
+        key = 'env_key="OPENAI_API_KEY"'
+    headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
+    provider = f'{{name="Helix",base_url="{base_url}/v1",wire_api="responses",{key},{headers}}}'
+    return ['model_provider="helix"', f"model_providers.helix={provider}"]
+
+
+def _change_codex_settings(text: str, url: str, _: Mapping[str, str]) -> str:
+    """Add the gateway as a provider to Codex's settings, and choose it."""
+    document = tomlkit.parse(text)
+    provider = tomlkit.table()
+    provider["name"] = "Helix"
+    provider["base_url"] = f"{url}/v1"
+    provider["wire_api"] = "responses"
+    provider["requires_openai_auth"] = True
+
+    document["model_provider"] = "helix"
+    providers = document.setdefault("model_providers", tomlkit.table(is_super_table=True))
+    providers["helix"] = provider
+    return tomlkit.dumps(document)
+
+
+def read_codex_settings(where: AgentSurroundings) -> list[SettingsLayer]:
+    """Return what Codex reads, weakest first."""
+    system_file = CODEX_SYSTEM_FOLDER / "config.toml"
+    user_file = _codex_folder(where) / "config.toml"
+    user_settings = read_toml_settings(user_file)
+    layers = [
+        SettingsLayer(system_file, read_toml_settings(system_file)),
+        SettingsLayer(user_file, user_settings),
+    ]
+
+    # A profile is a table of the user's file, and may have a file of its own if it is an argument.
+    profile_in_arguments = first_value_of_option(where.arguments, "-p", "--profile")
+    profile = profile_in_arguments or user_settings.get("profile", "")
+    profile_settings = object_at(user_settings, "profiles", profile)
+    layers.append(SettingsLayer(user_file, profile_settings))
+    if profile_in_arguments:
+        profile_file = user_file.with_name(f"{profile_in_arguments}.config.toml")
+        layers.append(SettingsLayer(profile_file, read_toml_settings(profile_file)))
+    return layers
+
+
+def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    """Return where Codex sends its requests: to the provider that its settings choose."""
+    layers = read_codex_settings(where)
+    settings_in_arguments = values_of_option(where.arguments, "-c", "--config")
+    _refuse_codex_address_that_stays(where, settings_in_arguments)
+    provider = _choose_codex_provider(layers, settings_in_arguments)
+    for layer in reversed(layers):
+        address = _codex_address_in_settings(layer.settings, provider)
+        if address:
+            location = locate_in_file(layer.file, str(address))
+            provider_name = provider
+            if provider == "openai":  # The usual one has no name here.
+                provider_name = ""
+            return [
+                AgentUpstream(
+                    provider_name, checked_address_in_settings(address, location), location
+                )
+            ]
+    if provider != "openai":
+        reason = f"its provider {provider!r} is built in, and its address cannot be changed"
+        raise refuse_agent("Codex", reason)
+    if _uses_codex_subscription(where):
+        return [_find_chatgpt_upstream(layers)]
+    if where.environ.get("OPENAI_BASE_URL"):
+        return [upstream_of_variable("OPENAI_BASE_URL", where.environ)]
+    return [AgentUpstream()]
+
+
+def _refuse_codex_address_that_stays(
+    where: AgentSurroundings, settings_in_arguments: Sequence[str]
+) -> None:
+    """Raise if wrap cannot replace the address: arguments and the organization's file are
+    stronger than what it sets.
+    """
+    names_address = any("base_url" in setting for setting in settings_in_arguments)
+    if names_address or "--oss" in where.arguments:
+        raise refuse_agent("Codex", "its arguments name an address")
+    managed_file = CODEX_SYSTEM_FOLDER / "managed_config.toml"
+    managed_settings = read_toml_settings(managed_file)
+    for name in ("model_provider", "model_providers", "openai_base_url"):
+        if name in managed_settings:
+            raise refuse_agent("Codex", f"your organization sets its provider ({managed_file})")
+
+
+def _codex_address_in_settings(settings: Mapping[str, Any], provider: str) -> Any:
+    address = object_at(settings, "model_providers", provider).get("base_url")
+    if not address and provider == "openai":
+        address = settings.get("openai_base_url")
+    return address
+
+
+def _choose_codex_provider(
+    layers: Sequence[SettingsLayer], settings_in_arguments: Sequence[str]
+) -> str:
+    """Return the provider that Codex uses. The last one that names it is the strongest."""
+    provider = "openai"
+    for layer in layers:
+        if layer.settings.get("model_provider"):
+            provider = str(layer.settings["model_provider"])
+    for setting in settings_in_arguments:
+        name, _, value = setting.partition("=")
+        if name.strip() == "model_provider":
+            provider = value.strip(" \"'")
+    return provider
+
+
+def _find_chatgpt_upstream(layers: Sequence[SettingsLayer]) -> AgentUpstream:
+    """Return where a Codex goes that is signed in with ChatGPT. Its backend may be another one."""
+    for layer in reversed(layers):
+        backend = layer.settings.get("chatgpt_base_url")
+        if not backend:
+            continue
+        location = locate_in_file(layer.file, "chatgpt_base_url")
+        parts = urlsplit(checked_address_in_settings(backend, location))
+        address = f"{parts.scheme}://{parts.netloc}{CODEX_SUBSCRIPTION_PATH}"
+        if address == CODEX_SUBSCRIPTION_URL:  # That is where it goes without the setting, too.
+            return AgentUpstream()
+        return AgentUpstream(address=address, source=location)
+    return AgentUpstream()
+
+
+def _uses_codex_subscription(where: AgentSurroundings) -> bool:
+    if names_any_variable(_KEYS, where.environ):
+        return False
+    sign_in = read_json_settings(_codex_folder(where) / "auth.json")
+    return bool(sign_in.get("tokens"))
+
+
+def _names_in_codex_settings(where: AgentSurroundings) -> set[str]:
+    """Return the names of headers that Codex's providers set."""
+    names = set[str]()
+    for layer in read_codex_settings(where):
+        for provider in object_at(layer.settings, "model_providers").values():
+            names.update(object_at(provider, "http_headers"))
+            names.update(object_at(provider, "env_http_headers"))
+    return names
+
+
+AGENT = KnownAgent(
+    name="codex",
+    title=title_of_command("codex"),
+    program="codex",
+    launch=_build_codex_launch,
+    file=_codex_settings_file,
+    change=_change_codex_settings,
+    find_upstreams=_find_codex_upstreams,
+    recognized_by="codex",
+    shell_variables=("OPENAI_BASE_URL", "CODEX_HOME"),
+    find_header_names=_names_in_codex_settings,
+    uses_subscription=_uses_codex_subscription,
+)
