@@ -99,13 +99,15 @@ async def check_extension(arguments: Namespace) -> int:
     """Loads an allowed extension, says what it brings, and checks its formats of histories and its
     kinds of documents with examples of their files. Returns 1 if something is wrong.
     """
-    from helix_desktop.extensions.extension_checks import check_tool_schema
+    from helix_desktop.extensions.extension_checks import check_fold_strategy, check_tool_schema
 
     extension = await _load_extension(arguments)
     lines = list(_describe_declared_things(extension))
     problems: list[str] = []
     for tool in extension.declared.tools:
         problems += check_tool_schema(tool)
+    for strategy in extension.declared.fold_strategies:
+        problems += check_fold_strategy(strategy)
     for example in arguments.files:
         checked = await _check_example(extension, example)
         lines += checked.read_things

@@ -30,7 +30,17 @@ from helix_desktop.engine.prompt_cache_terms import cache_lifetime_seconds
 from helix_desktop.engine.request_shortening import RequestShortener, ShortenerSupport
 from helix_desktop.engine.session_events import FoldProgress
 from helix_desktop.engine.session_setup import FoldServices
-from helix_desktop.engine.strategies import handover, large_output_choice, markers
+from helix_desktop.engine.strategies import (
+    added_strategies,
+    handover,
+    large_output_choice,
+    markers,
+)
+from helix_desktop.engine.strategies.added_strategies import (
+    AddedFoldStrategy,
+    ChosenFold,
+    FoldableContext,
+)
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, first_seq_of_tail
 from helix_desktop.engine.view import ConversationState
@@ -72,6 +82,12 @@ class FoldPlanner:
                 return plan
         return None
 
+    def may_plan_handover(self, situation: FoldSituation) -> bool:
+        """Whether the policy wants summaries, and there was none a short time ago."""
+        if not handover.is_handover_allowed(situation):
+            return False
+        return self._may_be_tried(facts.FoldKind.HANDOVER, situation)
+
     def is_handover_stopped_and_due(self, situation: FoldSituation) -> bool:
         """Whether the context is as full as a handover allows, and none can be written."""
         policy = situation.policy
@@ -98,9 +114,20 @@ class ConversationFolding:
     instead of many messages.
     """
 
-    def __init__(self, conversation: Conversation, services: FoldServices) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        services: FoldServices,
+        list_added_strategies: Callable[
+            [], Sequence[AddedFoldStrategy]
+        ] = added_strategies.no_added_strategies,
+    ) -> None:
+        """`list_added_strategies`: the ways of saving context that extensions bring."""
         self.conversation = conversation
         self._services = services
+        self._list_added_strategies = list_added_strategies
+        # The task that asks these, in the background.
+        self._asking_task: asyncio.Task[None] | None = None
         self._clock = services.clock
         self._spawn = services.spawn
         self._contents = ViewContents(services.cache)
@@ -113,6 +140,7 @@ class ConversationFolding:
             services.models,
             self._contents,
             self.spending,
+            list_added_strategies,
         )
         self._shortener = PartShortener(conversation, services.cache, services.tokens)
         self._large_outputs = LargeOutputShortener(
@@ -361,10 +389,10 @@ class ConversationFolding:
         """Stop, and release what was read. Only the fold being made is lost."""
         if self._pause_timer is not None:
             self._pause_timer.cancel()
-        writing_task = self._writing_task
-        if writing_task is not None:
-            writing_task.cancel()
-            await asyncio.wait([writing_task])
+        for task in (self._asking_task, self._writing_task):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         with suppress(HelixError):  # The workspace is closing, so nobody could be told.
             await self.adopt_ready_fold()
         self._written_document = None
@@ -448,6 +476,51 @@ class ConversationFolding:
             return
         plan = self._planner.find_due_fold(situation or self.current_situation())
         if plan is not None:
+            self._start_fold(plan)
+        elif self._asking_task is None:
+            self._ask_added_strategies()
+
+    def _ask_added_strategies(self) -> None:
+        """Ask the strategies of extensions, in the background, what is to become a summary."""
+        choosing_strategies = [one for one in self._list_added_strategies() if one.chooses]
+        situation = self.current_situation()
+        if not choosing_strategies or not self._planner.may_plan_handover(situation):
+            return
+        context = added_strategies.find_foldable_context(situation)
+        if context is None:
+            return
+        asking = self._fold_what_a_strategy_chooses(choosing_strategies, context)
+        with suppress(StoppedByUser):  # The workspace is closing.
+            self._asking_task = self._spawn(
+                asking, name=f"ask extensions about {self.conversation.id}"
+            )
+
+    async def _fold_what_a_strategy_chooses(
+        self, strategies: Sequence[AddedFoldStrategy], context: FoldableContext
+    ) -> None:
+        """Start the fold that the first strategy chooses, unless another one was begun meanwhile."""
+        try:
+            for strategy in strategies:
+                chosen = await strategy.choose_fold(context)
+                if chosen is None:
+                    continue
+                self._start_chosen_fold(chosen)
+                return
+        except Exception:
+            log.exception("asking extensions what to fold failed")
+        finally:
+            self._asking_task = None
+
+    def _start_chosen_fold(self, chosen: ChosenFold) -> None:
+        if not self.has_no_fold_in_work or self.spending.find_turn_end_at_limit():
+            return
+        situation = self.current_situation()
+        plan = added_strategies.plan_chosen_fold(situation, chosen)
+        if plan is None:
+            return
+        # A fold that cannot be written would count as a failure of the program's own summaries.
+        material = fold_document_writer.gather_material(plan, situation)
+        if not self._writer.reason_not_to_fold(material):
             self._start_fold(plan)
 
     def _start_fold(self, plan: FoldPlan) -> None:

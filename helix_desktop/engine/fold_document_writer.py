@@ -55,7 +55,7 @@ from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.fold_covers import covers_overlap
 from helix_desktop.engine.state.view_items import ViewItem
 from helix_desktop.engine.state_of_work import describe_state_of_work
-from helix_desktop.engine.strategies import handover, truncation
+from helix_desktop.engine.strategies import added_strategies, handover, truncation
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_document import (
     DocumentPlan,
@@ -78,6 +78,7 @@ ITEMS_BETWEEN_PAUSES = 2_000  # Other tasks run after so many items of a long hi
 TOKENS_AROUND_MATERIAL = 600  # The question and the system prompt, with some to spare.
 LEAST_MATERIAL_TOKENS = 1_000
 MATERIAL_SHARE = 0.95  # The rest is kept free, because tokens are only estimated.
+MOST_TOKENS_FOR_STRATEGY = 500_000  # An extension is given all texts of a span at once.
 LONGEST_ANSWER_TOKEN = 8  # In characters. Longer answers are cut before they are counted.
 PART_NOTE = "This is a part of the conversation. The other parts are summarized separately.\n\n"
 MERGE_NOTE = "These are summaries of consecutive parts of the conversation, oldest first. Make one of them.\n\n"
@@ -121,6 +122,14 @@ class WritingAttempt:
     client: ModelClient
     role: facts.ModelRole
     way: str  # How the writer is shown the history: as "prefix", "transcript" or "pieces".
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOfStrategy:
+    """A document whose text an extension wrote. `author`: what stands in place of the model."""
+
+    document: FoldDocument
+    author: str
 
 
 class NoDocumentWritten(ModelFailed):
@@ -199,6 +208,9 @@ class FoldDocumentWriter:
     models: Models
     contents: ViewContents
     spending: ConversationSpending
+    list_added_strategies: Callable[[], Sequence[added_strategies.AddedFoldStrategy]] = (
+        added_strategies.no_added_strategies
+    )
     # The event loop's time when a model was asked or last sent something.
     heard_at: float = math.inf
     # When the last piece of a document was written. Each one has the whole time limit.
@@ -226,6 +238,14 @@ class FoldDocumentWriter:
 
         limit = self._document_limit_tokens(material)
         document_plan = await self._plan_document(material, fold_name, limit)
+        if material.plan.kind is added_strategies.OFFERED_KIND and not material.plan.panic:
+            added = await self._write_by_added_strategies(material, document_plan)
+            if added is not None:
+                seconds_taken = self.clock.current_time() - started
+                fold = self._build_document_fold(
+                    material, document_plan, added.document, added.author, seconds_taken
+                )
+                return WrittenDocument(fold, material)
         inquiry = self.spending.build_model_inquiry(self._set_time_of_model_activity)
         question = await self._build_question(material, document_plan.state)
         failures = []
@@ -256,6 +276,34 @@ class FoldDocumentWriter:
             raise NoDocumentWritten("No model is available to write the summary.")
         reasons = [failure.rstrip(".").replace(";", ",") for failure in failures]
         raise NoDocumentWritten("; ".join(reasons))
+
+    async def _write_by_added_strategies(
+        self, material: DocumentMaterial, document_plan: DocumentPlan
+    ) -> "DocumentOfStrategy | None":
+        """Return the document of the first added strategy that writes one, or None.
+
+        Its text is treated like a model's: it is shortened, and gets the details that it lacks.
+        """
+        writing_strategies = [one for one in self.list_added_strategies() if one.writes]
+        if not writing_strategies or material.shown > MOST_TOKENS_FOR_STRATEGY:
+            return None
+        messages: list[added_strategies.MessageToFold] = []
+        passages = read_span_texts(material.branch, material.items, self.cache)
+        for item in material.items:
+            passage = await anext(passages)
+            role = added_strategies.role_of_item(item)
+            messages.append(added_strategies.MessageToFold(item.last, role, passage.text))
+        for strategy in writing_strategies:
+            text = await strategy.write_summary(tuple(messages))
+            if not text:
+                continue
+            sections = handover.split_handover_sections(text)
+            document = await asyncio.to_thread(
+                build_fold_document, document_plan, sections, self.tokens
+            )
+            if document.tokens <= document_plan.limit + FRAME_TOKENS:
+                return DocumentOfStrategy(document, strategy.author)
+        return None
 
     async def _plan_document(
         self, material: DocumentMaterial, fold: str, limit: int, number: int | None = None

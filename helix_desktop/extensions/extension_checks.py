@@ -1,5 +1,5 @@
-"""Checks, for the author of an extension, whether a format of histories, a kind of documents or a
-tool keeps what it promises.
+"""Checks, for the author of an extension, whether a format of histories, a kind of documents, a tool
+or a fold strategy keeps what it promises.
 
 A format and a kind need one example of their files. `helix-desktop extension check` prints the
 result, and a test of the extension's own package can ask for it:
@@ -9,15 +9,26 @@ result, and a test of the extension's own package can ask for it:
 
 import asyncio
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.documents.document_reading import read_document_pages
 from helix_desktop.errors import HelixError, InvalidInput
-from helix_desktop.extensions.extension_interfaces import ExtensionHistoryFormat, ExtensionTool
+from helix_desktop.extensions.added_fold_strategies import check_chosen_fold, check_summary
+from helix_desktop.extensions.extension_interfaces import (
+    ExtensionFoldStrategy,
+    ExtensionHistoryFormat,
+    ExtensionTool,
+    FoldableContext,
+    FoldableMessage,
+    MessageToFold,
+)
 from helix_desktop.extensions.limited_calls import ExtensionFailed, run_with_limit
-from helix_desktop.extensions.offered_kinds import check_history_format_declaration
+from helix_desktop.extensions.offered_kinds import (
+    check_fold_strategy_declaration,
+    check_history_format_declaration,
+)
 from helix_desktop.extensions.read_sessions import READING_SECONDS, read_and_check_sessions
 from helix_desktop.histories.added_formats import BEGINNING, AddedReading
 from helix_desktop.histories.recorded_session import HistoryUnreadable, RecordedSession
@@ -68,6 +79,59 @@ def check_tool_schema(declared: ExtensionTool) -> list[str]:
     except SchemaError as error:
         return [f"The schema of {declared.name} is no JSON schema: {error.message}."]
     return []
+
+
+def check_fold_strategy(declared: ExtensionFoldStrategy) -> list[str]:
+    """Try a strategy with an example conversation. Returns a sentence for each problem."""
+    try:
+        check_fold_strategy_declaration(None, declared)
+    except ExtensionFailed as error:
+        return [f"The strategy cannot be offered: {error.what}."]
+    context, messages = _build_example_conversation()
+    problems: list[str] = []
+    choose = declared.choose
+    if choose is not None:
+        problems += _try_function(
+            f"`choose` of {declared.name}",
+            lambda: check_chosen_fold(choose(context), context),
+            declared.limit_seconds,
+        )
+    write = declared.write
+    if write is not None:
+        problems += _try_function(
+            f"`write` of {declared.name}",
+            lambda: check_summary(write(messages)),
+            declared.limit_seconds,
+        )
+    return problems
+
+
+def _try_function(name: str, work: Callable[[], object], seconds: float) -> Iterator[str]:
+    try:
+        run_with_limit(work, seconds, name)
+    except ExtensionFailed as error:
+        what = error.what
+        if not what.startswith(name):
+            what = f"{name} {what}"
+        yield f"{what}."
+
+
+def _build_example_conversation() -> tuple[FoldableContext, tuple[MessageToFold, ...]]:
+    """Return ten questions, each with a call and its result."""
+    foldable: list[FoldableMessage] = []
+    messages: list[MessageToFold] = []
+    for number in range(1, 31, 3):
+        foldable.append(FoldableMessage(number, "user", tokens=8))
+        foldable.append(
+            FoldableMessage(number + 1, "assistant", 12, tools=("read_file",), may_be_last=False)
+        )
+        foldable.append(FoldableMessage(number + 2, "tool", tokens=400))
+        messages.append(MessageToFold(number, "user", f"[{number}] user: Read part {number}."))
+        call = f'[{number + 1}] call of read_file: {{"path": "part{number}.txt"}}'
+        messages.append(MessageToFold(number + 1, "assistant", call))
+        output = "line\n" * 200
+        messages.append(MessageToFold(number + 2, "tool", f"[{number + 2}] output:\n{output}"))
+    return FoldableContext(tuple(foldable), used=9_000, window=10_000), tuple(messages)
 
 
 async def check_document_kind(kind: DocumentKind, example: Path) -> list[str]:

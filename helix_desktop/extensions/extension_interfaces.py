@@ -10,11 +10,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.doctor_findings import (
-    DoctorFinding,
-    DoctorFindingState,  # noqa: F401 - authors import all of this module
-)
+from helix_desktop.doctor_findings import DoctorFinding
+from helix_desktop.doctor_findings import DoctorFindingState as DoctorFindingState  # noqa: PLC0414 - authors import it from here, and so below
 from helix_desktop.documents.document_kinds import DocumentKind
+from helix_desktop.engine.strategies.added_strategies import ChosenFold as ChosenFold  # noqa: PLC0414
+from helix_desktop.engine.strategies.added_strategies import FoldableContext as FoldableContext  # noqa: PLC0414
+from helix_desktop.engine.strategies.added_strategies import FoldableMessage as FoldableMessage  # noqa: PLC0414
+from helix_desktop.engine.strategies.added_strategies import MessageToFold as MessageToFold  # noqa: PLC0414
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.providers.known_provider import KnownProvider
@@ -125,6 +127,21 @@ class ExtensionAction:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtensionFoldStrategy:
+    """A way of saving context, by summaries of older messages. Each function may be left out.
+
+    `choose` is asked before each step what is to become a summary now, and returns None for
+    nothing. `write` gets the messages of a summary that is due and returns its text, or an empty
+    text if a model is to write it. Each may take `limit_seconds`, in a thread of its own.
+    """
+
+    name: str
+    choose: Callable[[FoldableContext], ChosenFold | None] | None = None
+    write: Callable[[Sequence[MessageToFold]], str] | None = None
+    limit_seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """All that a package adds. `interface`: the `INTERFACE_VERSION` it was written for."""
 
@@ -138,3 +155,4 @@ class Extension:
     doctor_checks: Sequence[ExtensionCheck] = ()
     search_sources: Sequence[ExtensionSearchSource] = ()
     actions: Sequence[ExtensionAction] = ()
+    fold_strategies: Sequence[ExtensionFoldStrategy] = ()

@@ -16,11 +16,12 @@ from helix_desktop.documents import document_kinds
 from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.engine.document_pages import PLURALS
 from helix_desktop.errors import ActionRefused, InvalidInput
-from helix_desktop.extensions import added_actions, added_search_sources
+from helix_desktop.extensions import added_actions, added_fold_strategies, added_search_sources
 from helix_desktop.extensions.extension_interfaces import (
     ExtensionAction,
     ExtensionCheck,
     ExtensionCommand,
+    ExtensionFoldStrategy,
     ExtensionHistoryFormat,
     ExtensionSearchSource,
     ExtensionTool,
@@ -297,6 +298,36 @@ def _check_doctor_check(_: InstalledExtension, check: ExtensionCheck) -> None:
     check_title("the name of its check", check.name)
 
 
+# --- Ways of saving context
+
+
+LONGEST_STRATEGY_SECONDS = 60
+
+
+def check_fold_strategy_declaration(
+    _: InstalledExtension | None, strategy: ExtensionFoldStrategy
+) -> None:
+    check_name("fold strategy", strategy.name)
+    _check_limit(strategy.name, strategy.limit_seconds)
+    if strategy.limit_seconds > LONGEST_STRATEGY_SECONDS:
+        raise ExtensionFailed(
+            f"limit_seconds of {strategy.name} must be a number of at most {LONGEST_STRATEGY_SECONDS}"
+        )
+    if strategy.choose is None and strategy.write is None:
+        raise ExtensionFailed(f"{strategy.name} has neither `choose` nor `write`")
+    for function in (strategy.choose, strategy.write):
+        if inspect.iscoroutinefunction(function):
+            raise ExtensionFailed(
+                f"the functions of {strategy.name} must begin with `def`, not `async def`"
+            )
+
+
+def _offer_fold_strategy(extension: RunningExtension, declared: ExtensionFoldStrategy) -> Withdraw:
+    strategy = added_fold_strategies.FoldStrategyOfExtension(extension, declared)
+    added_fold_strategies.add_fold_strategy(strategy)
+    return lambda: added_fold_strategies.remove_fold_strategy(strategy)
+
+
 # --- Commands
 
 
@@ -395,6 +426,15 @@ OFFERED_KINDS: Sequence[OfferedKind] = (
         _title,
         _check_search_source,
         _offer_search_source,
+    ),
+    OfferedKind(
+        "fold_strategies",
+        "fold strategy",
+        "fold strategies",
+        ExtensionFoldStrategy,
+        _name,
+        check_fold_strategy_declaration,
+        _offer_fold_strategy,
     ),
     OfferedKind(
         "doctor_checks",

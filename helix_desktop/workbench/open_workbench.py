@@ -42,6 +42,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
+from helix_desktop.extensions.added_fold_strategies import list_added_fold_strategies
 from helix_desktop.extensions.extension_loading import LoadedExtensions
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
@@ -621,7 +622,8 @@ class Workbench:
     ) -> Session:
         services = self._build_session_services(conversation, depth, allowed)
         conversation.listeners.append(self._on_event)
-        return Session(conversation, services, ConversationFolding(conversation, services))
+        folding = ConversationFolding(conversation, services, list_added_fold_strategies)
+        return Session(conversation, services, folding)
 
     def _build_session_services(
         self, conversation: Conversation, depth: int, allowed_tools: Sequence[str]

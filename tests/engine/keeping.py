@@ -36,6 +36,10 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.messages import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session_setup import AgentsCost, FoldServices, TurnLimits
+from helix_desktop.engine.strategies.added_strategies import (
+    AddedFoldStrategy,
+    no_added_strategies,
+)
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ModelOverloaded
@@ -43,6 +47,7 @@ from helix_desktop.store.in_memory_stores import MemoryCache, MemoryJournal
 from tests.engine.agent import SteppedClock
 
 Answer = Callable[[Request], str]
+ListStrategies = Callable[[], Sequence[AddedFoldStrategy]]
 
 
 def good(request: Request) -> str:
@@ -227,6 +232,8 @@ class Keeping:
 
     async def settled(self) -> None:
         """Until what runs in the background has come in."""
+        if (asking := self.folding._asking_task) is not None:
+            await asyncio.wait([asking])
         if (flying := self.folding._writing_task) is not None:
             await asyncio.wait([flying])
         await self.folding._run_and_record_failure(FoldKind.HANDOVER, self.folding.adopt_ready_fold)
@@ -245,9 +252,10 @@ async def keeping(
     answer: Answer = good,
     hangs: bool = False,
     long: bool = False,
+    strategies: ListStrategies = no_added_strategies,
     **values: Any,
 ) -> Keeping:
-    """A new conversation in which four characters are a token."""
+    """A new conversation in which four characters are a token. `strategies`: those of extensions."""
     clock = SteppedClock()
     journal, cache = MemoryJournal(now=clock.current_time), MemoryCache(now=clock.current_time)
     conversation = await Conversation.open(journal, "kept")
@@ -265,7 +273,7 @@ async def keeping(
     if long:
         facts.append(ModelSet(ModelRole.LONG, "long", window * 10))
     await conversation.append_facts(*facts)
-    return _around(conversation, cache, clock, writers, OwnedTasks("test"))
+    return _around(conversation, cache, clock, writers, OwnedTasks("test"), strategies)
 
 
 def _around(
@@ -274,10 +282,11 @@ def _around(
     clock: SteppedClock,
     writers: dict[str, Writer],
     tasks: OwnedTasks,
+    strategies: ListStrategies = no_added_strategies,
 ) -> Keeping:
     unlimited = TurnLimits, lambda: (0.0, 0.0), AgentsCost
     services = FoldServices(cache, Quarters(), clock, writers.get, tasks.spawn_task, *unlimited)
-    folding = ConversationFolding(conversation, services)
+    folding = ConversationFolding(conversation, services, strategies)
     return Keeping(conversation, folding, cache, clock, writers, tasks)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from helix_desktop.extensions import (
     added_actions,
+    added_fold_strategies,
     added_search_sources,
     extension_loading,
     offered_kinds,
@@ -44,6 +45,7 @@ def where(tmp_path: Path) -> Iterator[ProgramFolders]:
     offered_kinds._nouns_of_extensions.clear()
     added_search_sources._added.clear()
     added_actions._added.clear()
+    added_fold_strategies._added.clear()
 
 
 def install_with_pip(package: Path, folder: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,18 @@ import pytest
 
 from helix_desktop.extensions import extension_loading
 from helix_desktop.extensions.extension_checks import (
+    check_fold_strategy,
     check_history_format,
     describe_read_sessions,
 )
-from helix_desktop.extensions.extension_interfaces import Extension, ExtensionHistoryFormat
+from helix_desktop.extensions.extension_interfaces import (
+    ChosenFold,
+    Extension,
+    ExtensionFoldStrategy,
+    ExtensionHistoryFormat,
+    FoldableContext,
+    MessageToFold,
+)
 from helix_desktop.extensions.extension_offers import check_declaration
 from helix_desktop.extensions.installed_extensions import InstalledExtension
 from helix_desktop.histories.recorded_session import (
@@ -119,9 +127,25 @@ def test_the_code_of_the_page_for_authors_works(tmp_path: Path) -> None:
         doctor_checks=[names["check"]],
         search_sources=[names["wiki"]],
         actions=[names["action"]],
+        fold_strategies=[names["strategy"]],
     )
     installed = InstalledExtension("page", "page", "1", "subtitle_reader:extension", (), "")
     assert check_declaration(installed, declared).title == "Page"
+    assert check_fold_strategy(names["strategy"]) == []
+
+
+def test_a_fold_strategy_is_tried_with_an_example_conversation() -> None:
+    def choose_newest(context: FoldableContext) -> ChosenFold:
+        return ChosenFold(context.messages[-1].number + 1, "x")
+
+    def write_number(messages: Sequence[MessageToFold]) -> str:
+        return len(messages)  # type: ignore[return-value]
+
+    wrong = ExtensionFoldStrategy("wrong", choose_newest, write_number)
+    problems = check_fold_strategy(wrong)
+    assert "`choose` of wrong chose 31" in problems[0]
+    assert "`write` of wrong returned int" in problems[1]
+    assert "neither" in check_fold_strategy(ExtensionFoldStrategy("none"))[0]
 
 
 def test_a_name_with_another_ending_is_named(example: Path) -> None:

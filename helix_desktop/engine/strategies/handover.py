@@ -37,7 +37,7 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     """Return a plan if the policy wants a handover now: it pays, or the window is almost full."""
     policy = situation.policy
     meter = situation.meter
-    if policy.handover not in ("share", "pays") or _is_cooling_down(situation):
+    if not is_handover_allowed(situation):
         return None
     is_full = meter.used >= context_usage.tokens_at_which_handover_must_start(meter, policy)
     is_large = meter.used >= least_tokens_for_paying_handover(situation)
@@ -54,6 +54,12 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     else:
         why = f"the context window is {meter.used_share:.0%} full"
     return FoldPlan(FoldKind.HANDOVER, span, why)
+
+
+def is_handover_allowed(situation: FoldSituation) -> bool:
+    """Whether the policy wants summaries, and there was none a short time ago."""
+    is_wanted = situation.policy.handover in ("share", "pays")
+    return is_wanted and not _is_cooling_down(situation)
 
 
 def _covers_too_few_messages(situation: FoldSituation, span: Span) -> bool:
