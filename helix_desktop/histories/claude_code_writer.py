@@ -19,7 +19,12 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import claude_code_history, recorded_session, session_writing
 from helix_desktop.histories.claude_own_lines import ClaudeOwnLines
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
-from helix_desktop.histories.session_writing import AgentFormat, format_iso_time, plain_call_id
+from helix_desktop.histories.session_writing import (
+    AgentFormat,
+    KeptContext,
+    format_iso_time,
+    plain_call_id,
+)
 
 SEEN_VERSION = "2.1.332"
 _LONGEST_NAME = 200  # Claude Code shortens longer folder names in its own way.
@@ -283,4 +288,7 @@ FORMAT = AgentFormat(
     id_fields="sessionId",
     compaction=("subtype", "compact_boundary"),
     with_title=_with_title_line,
+    kept_context=KeptContext.OWN_LINES,
+    mcp_client="claude-code",
+    mcp_fields={"alwaysLoad": True},  # It waits for such a server before its first request.
 )

@@ -23,6 +23,7 @@ from helix_desktop.histories.recorded_session import (
 )
 from helix_desktop.histories.session_writing import (
     AgentFormat,
+    KeptContext,
     format_iso_time,
     format_picture_url,
     list_session_items,
@@ -194,4 +195,6 @@ FORMAT = AgentFormat(
     id_fields="id|session_id|thread_id",
     compaction=("type", "compacted"),
     with_title=_with_title_in_first_line,
+    kept_context=KeptContext.BESIDE_AND_SYSTEM,
+    mcp_client="codex",
 )

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 
 from helix_desktop.engine.facts import (
@@ -29,16 +30,7 @@ from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import (
-    claude_code_writer,
-    codex_writer,
-    gemini_cli_writer,
-    history_reading,
-    kept_lines,
-    opencode_history,
-    opencode_writer,
-    pi_writer,
-)
+from helix_desktop.histories import history_reading, kept_lines
 from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.histories.claude_own_lines import texts_of_own_lines
 from helix_desktop.histories.companion_files import read_file_below
@@ -46,7 +38,7 @@ from helix_desktop.histories.history_facts import TITLE
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingReport, UnreadableRow
 from helix_desktop.histories.openai_chat_export import ReadContent, digests_needed_for_export
-from helix_desktop.histories.program_names import NAMES
+from helix_desktop.histories.program_names import KINDS_TO_CONTINUE_IN, NAMES
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -76,14 +68,16 @@ COPY_WORDS = re.compile(r" \((?:restored|from )[^()]*\)$")  # They end the title
 Lines = Sequence[bytes]
 
 
-# By the name that `conversation restore --to` is given.
-FORMATS: Mapping[str, AgentFormat] = {
-    "claude": claude_code_writer.FORMAT,
-    "codex": codex_writer.FORMAT,
-    "opencode": opencode_writer.FORMAT,
-    "gemini": gemini_cli_writer.FORMAT,
-    "pi": pi_writer.FORMAT,
-}
+def _load_formats() -> dict[str, AgentFormat]:
+    """Return what the writers declare, by the name that `conversation restore --to` is given."""
+    formats: dict[str, AgentFormat] = {}
+    for agent, kind in KINDS_TO_CONTINUE_IN.items():
+        module = import_module(f"helix_desktop.histories.{kind.replace('-', '_')}_writer")
+        formats[agent] = module.FORMAT
+    return formats
+
+
+FORMATS: Mapping[str, AgentFormat] = _load_formats()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +258,7 @@ def _build_from_original_lines(
     """
     form = FORMATS[request.agent]
     origin = origin_of_conversation(facts)
-    is_able = form.id_fields or form.kind == opencode_history.KIND
+    is_able = form.id_fields or form.build_document_of_kept_lines is not None
     if request.is_folded or not is_able or origin.kind != form.kind:
         return None
     whole_session = build_session_from_facts(
@@ -274,8 +268,8 @@ def _build_from_original_lines(
     if file is None:
         return None
     number = request.before_compaction
-    # The compaction of this number may be another branch's, or one of the gateway. Opencode's lines
-    # cannot be cut there.
+    # The compaction of this number may be another branch's, or one of the gateway. The lines of an
+    # agent with a database cannot be cut there.
     if number and (file.has_branches or is_seen_live(facts) or not form.id_fields):
         return None
     lines = _lines_before_compaction(file.lines, form, number)
@@ -334,8 +328,8 @@ def _content_with_new_ids(
 ) -> bytes:
     """Return the agent's lines as those of another session, with this id and title."""
     form = FORMATS[agent]
-    if form.kind == opencode_history.KIND:
-        return opencode_writer.build_document_of_kept_lines(lines, session_id, title, time.time())
+    if form.build_document_of_kept_lines is not None:
+        return form.build_document_of_kept_lines(lines, session_id, title, time.time())
     # Behind "#" stands the name of a branch, which the agent does not know.
     own_id, _, _ = origin.session.partition("#")
     content = replace_session_id(b"".join(lines), form.id_fields, own_id, session_id)
@@ -511,6 +505,7 @@ def build_translated_session(
         form.kind,
         same_agent=is_own,
         provider=form.provider,
+        kept_context=form.kept_context,
         own_texts=texts_of_own_lines(session.own_lines),
     )
     messages: list[RecordedMessage] = []

@@ -200,4 +200,5 @@ FORMAT = AgentFormat(
     build_lines=build_gemini_lines,
     path_of_session=_path_below_gemini_home,
     path_of_marker=_path_of_project_marker,
+    mcp_client="gemini",
 )

@@ -27,6 +27,7 @@ from helix_desktop.histories.recorded_session import (
 )
 from helix_desktop.histories.session_writing import (
     AgentFormat,
+    KeptContext,
     Line,
     format_picture_url,
     list_items_with_results,
@@ -409,4 +410,7 @@ FORMAT = AgentFormat(
     build_lines=build_opencode_lines,
     add_to_store=_add_to_database,
     create_session_id=_create_id_of_session,
+    kept_context=KeptContext.BESIDE,
+    build_document_of_kept_lines=build_document_of_kept_lines,
+    mcp_client="opencode",
 )

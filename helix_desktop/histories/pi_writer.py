@@ -20,6 +20,7 @@ from helix_desktop.histories.recorded_session import (
 )
 from helix_desktop.histories.session_writing import (
     AgentFormat,
+    KeptContext,
     Line,
     format_iso_time,
     format_picture_data,
@@ -170,4 +171,6 @@ FORMAT = AgentFormat(
     path_of_session=_path_below_pi_home,
     id_fields="id",
     compaction=("type", "compaction"),
+    kept_context=KeptContext.BESIDE,
+    mcp_client="pi",
 )

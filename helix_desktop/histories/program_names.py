@@ -1,26 +1,29 @@
 """Display names of programs with readable histories, by kind of history (`KIND` of each module)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.resources import read_json_resource
 
-NAMES: Mapping[str, str] = read_json_resource("history_programs.json")
+_PROGRAMS: Mapping[str, Mapping[str, Any]] = read_json_resource("history_programs.json")
+NAMES: Mapping[str, str] = {kind: program["name"] for kind, program in _PROGRAMS.items()}
 # The gateway and an agent's own history record the same reply at most this many seconds apart.
 SAME_REPLY_SECONDS = 60.0
 SHOWN_BY_OTHER = "the other program showed this instead"  # Why a recorded output is folded.
-# Agents that can continue a conversation (the first of `NAMES`), by the name passed to
-# `conversation restore --to`.
-AGENTS_TO_CONTINUE_IN = dict(
-    zip(("claude", "codex", "opencode", "gemini", "pi"), NAMES.values(), strict=False)
-)
-
-# Other programs with readable histories, by the command that starts them.
-_OTHER_COMMANDS = {
-    "qwen": "qwen-code",
-    "copilot": "copilot-cli",
-    "cline": "cline",
-    "goose": "goose",
+_KIND_BY_COMMAND: Mapping[str, str] = {
+    program["command"]: kind for kind, program in _PROGRAMS.items() if "command" in program
+}
+# The kinds of agents that can continue a conversation, by the name passed to `conversation restore
+# --to`. Each has a writer: the module `KIND_writer`. The window lists them from its start, which
+# does not wait until the writers are loaded.
+KINDS_TO_CONTINUE_IN: Mapping[str, str] = {
+    command: kind
+    for command, kind in _KIND_BY_COMMAND.items()
+    if _PROGRAMS[kind].get("takes_conversations")
+}
+AGENTS_TO_CONTINUE_IN: Mapping[str, str] = {
+    command: NAMES[kind] for command, kind in KINDS_TO_CONTINUE_IN.items()
 }
 
 
@@ -30,9 +33,7 @@ def title_of_command(command: str) -> str:
     It is the name under which the program's histories are imported, so that a session that the
     gateway sees and its file are known to be the same.
     """
-    if command in AGENTS_TO_CONTINUE_IN:
-        return AGENTS_TO_CONTINUE_IN[command]
-    kind = _OTHER_COMMANDS.get(command, "")
+    kind = _KIND_BY_COMMAND.get(command, "")
     return NAMES.get(kind, "")
 
 
@@ -42,8 +43,7 @@ def history_kinds_of_agents(names: Sequence[str]) -> list[str]:
     for kind, title in NAMES.items():
         kind_by_name[kind.casefold()] = kind
         kind_by_name[title.casefold()] = kind
-    for agent, title in AGENTS_TO_CONTINUE_IN.items():
-        kind_by_name[agent] = kind_by_name[title.casefold()]
+    kind_by_name.update(KINDS_TO_CONTINUE_IN)
 
     kinds: list[str] = []
     for name in names:

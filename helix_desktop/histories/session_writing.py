@@ -3,9 +3,10 @@
 import base64
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from datetime import UTC, datetime
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,17 @@ def _no_path_of_session(
     raise NotImplementedError("The agent keeps its sessions in a database.")
 
 
+class KeptContext(Enum):
+    """Which messages that an agent added itself are written back to it: those that it stores as
+    messages, as it does not add them anew. `OWN_LINES`: what it shows from lines of its own.
+    """
+
+    NONE = 0
+    OWN_LINES = 1
+    BESIDE = 2
+    BESIDE_AND_SYSTEM = 3
+
+
 @dataclass(frozen=True, slots=True)
 class AgentFormat:
     """How a session is given to an agent, declared in the module that writes for it.
@@ -117,7 +129,12 @@ class AgentFormat:
     What is written: `build_lines` gets the session, its new id and the time of its start.
     `provider`: whose signed reasoning the agent can send back. `id_fields` contain a session's
     id, and `compaction` is a field of a compaction's line, with its value: without these two,
-    original lines are never used. `with_title` puts the title where the agent keeps it.
+    original lines are never used, unless `build_document_of_kept_lines` makes the document of an
+    agent with a database from them, with a new id, title and time. `kept_context`: which messages
+    that the agent adds itself are written back. `with_title` puts the title where the agent keeps it.
+
+    The workspace's server for it, whose tools the folds name: `mcp_client` is its name in
+    `mcp_server/client_configuration.py`, and `mcp_fields` are added to the server's entry.
     """
 
     kind: str
@@ -133,7 +150,11 @@ class AgentFormat:
     path_of_marker: Callable[[str], str] | None = None
     add_to_store: Callable[[Path, bytes], Path] | None = None
     provider: str = ""
+    kept_context: KeptContext = KeptContext.NONE
     id_fields: str = ""
+    build_document_of_kept_lines: Callable[[Sequence[bytes], str, str, float], bytes] | None = None
     compaction: tuple[str, str] = ("", "")
     create_session_id: Callable[[], str] = _create_uuid
     with_title: Callable[[bytes, str, str], bytes] = _leave_title_out
+    mcp_client: str = ""
+    mcp_fields: Mapping[str, object] = field(default_factory=dict)

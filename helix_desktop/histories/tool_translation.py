@@ -12,14 +12,10 @@ from dataclasses import replace
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.histories.claude_code_history import SHOWED
 from helix_desktop.histories.recorded_session import RecordedMessage, build_recorded_reply
+from helix_desktop.histories.session_writing import KeptContext
 from helix_desktop.json_values import parse_json_or_none
 from helix_desktop.resources import read_table
 
-CLAUDE_CODE = "claude-code"
-CODEX = "codex"
-OPENCODE = "opencode"
-GEMINI_CLI = "gemini-cli"
-PI = "pi"
 _TABLE = read_table("agent_tools")
 
 
@@ -46,8 +42,6 @@ _NEEDED = {
 }
 # By agent and act: the name of the tool, and what it calls each argument.
 _TARGETS = _TABLE["tools"]
-# These agents store added context as messages, so it is written back. Others add it anew.
-_KEEPS_OWN_CONTEXT = (CODEX, OPENCODE, PI)
 
 
 def translate_call(call: ToolCall, target_agent: str) -> ToolCall | None:
@@ -130,12 +124,14 @@ class MessageTranslation:
         *,
         same_agent: bool,
         provider: str,
+        kept_context: KeptContext = KeptContext.NONE,
         own_texts: frozenset[str] = frozenset(),
     ) -> None:
         """`own_texts`: what lines of the target's own say, which can be written again."""
         self._target = target
         self._same_agent = same_agent
         self._provider = provider
+        self._kept_context = kept_context
         self._own_texts = own_texts
         # Tools whose calls became text, by call id: their results become text, too.
         self._texts: dict[str, str] = {}
@@ -164,11 +160,13 @@ class MessageTranslation:
     def _is_context_kept(self, message: RecordedMessage) -> bool:
         if not self._same_agent:
             return bool(_WORDS_OF_COMMAND.search(message.text))
-        if self._target == CLAUDE_CODE:
+        if self._kept_context is KeptContext.OWN_LINES:
             # It shows most of what it added from lines of its own, not from messages.
             is_of_own_line = message.text.startswith(SHOWED)
             return message.beside and (not is_of_own_line or message.text in self._own_texts)
-        return self._target in _KEEPS_OWN_CONTEXT and (message.beside or self._target == CODEX)
+        if self._kept_context is KeptContext.BESIDE:
+            return message.beside
+        return self._kept_context is KeptContext.BESIDE_AND_SYSTEM
 
     def _translate_reply(self, message: RecordedMessage) -> RecordedMessage | None:
         """Return a reply for the target, or None if nothing of it is left."""

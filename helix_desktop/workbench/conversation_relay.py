@@ -171,22 +171,18 @@ class ConversationRelay:
         that says so.
         """
         command = mcp_server_command(self.workspace.id, self.workspace.folder.parents[1])
-        client = agent
-        if agent == "claude":
-            client = "claude-code"
+        form = restoring.FORMATS[agent]
         snippet = build_client_snippet(
-            client,
+            form.mcp_client,
             command,
             self.workspace.id,
             folder=folder,
             home=places.home,
             environ=places.variables,
         )
-        if agent == "claude":
-            # It waits for such a server, whose tools the folds name, before its first request.
-            entry = dict(snippet.entry)
-            entry["alwaysLoad"] = True
-            snippet = replace(snippet, entry=entry)
+        entry = dict(snippet.entry)
+        entry.update(form.mcp_fields)
+        snippet = replace(snippet, entry=entry)
         server = snippet.path_in[1]
         if add_snippet_if_missing(snippet):
             return f"The MCP server {server} was added to {snippet.file}."

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
+from helix_desktop.histories.conversation_restoring import FORMATS
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedPicture,
@@ -208,13 +209,16 @@ def test_a_reply_of_which_nothing_is_left_is_left_out() -> None:
 
 def test_what_an_agent_put_in_itself_goes_back_only_to_those_that_keep_it() -> None:
     beside, system = RecordedMessage("user", "x", beside=True), RecordedMessage("system", "x")
-    for target in ALL:
+    for form in FORMATS.values():
+        target = form.kind
         for same_agent in (True, False):
             for message, kept in (
                 (beside, target in ("claude-code", "codex", "opencode", "pi")),
                 (system, target == "codex"),
             ):
-                translation = MessageTranslation(target, same_agent=same_agent, provider="")
+                translation = MessageTranslation(
+                    target, same_agent=same_agent, provider="", kept_context=form.kept_context
+                )
                 found = translation.translate_message(message)
                 assert found == (message if kept and same_agent else None), (
                     target,
