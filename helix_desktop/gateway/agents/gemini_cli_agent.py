@@ -16,6 +16,10 @@ from helix_desktop.gateway.agent_upstreams import (
     refuse_agent,
     upstream_of_variable,
 )
+from helix_desktop.gateway.env_file_variables import (
+    read_env_file_variable,
+    set_env_file_variables,
+)
 from helix_desktop.gateway.known_agent import (
     AgentLaunch,
     AgentStart,
@@ -33,11 +37,6 @@ _GEMINI_SIGN_INS = {
     "oauth-personal": "a Google account",
     "vertex-ai": "Vertex AI",
 }
-# A line of an `.env` file, with the name of a variable to fill in.
-_ENV_FILE_LINE = (
-    r"^[ \t]*(?:export[ \t]+)?%s(?:[ \t]*=|:[ \t])[ \t]*"
-    r"(?:\"(?P<in_double>[^\"]*)\"|'(?P<in_single>[^']*)'|(?P<plain>[^#\r\n]*))"
-)
 
 
 def _gemini_settings_file(home: Path, _: Mapping[str, str]) -> Path:
@@ -71,14 +70,7 @@ def _change_gemini_settings(text: str, url: str, environ: Mapping[str, str]) -> 
     own_variables = {"GOOGLE_GEMINI_BASE_URL": url}
     own_variables.update(except_from_proxy(environ_with_file))
 
-    lines: list[str] = []
-    for line in text.splitlines():
-        name = line.removeprefix("export ").partition("=")[0]
-        if name not in own_variables:
-            lines.append(line)
-    for name, value in own_variables.items():
-        lines.append(f"{name}={value}")
-    return "\n".join(lines) + "\n"
+    return set_env_file_variables(text, own_variables)
 
 
 def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
@@ -108,20 +100,6 @@ def find_gemini_env_file(where: AgentSurroundings) -> Path | None:
             if read_text_or_empty(file):
                 return file
     return None
-
-
-def read_env_file_variable(file: Path, variable: str) -> str:
-    """Return the value of a variable in an `.env` file, without its quotes, or an empty text.
-
-    Agents read such a file with the library dotenv: there may be blanks around the sign, a
-    comment behind the value, and of several lines the last one counts.
-    """
-    text = read_text_or_empty(file)
-    value = ""
-    for line in re.finditer(_ENV_FILE_LINE % re.escape(variable), text, re.MULTILINE):
-        quoted_value = line["in_double"] or line["in_single"]
-        value = quoted_value or (line["plain"] or "").strip()
-    return value
 
 
 def _upstream_of_env_file(file: Path, variable: str, where: AgentSurroundings) -> AgentUpstream:
