@@ -33,7 +33,11 @@ from helix_desktop.gateway.agent_upstreams import (
     check_upstream_address,
 )
 from helix_desktop.gateway.known_agent import AgentStart, KnownAgent
-from helix_desktop.gateway.known_agents import build_agent_of_command, find_known_agent
+from helix_desktop.gateway.known_agents import (
+    KNOWN_AGENTS,
+    build_agent_of_command,
+    find_known_agent,
+)
 from helix_desktop.gateway.own_headers import find_own_header_names
 from helix_desktop.histories.installed_agent_versions import NEEDED_NODE, find_old_agent
 from helix_desktop.resident import agent_connecting, resident_client
@@ -324,11 +328,11 @@ def _change_agent_configuration(
 
 def add_wrap_commands(nouns: Subparsers) -> None:
     """Declares `wrap`, which has no verbs."""
-    noun = add_command(
-        nouns, "wrap", "start Claude Code, Codex, opencode, Gemini CLI or pi through the gateway"
-    )
+    titles = [agent.title for agent in KNOWN_AGENTS.values()]
+    sentence = f"start {', '.join(titles[:-1])} or {titles[-1]} through the gateway"
+    noun = add_command(nouns, "wrap", sentence)
     noun.add_argument(
-        "agent", metavar="AGENT", nargs="?", help="the agent: claude, codex, opencode, gemini or pi"
+        "agent", metavar="AGENT", nargs="?", help=f"the agent: {', '.join(KNOWN_AGENTS)}"
     )
     noun.add_argument(
         "--command",

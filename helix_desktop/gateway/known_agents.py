@@ -19,6 +19,7 @@ from helix_desktop.gateway.agents import (
     gemini_cli_agent,
     opencode_agent,
     pi_agent,
+    qwen_code_agent,
 )
 from helix_desktop.gateway.known_agent import (
     AgentLaunch,
@@ -35,6 +36,7 @@ _ALL_KNOWN_AGENTS = (
     opencode_agent.AGENT,
     gemini_cli_agent.AGENT,
     pi_agent.AGENT,
+    qwen_code_agent.AGENT,
 )
 KNOWN_AGENTS: Mapping[str, KnownAgent] = {agent.name: agent for agent in _ALL_KNOWN_AGENTS}
 

@@ -36,7 +36,7 @@ LONGEST = 100.0
 
 @dataclass(frozen=True)
 class OtherAgent:
-    """`command`: what `--command` is given. `files`: settings in the home, in which
+    """`command`: what `--command` is given, or empty for an agent that is declared. `files`: settings in the home, in which
     {url} is the gateway's address when `wrap` cannot set one. `by_words`: it has no
     tools of the protocol, and its steps are words.
     """
@@ -54,7 +54,7 @@ class OtherAgent:
 MODEL = "gpt-5"
 AGENTS = (
     OtherAgent(
-        "qwen", "qwen --yolo", "openai", ("-p", "do the work"),
+        "qwen", "", "", ("--yolo", "-p", "do the work"),
         {"OPENAI_MODEL": MODEL},
         {".qwen/settings.json": json.dumps({"security": {"auth": {"selectedType": "openai"}}, "$version": 3})},
     ),
@@ -207,7 +207,11 @@ def _wrap_command(agent: OtherAgent, home: str, upstream: str) -> list[str]:
         line = " && ".join(parts)
         command = shlex.join(["sh", "-c", f'{line} "$@"', agent.name])
     program = [sys.executable, "-m", "helix_desktop", "--home", f"{home}/helix"]
-    wrap = ["wrap", "--upstream", upstream, "--command", command, "--protocol", agent.protocol]
+    wrap = ["wrap", "--upstream", upstream]
+    if agent.command:
+        wrap += ["--command", command, "--protocol", agent.protocol]
+    else:
+        wrap.append(agent.name)
     return [*program, *wrap, "--", *agent.given]
 
 

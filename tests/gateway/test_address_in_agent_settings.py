@@ -22,6 +22,7 @@ BEFORE = {
     "opencode": b'{\n  // mine\n  "provider": {\n    "own": {}, /* "x": { */\n    "openai": {"options": {}},\n  },\n}\n',
     "gemini": b"GEMINI_API_KEY=k\n",
     "pi": b'{"providers": {"own": {"baseUrl": "https://own.example/v1"}}}',
+    "qwen": b"OPENAI_API_KEY=k\n",
 }
 
 
