@@ -440,11 +440,13 @@ def add_mcp_commands(nouns: Subparsers) -> None:
 
 def _add_mcp_install(verbs: Subparsers) -> None:
     """Declares `mcp install`."""
+    from helix_desktop.mcp_server.client_configuration import CLIENTS
+
     command = add_command(verbs, "install", "show or write the configuration for other programs")
     add_workspace_option(command)
     command.add_argument(
         "--client",
-        choices=["claude-code", "codex", "gemini", "opencode", "pi", "cursor", "vscode", "goose"],
+        choices=CLIENTS,
         default=None,
         help="show the configuration for this program only",
     )

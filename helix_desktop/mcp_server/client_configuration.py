@@ -14,7 +14,9 @@ from helix_desktop.commented_json import parse_commented_json, set_commented_jso
 from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
-CLIENTS = ("claude-code", "codex", "gemini", "opencode", "pi", "cursor", "vscode", "goose")
+CLIENTS = (
+    "claude-code", "codex", "gemini", "opencode", "pi", "qwen-code", "cursor", "vscode", "goose",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ def build_client_snippet(
         "pi": _JsonSettings(
             str(pi_folder / "mcp.json"), "mcpServers", plain | {"exposure": "direct"}
         ),
+        "qwen-code": _JsonSettings(".qwen/settings.json", "mcpServers", plain),
         "cursor": _JsonSettings(".cursor/mcp.json", "mcpServers", plain),
         "vscode": _JsonSettings(".vscode/mcp.json", "servers", with_type),
     }

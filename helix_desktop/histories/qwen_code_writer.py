@@ -1,0 +1,150 @@
+"""Writes sessions of Qwen Code: `~/.qwen/projects/<project>/chats/<session>.jsonl`, a record a line.
+
+Tested with 0.24.4. Each record names the one before it. A compression is a record with the history
+that the model sees from then on.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.facts import Text, ToolCall
+from helix_desktop.engine.request_building import with_plain_name
+from helix_desktop.histories import qwen_code_history
+from helix_desktop.histories.openai_chat_export import parse_arguments_object
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+)
+from helix_desktop.histories.session_writing import (
+    AgentFormat,
+    Line,
+    format_iso_time,
+    format_picture_data,
+    list_session_items,
+    plain_call_id,
+)
+
+SEEN_VERSION = "0.24.4"
+_NOT_IN_FOLDER_NAME = re.compile(r"[^a-zA-Z0-9]")
+
+
+def build_qwen_lines(
+    session: RecordedSession, new_id: str, _start_time: float
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of the session's file. `new_id`: its id there."""
+    name_by_call: dict[str, str] = {}
+    previous_id: str | None = None
+    for number, item in enumerate(list_session_items(session)):
+        record_id = f"{new_id}-{number}"
+        record: Line = {
+            "uuid": record_id,
+            "parentUuid": previous_id,
+            "sessionId": new_id,
+            "timestamp": format_iso_time(item.time),
+            "cwd": session.folder,
+            "version": session.version or SEEN_VERSION,
+        }
+        if isinstance(item, RecordedCompaction):
+            record.update(_compression_record(item))
+        elif item.role == "assistant":
+            record.update(_reply_record(item, name_by_call))
+        elif item.role == "tool":
+            record.update(_result_record(item, name_by_call))
+        else:
+            record["type"] = "user"
+            record["message"] = {"role": "user", "parts": _parts_of_message(item)}
+        yield record
+        previous_id = record_id
+    if session.title and previous_id is not None:
+        yield {
+            "uuid": f"{new_id}-title",
+            "parentUuid": previous_id,
+            "sessionId": new_id,
+            "timestamp": format_iso_time(session.messages[-1].time),
+            "cwd": session.folder,
+            "version": session.version or SEEN_VERSION,
+            "type": "system",
+            "subtype": "custom_title",
+            "systemPayload": {"customTitle": session.title},
+        }
+
+
+def _compression_record(compaction: RecordedCompaction) -> Line:
+    summary = {"role": "user", "parts": [{"text": compaction.text}]}
+    return {
+        "type": "system",
+        "subtype": "chat_compression",
+        "systemPayload": {"compressedHistory": [summary]},
+    }
+
+
+def _reply_record(reply: RecordedMessage, name_by_call: dict[str, str]) -> Line:
+    parts: list[Line] = []
+    for part in reply.parts:
+        if isinstance(part, Text) and part.text:
+            parts.append({"text": part.text})
+        elif isinstance(part, ToolCall):
+            call_id = plain_call_id(part.id)
+            name = with_plain_name(part).name
+            name_by_call[call_id] = name
+            arguments = parse_arguments_object(part.arguments)
+            parts.append({"functionCall": {"id": call_id, "name": name, "args": arguments}})
+    return {
+        "type": "assistant",
+        "model": reply.model,
+        "message": {"role": "model", "parts": parts},
+    }
+
+
+def _result_record(result: RecordedMessage, name_by_call: Mapping[str, str]) -> Line:
+    call_id = plain_call_id(result.answers)
+    response = {"output": result.text}
+    if not result.ok:
+        response = {"error": result.text}
+    answer: Line = {"id": call_id, "name": name_by_call.get(call_id, ""), "response": response}
+    pictures = _picture_parts(result)
+    if pictures:
+        answer["parts"] = pictures
+    return {
+        "type": "tool_result",
+        "message": {"role": "user", "parts": [{"functionResponse": answer}]},
+    }
+
+
+def _parts_of_message(message: RecordedMessage) -> list[Line]:
+    parts: list[Line] = []
+    if message.text:
+        parts.append({"text": message.text})
+    parts.extend(_picture_parts(message))
+    return parts
+
+
+def _picture_parts(message: RecordedMessage) -> list[Line]:
+    parts: list[Line] = []
+    for picture in message.pictures:
+        data = format_picture_data(picture)
+        parts.append({"inlineData": {"mimeType": picture.media_type, "data": data}})
+    return parts
+
+
+def _path_below_qwen_home(
+    session_id: str, folder: str, _qwen_folder: Path, _start_time: float
+) -> str:
+    project = _NOT_IN_FOLDER_NAME.sub("-", folder)
+    return f"projects/{project}/chats/{session_id}.jsonl"
+
+
+FORMAT = AgentFormat(
+    qwen_code_history.KIND,
+    seen_version=SEEN_VERSION,
+    resume="qwen --resume {}",
+    variable="QWEN_HOME",
+    usual=".qwen",
+    window=1_000_000,
+    build_lines=build_qwen_lines,
+    path_of_session=_path_below_qwen_home,
+    mcp_client="qwen-code",
+)
