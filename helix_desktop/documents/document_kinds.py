@@ -25,6 +25,10 @@ class DocumentKind:
     """A format. `unit` is what its pages are called: "page", "section", "slide", "sheet", "chapter",
     "cell" or "part". `reader` names a function as "module:function". It gets the document's bytes
     and yields its pages, in the limited process of `document_worker.py`.
+
+    How the program's own kinds are recognized by their content: `is_plain_text`, which a file with
+    zeros is not; a ZIP archive with the member `mimetype` (`names_itself`) or with a folder
+    (`archive_folder`); `is_ole`: an old Office file, or one with a password.
     """
 
     name: str
@@ -33,6 +37,10 @@ class DocumentKind:
     unit: str
     reader: str
     media_type: str
+    is_plain_text: bool = False
+    names_itself: bool = False
+    archive_folder: str = ""
+    is_ole: bool = False
 
 
 _READERS = "helix_desktop.documents.readers"
@@ -47,6 +55,8 @@ WORD = DocumentKind(
     "section",
     f"{_READERS}.word_reader:read_word_sections",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    archive_folder="word/",
+    is_ole=True,
 )
 POWERPOINT = DocumentKind(
     "pptx",
@@ -55,6 +65,8 @@ POWERPOINT = DocumentKind(
     "slide",
     f"{_READERS}.powerpoint_reader:read_slides",
     "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    archive_folder="ppt/",
+    is_ole=True,
 )
 EXCEL = DocumentKind(
     "xlsx",
@@ -63,6 +75,8 @@ EXCEL = DocumentKind(
     "sheet",
     f"{_READERS}.spreadsheet_reader:read_sheets",
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    archive_folder="xl/",
+    is_ole=True,
 )
 OLD_EXCEL = DocumentKind(
     "xls",
@@ -71,6 +85,7 @@ OLD_EXCEL = DocumentKind(
     "sheet",
     f"{_READERS}.spreadsheet_reader:read_sheets",
     "application/vnd.ms-excel",
+    is_ole=True,
 )
 ODT = DocumentKind(
     "odt",
@@ -79,6 +94,7 @@ ODT = DocumentKind(
     "section",
     f"{_READERS}.open_document_reader:read_open_document",
     "application/vnd.oasis.opendocument.text",
+    names_itself=True,
 )
 ODP = DocumentKind(
     "odp",
@@ -87,6 +103,7 @@ ODP = DocumentKind(
     "slide",
     f"{_READERS}.open_document_reader:read_open_document",
     "application/vnd.oasis.opendocument.presentation",
+    names_itself=True,
 )
 ODS = DocumentKind(
     "ods",
@@ -95,6 +112,7 @@ ODS = DocumentKind(
     "sheet",
     f"{_READERS}.spreadsheet_reader:read_sheets",
     "application/vnd.oasis.opendocument.spreadsheet",
+    names_itself=True,
 )
 EPUB = DocumentKind(
     "epub",
@@ -103,6 +121,7 @@ EPUB = DocumentKind(
     "chapter",
     f"{_READERS}.epub_reader:read_chapters",
     "application/epub+zip",
+    names_itself=True,
 )
 HTML = DocumentKind(
     "html",
@@ -111,6 +130,7 @@ HTML = DocumentKind(
     "section",
     f"{_READERS}.html_reader:read_html_sections",
     "text/html",
+    is_plain_text=True,
 )
 NOTEBOOK = DocumentKind(
     "ipynb",
@@ -119,9 +139,16 @@ NOTEBOOK = DocumentKind(
     "cell",
     f"{_READERS}.notebook_reader:read_notebook_cells",
     "application/x-ipynb+json",
+    is_plain_text=True,
 )
 CSV = DocumentKind(
-    "csv", "CSV", (".csv", ".tsv"), "part", f"{_READERS}.csv_reader:read_csv_rows", "text/csv"
+    "csv",
+    "CSV",
+    (".csv", ".tsv"),
+    "part",
+    f"{_READERS}.csv_reader:read_csv_rows",
+    "text/csv",
+    is_plain_text=True,
 )
 KINDS = (
     PDF,
@@ -137,9 +164,6 @@ KINDS = (
     NOTEBOOK,
     CSV,
 )
-_KINDS_NAMED_BY_TEXT = (HTML, NOTEBOOK, CSV)
-_KINDS_BY_MIMETYPE_MEMBER = {kind.media_type: kind for kind in (ODT, ODP, ODS, EPUB)}
-_KINDS_BY_FOLDER = {"word/": WORD, "ppt/": POWERPOINT, "xl/": EXCEL}
 # Formats that no reader takes, with the format to save them in instead.
 UNREAD_ENDINGS = {
     ".doc": "docx",
@@ -208,13 +232,14 @@ def find_document_kind(name: str, content: bytes) -> DocumentKind | None:
         return _find_kind_of_archive(content) or _find_added_kind_by_ending(name)
     kind_by_ending = find_kind_by_ending(name)
     if content.startswith(_OLE_MARK):
-        if kind_by_ending in (OLD_EXCEL, WORD, POWERPOINT, EXCEL):
+        if kind_by_ending is not None and kind_by_ending.is_ole:
             return kind_by_ending
         return None
     # A file that is called .docx but contains anything else is damaged, which its reader says.
     is_utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     has_zeros = b"\0" in content[:4_096]
-    if kind_by_ending in _KINDS_NAMED_BY_TEXT and has_zeros and not is_utf16:
+    is_other_content = has_zeros and not is_utf16
+    if kind_by_ending is not None and kind_by_ending.is_plain_text and is_other_content:
         return None
     return kind_by_ending
 
@@ -254,10 +279,12 @@ def _find_kind_of_archive(content: bytes) -> DocumentKind | None:
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         return _find_kind_of_unreadable_archive(content)
     declared = mimetype.decode("ascii", "replace").strip()
-    if declared in _KINDS_BY_MIMETYPE_MEMBER:
-        return _KINDS_BY_MIMETYPE_MEMBER[declared]
-    for folder, kind in _KINDS_BY_FOLDER.items():
-        if any(name.startswith(folder) for name in names):
+    for kind in KINDS:
+        if kind.names_itself and declared == kind.media_type:
+            return kind
+    for kind in KINDS:
+        folder = kind.archive_folder
+        if folder and any(name.startswith(folder) for name in names):
             return kind
     return None
 
@@ -266,10 +293,11 @@ def _find_kind_of_unreadable_archive(content: bytes) -> DocumentKind | None:
     """Guess by the names of members that stand in the bytes, so that a damaged report is called a
     damaged report and not an unknown file.
     """
-    for folder, kind in _KINDS_BY_FOLDER.items():
-        if folder.encode() in content:
+    for kind in KINDS:
+        if kind.archive_folder and kind.archive_folder.encode() in content:
             return kind
-    for media_type, kind in _KINDS_BY_MIMETYPE_MEMBER.items():
-        if media_type.encode() in content[:_PDF_MARK_WITHIN]:
+    beginning = content[:_PDF_MARK_WITHIN]
+    for kind in KINDS:
+        if kind.names_itself and kind.media_type.encode() in beginning:
             return kind
     return None
