@@ -150,6 +150,15 @@ CSV = DocumentKind(
     "text/csv",
     is_plain_text=True,
 )
+EMAIL = DocumentKind(
+    "eml",
+    "e-mail",
+    (".eml",),
+    "part",
+    f"{_READERS}.email_reader:read_email",
+    "message/rfc822",
+    is_plain_text=True,
+)
 KINDS = (
     PDF,
     WORD,
@@ -163,6 +172,7 @@ KINDS = (
     HTML,
     NOTEBOOK,
     CSV,
+    EMAIL,
 )
 # Formats that no reader takes, with the format to save them in instead.
 UNREAD_ENDINGS = {

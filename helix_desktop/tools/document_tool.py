@@ -172,7 +172,7 @@ async def _draw_pages_without_text(
 
 READ_DOCUMENT = ToolDeclaration(
     ToolName.READ_DOCUMENT,
-    "Read a PDF, Word, PowerPoint, Excel, OpenDocument, EPUB, HTML, notebook or CSV file as text: an outline, or some pages. Scanned pages are shown as pictures.",
+    "Read a PDF, Word, PowerPoint, Excel, OpenDocument, EPUB, HTML, notebook, CSV or e-mail (.eml) file as text: an outline, or some pages. Scanned pages are shown as pictures.",
     {
         "type": "object",
         "properties": {

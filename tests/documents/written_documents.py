@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
+from email.message import EmailMessage
 
 import docx
 import openpyxl
@@ -167,6 +168,17 @@ def csv() -> bytes:
     return "\n".join([*lines, f'"{TITLE}";"{SENTENCE}"']).encode("utf-8-sig")
 
 
+def email() -> bytes:
+    message = EmailMessage()
+    message["From"] = "Ada <ada@example.org>"
+    message["To"] = "Grace <grace@example.org>"
+    message["Subject"] = TITLE
+    rows = "\n".join(", ".join(cells) for cells in CELLS)
+    message.set_content(f"{SENTENCE}\n\n{rows}\n")
+    message.add_alternative(html().decode(), subtype="html")
+    return message.as_bytes()
+
+
 def zipped(members: Mapping[str, str | bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -210,6 +222,7 @@ DOCUMENTS: Mapping[str, Callable[[], bytes]] = {
     "report.html": html,
     "report.ipynb": notebook,
     "report.csv": csv,
+    "report.eml": email,
 }
 
 
