@@ -51,6 +51,7 @@ TOOLS = {
     "gemini": "run_shell_command",
     "opencode": "bash",
     "pi": "bash",
+    "qwen": "run_shell_command",
 }
 FIXTURES = Path(__file__).parent / "fixtures"
 RECORDED = {
