@@ -52,6 +52,10 @@ SERVICES = (
         "https://api.fireworks.ai/inference/v1",
         "FIREWORKS_API_KEY",
     ),
+    # It passes requests on to many providers of open models, which one token pays.
+    KnownProvider(
+        "huggingface", "Hugging Face", _CHAT, "https://router.huggingface.co/v1", "HF_TOKEN"
+    ),
 )
 
 # Each with the port on which it listens unless its user says otherwise. A llamafile has

@@ -111,7 +111,8 @@ def test_gooses_is_shown_and_not_written(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="yourself"):
         client_configuration.add_snippet_if_missing(found)
     with pytest.raises(
-        InvalidInput, match="claude-code, codex, gemini, opencode, pi, qwen-code, cursor, vscode, goose"
+        InvalidInput,
+        match="claude-code, codex, gemini, opencode, pi, qwen-code, cursor, vscode, goose",
     ):
         made("emacs", tmp_path)
 
