@@ -35,8 +35,11 @@ def _list_emails(message: Message) -> Iterator[Message]:
     """Yield a message, and all that are attached to it or to one of these."""
     yield message
     for part in message.walk():
+        attached = None
         if part.get_content_type() == "message/rfc822" and part.is_multipart():
-            yield part.get_payload(0)
+            attached = part.get_payload(0)
+        if isinstance(attached, Message):
+            yield attached
 
 
 def _format_email(email: Message) -> str:
@@ -50,11 +53,11 @@ def _format_email(email: Message) -> str:
     lines.append("")
     lines.append(text.strip())
     for part in parts:
-        name = part.get_filename()
-        if name:
+        file_name = part.get_filename()
+        if file_name:
             size = len(_content_of_part(part))
             lines.append(
-                f"[Attached: {_decode_words(name)}, {part.get_content_type()}, {size} bytes]"
+                f"[Attached: {_decode_words(file_name)}, {part.get_content_type()}, {size} bytes]"
             )
     return "\n".join(lines)
 
