@@ -15,6 +15,7 @@ from dataclasses import replace
 from helix_desktop import concurrency, glibc_memory
 from helix_desktop.engine import content_recall, facts
 from helix_desktop.engine.agent_additions import split_off_tagged_blocks
+from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.foreign_agent_facts import AgentOutput
 from helix_desktop.engine.sha256_digest import Digest
@@ -674,7 +675,8 @@ class LocalAgentConversations:
         """
         is_long = _is_long_history(messages, known_messages)
         new_messages = messages[len(known_messages.chain) :]
-        is_in_one_transaction = is_long or _can_be_written_together(new_messages)
+        policy = opened.conversation.policy
+        is_in_one_transaction = is_long or _can_be_written_together(new_messages, policy)
         while len(known_messages.chain) < len(messages):
             if is_long:
                 await self._pause_for_other_requests()
@@ -1189,10 +1191,12 @@ def _newest_output_among(
     return None
 
 
-def _can_be_written_together(messages: Sequence[ProtocolMessage]) -> bool:
+def _can_be_written_together(messages: Sequence[ProtocolMessage], policy: Policy) -> bool:
     """Whether the messages need no model to shorten them. Then they and the note by which the next
     request recognises them are written at once, so that a kill leaves both or neither.
     """
+    if policy.admission != "ask":
+        return True  # Excerpts of what is long are made without a model.
     characters = 0
     for message in messages:
         for piece in message.pieces:

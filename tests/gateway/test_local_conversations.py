@@ -679,8 +679,10 @@ async def test_a_long_history_is_recorded_in_few_commits_as_it_would_be_message_
                 anthropic_gateway.user_message(f"go on {number}"),
             ]
     found = []
+    module = "helix_desktop.gateway.local_conversations"
+    monkeypatch.setattr(f"{module}._can_be_written_together", lambda *_: False)
     for many in (LONG_HISTORY_MESSAGES, len(units)):
-        monkeypatch.setattr("helix_desktop.gateway.local_conversations.LONG_HISTORY_MESSAGES", many)
+        monkeypatch.setattr(f"{module}.LONG_HISTORY_MESSAGES", many)
         async with bench(tmp_path / str(many)) as made:
             room = LocalAgentConversations(made, _nobody)
             commits: list[int] = []
@@ -1236,13 +1238,46 @@ async def test_a_reply_and_the_note_by_which_it_is_recognised_are_on_the_disk_at
         await agent.room.aclose()
 
 
+@pytest.mark.parametrize("words", ["three", "three " * 2_000, "three " * 60_000])
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_a_message_and_the_note_by_which_it_is_recognised_are_on_the_disk_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool, words: str
 ) -> None:
     """A program that was killed between the two left a message that no request was recognised
     by. The agent's next try began a second conversation, if it was the session's first message.
     """
+    async with bench(tmp_path) as made:
+        agent = Room(made)
+        if not is_first:
+            sent = await agent.send(anthropic_gateway.user_message("one"))
+            await agent.answer(sent, Says("two"))
+        written_together = _note_what_is_written(monkeypatch)
+        await agent.send(anthropic_gateway.user_message(words))
+        await agent.room._tasks.wait_for_all_tasks()
+        (with_message,) = [names for names in written_together if "UserSaid" in names]
+        assert "Received" in with_message
+        await agent.room.aclose()
+
+
+async def test_a_long_output_and_the_note_by_which_it_is_recognised_are_on_the_disk_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that was killed between the two recorded the output again with the next request."""
+    lines = [f"{number}: a line of a long output" for number in range(5_000)]
+    async with bench(tmp_path) as made:
+        agent = Room(made)
+        sent = await agent.send(anthropic_gateway.user_message("one"))
+        await agent.answer(sent, Calls("Bash", {"command": "list"}, "c1"))
+        written_together = _note_what_is_written(monkeypatch)
+        await agent.send(anthropic_gateway.result_message("c1", "Bash", "\n".join(lines)))
+        await agent.room._tasks.wait_for_all_tasks()
+        (with_output,) = [names for names in written_together if "ToolReturned" in names]
+        assert with_output == ["ToolReturned", "Folded", "Received"]
+        await agent.room.aclose()
+
+
+def _note_what_is_written(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return a list that gets, for each transaction of the journal, the classes of its facts."""
     written_together: list[list[str]] = []
     append_to_journal = StoreJournal.append_to_journal
 
@@ -1252,17 +1287,8 @@ async def test_a_message_and_the_note_by_which_it_is_recognised_are_on_the_disk_
         written_together.append([type(fact).__name__ for fact in facts])
         return await append_to_journal(self, conversation, facts)
 
-    async with bench(tmp_path) as made:
-        agent = Room(made)
-        if not is_first:
-            sent = await agent.send(anthropic_gateway.user_message("one"))
-            await agent.answer(sent, Says("two"))
-        monkeypatch.setattr(StoreJournal, "append_to_journal", note_what_is_written)
-        await agent.send(anthropic_gateway.user_message("three"))
-        await agent.room._tasks.wait_for_all_tasks()
-        (with_message,) = [names for names in written_together if "UserSaid" in names]
-        assert "Received" in with_message
-        await agent.room.aclose()
+    monkeypatch.setattr(StoreJournal, "append_to_journal", note_what_is_written)
+    return written_together
 
 
 async def test_a_reply_that_is_told_again_is_neither_recorded_nor_paid_twice(
