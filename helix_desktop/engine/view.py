@@ -9,6 +9,7 @@ branch: a rewind to `k` shows them as they were then.
 from array import array
 from collections.abc import Iterable
 from copy import copy
+from dataclasses import replace
 
 from helix_desktop.engine.facts import (
     ConversationChanged,
@@ -41,6 +42,7 @@ class ConversationState(Moment):
     def __init__(self) -> None:
         self.record = FactTree()
         self.seq = 0  # The number of the newest fact.
+        self.has_unknown_facts = False  # See `newest_facts.py`.
         self.settings = RequestSettings()
         self.branch = self._empty_branch()
         self.spent: list[Spent | ModelReplied] = []
@@ -91,6 +93,18 @@ class ConversationState(Moment):
         self.record.ledger.append_view_tokens_of_fact(
             sum(tokens_by_kind), tokens_without_folds, tokens_by_kind
         )
+
+    def skip_unknown_facts(self, next_known: Recorded) -> None:
+        """Take the facts before `next_known` for ones that change nothing: they are not known yet.
+
+        A fact's number stays its place in the list, so nothing takes another fact for one of them.
+        """
+        unknown = replace(next_known, seq=0, fact=ConversationChanged())
+        unknown_count = next_known.seq - 1 - self.seq
+        self.record.facts.extend([unknown] * unknown_count)
+        self.record.ledger.append_unknown_facts(unknown_count)
+        self.seq = next_known.seq - 1
+        self.has_unknown_facts = True
 
     def branch_at_rewind(self, seq: int) -> ConversationBranch:
         """Rebuild the branch from which a rewind to `seq` continues."""

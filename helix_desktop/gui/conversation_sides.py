@@ -4,14 +4,19 @@ Of two sides, one is current: the one that has the focus, or that was clicked la
 around the conversations follows the current side.
 """
 
+import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal, SignalInstance
 
+from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import Attachment, ModelReplied, UserPart, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.newest_facts import build_state_of_newest_facts
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage, UnsentMessages
@@ -27,6 +32,7 @@ from helix_desktop.gui.window_parts import WindowParts
 if TYPE_CHECKING:
     from helix_desktop.gui.frame.side_by_side import SideBySide
 
+log = logging.getLogger(__name__)
 NEW = "new"  # Stands for the conversation that begins with the first message.
 SHOWN_NAME_LENGTH = 40  # Longer names in headings are cut to this many characters.
 
@@ -155,10 +161,14 @@ class ConversationSides(QObject):
     # --- Showing a conversation
 
     def go_to_conversation(
-        self, conversation: str, then: Callable[[], object] = lambda: None, *, beside: bool = False
+        self,
+        conversation: str,
+        then: Callable[[], object] | None = None,
+        *,
+        beside: bool = False,
     ) -> None:
         """Shows a conversation where it is open, or else in place of the current one or
-        `beside` it.
+        `beside` it. `then` is called when all of it is there.
         """
         bench = self._showing.workspace
         if bench is None:
@@ -167,7 +177,8 @@ class ConversationSides(QObject):
         # In the current side, the conversation is opened again unless it is wanted `beside`.
         if side_showing_it is not None and (beside or side_showing_it is not self.current):
             self.go_to_side(side_showing_it)
-            then()
+            if then is not None:
+                then()
             return
         if beside:
             self._open_second_side()
@@ -176,22 +187,60 @@ class ConversationSides(QObject):
         side.wanted_conversation = conversation
 
         self._parts.run_for_window(
-            _open_and_prepare_session(bench, conversation, side),
+            self._open_and_prepare_session(bench, conversation, side, shows_newest=then is None),
             then=partial(self._show_opened_conversation, bench, side, then),
             failed=partial(self._report_conversation_not_opened, bench, side, conversation),
         )
+
+    async def _open_and_prepare_session(
+        self, bench: ShownWorkspace, conversation: str, side: ChatPage, *, shows_newest: bool
+    ) -> ShownSession:
+        """Opens a conversation. Of a long one, the newest messages are shown until it is open,
+        unless the user wants to see a certain place in it.
+        """
+        if shows_newest:
+            newest_state = await _read_newest_messages(bench, conversation)
+            if newest_state is not None:
+                self._show_newest_messages(bench, side, conversation, newest_state)
+        session = await bench.open_session(conversation)
+        await side.transcript.view.build_items_of_long_history(session.conversation.state)
+        return session
+
+    def _show_newest_messages(
+        self,
+        bench: ShownWorkspace,
+        side: ChatPage,
+        conversation: str,
+        newest_state: ConversationState,
+    ) -> None:
+        """Shows the end of a conversation that is being opened. A message can be written there."""
+        is_still_wanted = side.wanted_conversation == conversation and side in self.sides
+        if self._showing.workspace is not bench or not is_still_wanted:
+            return
+        place = (bench.id, conversation)
+        if not side.is_reading_place_among(newest_state, place):
+            return
+        if side.composer.draft_place != place:
+            self.show_session_or_new(None, awaited=conversation, side=side)
+        row = bench.conversation_row(conversation)
+        if row is not None:
+            side.show_foreign_writer_or_composer(row.agent)
+        side.show_newest_messages(newest_state, place)
+        running = session_events.ActivityChanged(conversation, bench.running_state_of(conversation))
+        side.transcript.view.apply_events([running])
 
     def _show_opened_conversation(
         self,
         bench: ShownWorkspace,
         side: ChatPage,
-        then: Callable[[], object],
+        then: Callable[[], object] | None,
         session: ShownSession,
     ) -> None:
         """Shows an opened conversation, unless the user has gone to another one meanwhile."""
         held_messages = self.unsent_messages.pop_unsent_messages((bench.id, session.id))
         is_still_wanted = side.wanted_conversation == session.id
-        if is_still_wanted and self.show_session_if_current(bench, session, side):
+        is_shown = is_still_wanted and self.show_session_if_current(bench, session, side)
+        if is_shown and then is not None:
             then()
         self.conversation_opened.emit(bench, session, held_messages)
 
@@ -555,9 +604,17 @@ def _shorten_workspace_name(name: str) -> str:
     return f"{name[: SHOWN_NAME_LENGTH - 1]}…"
 
 
-async def _open_and_prepare_session(
-    bench: ShownWorkspace, conversation: str, side: ChatPage
-) -> ShownSession:
-    session = await bench.open_session(conversation)
-    await side.transcript.view.build_items_of_long_history(session.conversation.state)
-    return session
+async def _read_newest_messages(
+    bench: ShownWorkspace, conversation: str
+) -> ConversationState | None:
+    """Returns the end of a conversation, or None if it is not worth it or cannot be read: whoever
+    opens the conversation is told why.
+    """
+    try:
+        newest = await bench.read_newest_facts(conversation)
+        if not newest:
+            return None
+        return await asyncio.to_thread(build_state_of_newest_facts, newest)
+    except (HelixError, ValueError):
+        log.info("the newest messages of a conversation could not be shown alone", exc_info=True)
+        return None

@@ -22,6 +22,7 @@ from helix_desktop.engine.conversation import Conversation, new_conversation_id
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.messages import Request
+from helix_desktop.engine.newest_facts import collect_newest_facts
 from helix_desktop.engine.ports import (
     AskedProgram,
     ContentReader,
@@ -603,6 +604,19 @@ class Workbench:
         if session is not None:
             return tuple(session.all_facts)
         return await self.workspace.journal.read_facts(conversation)
+
+    async def read_newest_facts(
+        self, conversation: str, *, also_if_open: bool = False
+    ) -> Sequence[facts.Recorded]:
+        """Return the newest messages of a long conversation, to be shown while it is being opened.
+
+        Nothing is returned of a short one, and of one that is open already unless `also_if_open`.
+        """
+        if not also_if_open and self.sessions.find_open_session(conversation) is not None:
+            return ()
+        journal = self.workspace.journal
+        row = await journal.find_conversation(conversation)
+        return await collect_newest_facts(partial(journal.read_facts, conversation), row.last_seq)
 
     async def _create_conversation(
         self, started: facts.ConversationStarted, identity: str = ""

@@ -45,6 +45,7 @@ from helix_desktop.workspace_host.host_interface import (
     HistoryReplaced,
     HostCommand,
     LiveState,
+    NewestFacts,
     PartChange,
     QueueChange,
     ReplyDelayed,
@@ -134,6 +135,9 @@ class ClientSession:
         self.failure: HelixError | None = None
         # The host that has told all of the conversation's facts, and what is not stored.
         self._told_by: RemoteWorkspaceHost | None = None
+        # Of a long history, what is shown until all of its facts have come.
+        self.newest_facts: tuple[Recorded, ...] = ()
+        self._has_begun = False  # Something has come from a host.
         self._has_news = asyncio.Event()
         self._streamed_reply = ""
         # While the host tells a changed history again: what is known of it so far.
@@ -253,10 +257,18 @@ class ClientSession:
             self.workspace.report_refused_message(self.id, (), self.failure)
 
     async def _follow_at(self, host: RemoteWorkspaceHost) -> None:
-        follower = await host.follow_conversation(self.id, self._count_known_facts())
+        known_count = self._count_known_facts()
+        follower = await host.follow_conversation(
+            self.id, known_count, newest_first=not self._has_begun
+        )
         try:
             while True:
                 for event in await follower.next_events():
+                    if not self._has_begun:
+                        self._has_begun = True
+                        if isinstance(event, NewestFacts):
+                            self.newest_facts = event.facts
+                        self._has_news.set()
                     await self._apply_event(event)
                     if isinstance(event, LiveState):
                         self._told_by = host
@@ -274,6 +286,12 @@ class ClientSession:
             await self._has_news.wait()
         return True
 
+    async def wait_for_newest_facts(self, host: RemoteWorkspaceHost) -> None:
+        """Waits until the newest facts have come, or others without them."""
+        while not self._has_begun and self.failure is None and not host.has_ended.is_set():
+            self._has_news.clear()
+            await self._has_news.wait()
+
     def _count_known_facts(self) -> int:
         if self._replacement is not None:
             # It was cut off in the middle, so the changed history is told again from its first.
@@ -289,9 +307,12 @@ class ClientSession:
                     # A long history must not keep the window from painting.
                     if index % FACTS_AT_ONCE == 0:
                         await asyncio.sleep(0)
+            case NewestFacts():
+                pass  # They follow in their order.
             case HistoryReplaced():
                 self._replacement = ConversationState()
             case LiveState():
+                self.newest_facts = ()
                 self._apply_live_state(event)
             case ReplyDelayed():
                 delay = RetryDelay(event.why, event.seconds)

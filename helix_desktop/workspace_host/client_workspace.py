@@ -267,16 +267,7 @@ class ClientWorkspace:
 
     async def open_session(self, conversation: str) -> ClientSession:
         """Returns the conversation as the host tells it, once all of its facts have come."""
-        session = self._sessions.get(conversation)
-        if session is None:
-            session = ClientSession(self, conversation)
-            self._sessions[conversation] = session
-            session.subscribe_to_events(self._tell_workspace_event)
-            following = self.tasks.spawn_task(
-                session.follow_until_closed(), name=f"follow {conversation}"
-            )
-            self._following[conversation] = following
-        self._sessions.move_to_end(conversation)
+        session = self._follow_session(conversation)
         host = await self.line.wait_for_host()
         is_told = await session.wait_until_told_by(host)
         if session.failure is not None:
@@ -289,6 +280,28 @@ class ClientWorkspace:
                 remedy="Try again.",
             )
         self._stop_following_unused_sessions()
+        return session
+
+    async def read_newest_facts(self, conversation: str) -> Sequence[Recorded]:
+        """Returns the newest messages of a long conversation, to be shown until `open_session` has
+        all of it. Nothing is returned if there are none to wait for.
+        """
+        session = self._follow_session(conversation)
+        host = await self.line.wait_for_host()
+        await session.wait_for_newest_facts(host)
+        return session.newest_facts
+
+    def _follow_session(self, conversation: str) -> ClientSession:
+        session = self._sessions.get(conversation)
+        if session is None:
+            session = ClientSession(self, conversation)
+            self._sessions[conversation] = session
+            session.subscribe_to_events(self._tell_workspace_event)
+            following = self.tasks.spawn_task(
+                session.follow_until_closed(), name=f"follow {conversation}"
+            )
+            self._following[conversation] = following
+        self._sessions.move_to_end(conversation)
         return session
 
     def _stop_following_unused_sessions(self) -> None:

@@ -610,6 +610,15 @@ class FactsAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class NewestFacts:
+    """The newest messages of a long history, before all of its facts: see `newest_facts.py`. They
+    follow again in their order, and whoever applies facts in order does not need these.
+    """
+
+    facts: tuple[facts.Recorded, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryReplaced:
     """Recorded facts have changed. All of them follow again, from the first."""
 
@@ -638,6 +647,7 @@ class ReplyDelayed:
 
 ConversationEvent = (
     FactsAdded
+    | NewestFacts
     | HistoryReplaced
     | LiveState
     | ReplyDelayed
@@ -700,8 +710,12 @@ class WorkspaceHost(Protocol):
         """Does it, or raises the HelixError that the session raised."""
 
     async def follow_conversation(
-        self, conversation: str, after: int = 0
-    ) -> ConversationFollower: ...
+        self, conversation: str, after: int = 0, *, newest_first: bool = False
+    ) -> ConversationFollower:
+        """Tells the facts after `after`, and then what happens. `newest_first`: of a long history,
+        NewestFacts is told before, while the conversation may still have to be opened.
+        """
+        ...
 
     async def follow_list(self) -> ListFollower: ...
 

@@ -161,7 +161,9 @@ class _HostServer:
             await self._send_to_client(_describe_error(message.number, error))
 
     async def _forward_conversation(self, message: host_wire.FollowConversation) -> None:
-        follower = await self._host.follow_conversation(message.conversation, message.after)
+        follower = await self._host.follow_conversation(
+            message.conversation, message.after, newest_first=message.newest_first
+        )
         try:
             await self._send_to_client(host_wire.CommandDone(message.number, CommandResult()))
             while True:

@@ -26,6 +26,7 @@ from helix_desktop.workspace_host.host_interface import (
     HostCommand,
     HostListRow,
     LiveState,
+    NewestFacts,
     ReplyDelayed,
 )
 
@@ -64,6 +65,7 @@ class FollowConversation(WireMessage, frozen=True):
     number: int
     conversation: str
     after: int = 0
+    newest_first: bool = False
 
 
 class FollowList(WireMessage, frozen=True):
@@ -113,9 +115,12 @@ class WireFact(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FactsSent(WireMessage, frozen=True):
+    """Facts that follow each other, or `are_newest`: those of NewestFacts."""
+
     number: int
     conversation: str
     facts: tuple[WireFact, ...]
+    are_newest: bool = False
 
 
 class PackedFactsSent(WireMessage, frozen=True):
@@ -124,6 +129,7 @@ class PackedFactsSent(WireMessage, frozen=True):
     number: int
     conversation: str
     packed: bytes
+    are_newest: bool = False
 
 
 class EventSent(WireMessage, frozen=True):
@@ -331,13 +337,8 @@ _PLAIN_EVENTS: Mapping[str, type] = {
 
 def encode_host_event(number: int, event: ConversationEvent) -> bytes:
     """Returns the frame of an event for the follower with this number."""
-    if isinstance(event, FactsAdded):
-        conversation = event.facts[0].conversation
-        told = [
-            WireFact(recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact))
-            for recorded in event.facts
-        ]
-        return encode_frame(_build_facts_message(number, conversation, tuple(told)))
+    if isinstance(event, FactsAdded | NewestFacts):
+        return encode_frame(_build_facts_message(number, event))
     name = type(event).__name__
     body: Any = event
     if isinstance(event, HistoryReplaced):
@@ -353,15 +354,19 @@ def encode_host_event(number: int, event: ConversationEvent) -> bytes:
     return encode_frame(EventSent(number, name, _encoder.encode(body)))
 
 
-def _build_facts_message(
-    number: int, conversation: str, told: tuple[WireFact, ...]
-) -> FactsMessage:
+def _build_facts_message(number: int, event: FactsAdded | NewestFacts) -> FactsMessage:
     """Compresses what is worth it. Of a long history, a slow line is what a user waits for."""
+    conversation = event.facts[0].conversation
+    are_newest = isinstance(event, NewestFacts)
+    told = tuple(
+        WireFact(recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact))
+        for recorded in event.facts
+    )
     encoded = _encoder.encode(told)
     if not LEAST_PACKED_BYTES <= len(encoded) <= MOST_PACKED_BYTES:
-        return FactsSent(number, conversation, told)
+        return FactsSent(number, conversation, told, are_newest)
     packed = zstandard.ZstdCompressor().compress(encoded)
-    return PackedFactsSent(number, conversation, packed)
+    return PackedFactsSent(number, conversation, packed, are_newest)
 
 
 def _encode_queued(event: session_events.MessagesQueued) -> _QueuedOnWire:
@@ -390,11 +395,16 @@ def _encode_delta(event: session_events.ReplyStreamed) -> Any:
 def decode_event(message: FactsMessage | EventSent) -> ConversationEvent:
     """Reads an event of a host. Raises BrokenStream for what is none."""
     try:
-        if isinstance(message, FactsSent):
-            return _decode_facts(message.conversation, message.facts)
+        if isinstance(message, EventSent):
+            return _decode_other_event(message)
         if isinstance(message, PackedFactsSent):
-            return _decode_facts(message.conversation, _unpack_facts(message.packed))
-        return _decode_other_event(message)
+            wire_facts = _unpack_facts(message.packed)
+        else:
+            wire_facts = message.facts
+        told = _decode_facts(message.conversation, wire_facts)
+        if message.are_newest:
+            return NewestFacts(told)
+        return FactsAdded(told)
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError) as error:
         raise BrokenStream(
             f"The other side sent an event ({message.__class__.__name__}) that cannot be read. The connection was closed."
@@ -407,7 +417,7 @@ def _unpack_facts(packed: bytes) -> tuple[WireFact, ...]:
     return wire_facts
 
 
-def _decode_facts(conversation: str, wire_facts: Sequence[WireFact]) -> FactsAdded:
+def _decode_facts(conversation: str, wire_facts: Sequence[WireFact]) -> tuple[facts.Recorded, ...]:
     if not wire_facts:
         raise ValueError("an event without facts")
     told: list[facts.Recorded] = []
@@ -415,7 +425,7 @@ def _decode_facts(conversation: str, wire_facts: Sequence[WireFact]) -> FactsAdd
         fact = _decode_foreign_fact(wire_fact.text)
         fact_encoding.require_valid_time(wire_fact.time)
         told.append(facts.Recorded(conversation, wire_fact.seq, wire_fact.time, fact))
-    return FactsAdded(tuple(told))
+    return tuple(told)
 
 
 def _decode_foreign_fact(text: str) -> facts.Fact:

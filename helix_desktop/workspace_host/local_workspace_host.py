@@ -22,11 +22,13 @@ from helix_desktop.workspace_host.host_interface import (
     LONGEST_RANGE,
     CommandResult,
     ConversationEvent,
+    ConversationFollower,
     FactsAdded,
     HistoryReplaced,
     HostCommand,
     HostListRow,
     LiveState,
+    NewestFacts,
     ReplyDelayed,
     new_command_id,
     question_fingerprint,
@@ -111,8 +113,12 @@ class LocalWorkspaceHost:
         return await asyncio.shield(task)
 
     async def follow_conversation(
-        self, conversation: str, after: int = 0
-    ) -> "LocalConversationFollower":
+        self, conversation: str, after: int = 0, *, newest_first: bool = False
+    ) -> ConversationFollower:
+        if newest_first:
+            newest = await self._bench.read_newest_facts(conversation, also_if_open=True)
+            if newest:
+                return NewestFirstFollower(self, conversation, NewestFacts(tuple(newest)))
         session = await self._bench.open_session(conversation)
         return LocalConversationFollower(self._bench, session, after)
 
@@ -423,6 +429,29 @@ class LocalConversationFollower:
     def _catch_up_later(self) -> None:
         self._events.clear()
         self._must_catch_up = True
+
+
+class NewestFirstFollower:
+    """Tells the newest facts, and then opens the conversation and tells all of them."""
+
+    def __init__(self, host: LocalWorkspaceHost, conversation: str, newest: NewestFacts) -> None:
+        self._host = host
+        self._conversation = conversation
+        self._untold: tuple[ConversationEvent, ...] = (newest,)
+        self._follower: ConversationFollower | None = None
+
+    async def next_events(self) -> tuple[ConversationEvent, ...]:
+        if self._untold:
+            newest = self._untold
+            self._untold = ()
+            return newest
+        if self._follower is None:
+            self._follower = await self._host.follow_conversation(self._conversation)
+        return await self._follower.next_events()
+
+    async def close_follower(self) -> None:
+        if self._follower is not None:
+            await self._follower.close_follower()
 
 
 def _event_for_clients(event: Any) -> ConversationEvent | None:

@@ -92,10 +92,10 @@ class RemoteWorkspaceHost:
         return content
 
     async def follow_conversation(
-        self, conversation: str, after: int = 0
+        self, conversation: str, after: int = 0, *, newest_first: bool = False
     ) -> "RemoteConversationFollower":
         follower = RemoteConversationFollower(self, conversation, after)
-        await follower.start_following()
+        await follower.start_following(newest_first=newest_first)
         return follower
 
     async def follow_list(self) -> "RemoteListFollower":
@@ -293,11 +293,13 @@ class RemoteConversationFollower:
         self._is_behind = False
         self._error: errors.HelixError | None = None
 
-    async def start_following(self) -> None:
+    async def start_following(self, *, newest_first: bool = False) -> None:
         self._last_received = self._last_taken
         self._is_behind = False  # Events may arrive before the host's answer.
         self._number = self._host.register_follower(self)
-        request = host_wire.FollowConversation(self._number, self._conversation, self._last_taken)
+        request = host_wire.FollowConversation(
+            self._number, self._conversation, self._last_taken, newest_first
+        )
         try:
             await self._host.begin_following(request)
         except BaseException:

@@ -732,6 +732,9 @@ class FakeWorkbench(StandIn):
             found.append(row.parent)
         return found[1:]
 
+    async def read_newest_facts(self, conversation: str) -> Sequence[Recorded]:
+        return ()
+
     async def open_session(self, conversation: str) -> FakeSession:
         if conversation not in self.rows:
             raise NotFound(f"There is no conversation {conversation} in this workspace.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,18 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
-from helix_desktop.engine.facts import FoldKind, Rewound, Text, UserSaid
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Fact,
+    FoldKind,
+    ModelReplied,
+    Recorded,
+    Rewound,
+    Stop,
+    Text,
+    UserSaid,
+)
+from helix_desktop.engine.newest_facts import LEAST_FACTS, collect_newest_facts
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity, FoldProgress
 from helix_desktop.errors import ActionRefused, StoreFailed
@@ -20,6 +31,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
+from helix_desktop.gui.transcript.transcript_view import list_item_intents
 from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held, now
@@ -471,3 +483,109 @@ def test_enter_before_the_conversation_is_open_sends_the_message_there(
     assert [waiting.parts for waiting in session.queue] == [(Text("the second"),)]
     assert starting.chat.composer.text.toPlainText() == ""
     assert len(desk.benches["storage-engine"].sessions) == 1
+
+
+# --- a long conversation, whose newest messages are shown first
+
+
+class SlowlyOpened:
+    """A long conversation. `look` is called when its newest messages are there, and not yet all."""
+
+    def __init__(
+        self, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch, conversation: str
+    ) -> None:
+        facts: list[Fact] = [ConversationStarted()]
+        for number in range(LEAST_FACTS):
+            facts.append(UserSaid((Text(f"question {number}"),)))
+            facts.append(ModelReplied((Text(f"answer {number}"),), "m", Stop.END))
+        self.told = [Recorded(conversation, seq, 1.0, fact) for seq, fact in enumerate(facts, 1)]
+        self.look: Callable[[], object] = lambda: None
+        bench.sessions[conversation] = FakeSession(conversation, self.told, bench._heard)
+        monkeypatch.setattr(bench, "read_newest_facts", self.read_newest_facts)
+        self._open_session = bench.open_session
+        monkeypatch.setattr(bench, "open_session", self.open_session)
+
+    async def read_newest_facts(self, _conversation: str) -> Sequence[Recorded]:
+        async def read_facts(after: int, limit: int) -> Sequence[Recorded]:
+            return self.told[after : after + limit]
+
+        return await collect_newest_facts(read_facts, len(self.told))
+
+    async def open_session(self, conversation: str) -> FakeSession:
+        self.look()
+        return await self._open_session(conversation)
+
+
+@pytest.fixture
+def slow(window: MainWindow, monkeypatch: pytest.MonkeyPatch) -> SlowlyOpened:
+    bench = window.current_workbench
+    assert isinstance(bench, FakeWorkbench)
+    return SlowlyOpened(bench, monkeypatch, "flaky")
+
+
+def test_the_newest_messages_are_shown_and_stay_where_the_reader_is(
+    window: MainWindow, slow: SlowlyOpened
+) -> None:
+    places: list[tuple[int, int, bool]] = []
+
+    def look_and_scroll() -> None:
+        pane = window.chat.transcript
+        assert pane.isVisible()
+        assert pane._unread_part.isVisible()
+        last = len(pane.view.items.all) - 1
+        assert pane.view.items.all[last].source_fact == slow.told[-1].fact
+        assert list_item_intents(pane.view.items, last) == []
+        pane.open_find_bar()
+        assert not pane.bar.isVisible()
+        pane.view.scroll_to_item(last - 60)
+        places.append(pane.view.reading_position())
+
+    slow.look = look_and_scroll
+    window.sides.go_to_conversation("flaky")
+    pane = window.chat.transcript
+    assert len(places) == 1
+    assert places[0][0] > 0
+    assert pane.view.reading_position() == places[0]
+    assert not pane._unread_part.isVisible()
+    assert len(pane.view.items.all) == len(slow.told) - 1
+    assert list_item_intents(pane.view.items, 5)
+
+
+def test_who_reads_the_newest_messages_at_their_end_stays_at_the_end(
+    window: MainWindow, slow: SlowlyOpened
+) -> None:
+    window.sides.go_to_conversation("flaky")
+    assert window.chat.transcript.view.reading_position() == (0, 0, True)
+
+
+def test_what_is_written_below_the_newest_messages_is_sent_when_all_is_there(
+    window: MainWindow, slow: SlowlyOpened
+) -> None:
+    slow.look = lambda: write(window, "go on")
+    window.sides.go_to_conversation("flaky")
+    assert said_in(window, "flaky")[-1] == "go on"
+
+
+def test_who_had_scrolled_back_far_does_not_see_the_end_first(
+    window: MainWindow, slow: SlowlyOpened, state_file: WindowStateFile
+) -> None:
+    state_file.remember_value("place", "storage-engine", "flaky", value=[40, 3])
+    shown_before = window.chat.session
+    seen: list[object] = []
+    slow.look = lambda: seen.append(window.chat.session)
+    window.sides.go_to_conversation("flaky")
+    assert seen == [shown_before]
+    assert window.chat.transcript.view.reading_position()[0] == 40
+
+
+def test_a_conversation_that_was_left_meanwhile_does_not_show_its_newest_messages(
+    window: MainWindow, slow: SlowlyOpened, held: Held
+) -> None:
+    window.sides.go_to_conversation("flaky")
+    window.sides.go_to_conversation("review")
+    held.let("_open_and_prepare_session", newest=True)
+    slow.look = lambda: seen.append(shown(window)[1])
+    seen: list[str] = []
+    held.let("_open_and_prepare_session")
+    assert seen == ["review"]
+    assert shown(window)[1] == "review"

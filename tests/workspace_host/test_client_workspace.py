@@ -36,6 +36,7 @@ from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
 from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
 from tests.conftest import Expect
 from tests.workspace_host.conftest import socket_streams
+from tests.workspace_host.test_conformance_stories import record_long_history
 
 LIMIT = 20.0
 
@@ -433,6 +434,29 @@ async def test_facts_that_do_not_fit_together_are_said_and_nobody_waits_for_ever
     await session.set_title("More lies")
     await asyncio.wait_for(has_come.wait(), LIMIT)
     assert said == ["What the other side told of this conversation does not fit together."]
+
+
+async def test_the_newest_messages_of_a_long_conversation_are_there_before_it_is_open(
+    client: ClientWorkspace, bench: Workbench
+) -> None:
+    conversation = await record_long_history(bench, turns=600)
+    newest = await client.read_newest_facts(conversation)
+    assert isinstance(newest[-1].fact, TurnEnded)
+    assert 100 < len(newest) < 600
+    session = await client.open_session(conversation)
+    state = session.conversation.state
+    assert state.facts[newest[-1].seq - 1] == newest[-1]
+    assert state.seq == (await bench.open_session(conversation)).conversation.state.seq
+    # What is open is not waited for.
+    assert await client.read_newest_facts(conversation) == ()
+
+
+async def test_of_a_short_conversation_and_of_none_nothing_is_waited_for(
+    client: ClientWorkspace, bench: Workbench
+) -> None:
+    conversation = await record_long_history(bench, turns=3)
+    assert await client.read_newest_facts(conversation) == ()
+    assert await client.read_newest_facts("nowhere") == ()
 
 
 async def test_conversations_that_nobody_shows_are_not_followed_for_ever(

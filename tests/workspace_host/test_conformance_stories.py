@@ -11,7 +11,9 @@ import pytest
 
 from helix_desktop.engine.facts import (
     Attachment,
+    ConversationStarted,
     Decided,
+    Fact,
     ModelReplied,
     Stop,
     Text,
@@ -20,13 +22,17 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
+from helix_desktop.engine.newest_facts import build_state_of_newest_facts
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.workbench import Workbench
+from helix_desktop.workspace_host.followed_conversation import FollowedConversation, digest_of_view
 from helix_desktop.workspace_host.host_interface import (
     AnswerQuestion,
     ChangeConversation,
+    FactsAdded,
     ForkConversation,
+    NewestFacts,
     ResumeTurn,
     RewindConversation,
     SendMessage,
@@ -233,3 +239,53 @@ async def test_a_conversation_of_an_agent_at_the_gateway_is_followed_but_not_wri
     with pytest.raises(NotFound, match="No key is lent"):
         await host.run_host_command(TakeKeyBack(session.id))
     await check_same_as_host(bench, viewer)
+
+
+async def test_of_a_long_history_the_newest_messages_come_first(
+    host: WorkspaceHost, bench: Workbench
+) -> None:
+    """On a slow line, all of it takes long. What is told first is what the history ends with."""
+    conversation = await record_long_history(bench, turns=600)
+    follower = await host.follow_conversation(conversation, newest_first=True)
+    (newest,) = await follower.next_events()
+    assert isinstance(newest, NewestFacts)
+    whole = FollowedConversation()
+    while not whole.has_caught_up:
+        for event in await follower.next_events():
+            assert not isinstance(event, NewestFacts)
+            whole.apply_event(event)
+    await follower.close_follower()
+    shown = build_state_of_newest_facts(newest.facts)
+    order = list(shown.branch.order)
+    assert order == list(whole.state.branch.order)[-len(order) :]
+    assert 50 < len(order) < 600
+    session = await bench.open_session(conversation)
+    assert digest_of_view(whole.state) == digest_of_view(session.conversation.state)
+
+
+async def test_of_a_short_history_nothing_is_told_twice(
+    host: WorkspaceHost, bench: Workbench
+) -> None:
+    conversation = await record_long_history(bench, turns=3)
+    follower = await host.follow_conversation(conversation, newest_first=True)
+    first = (await follower.next_events())[0]
+    assert isinstance(first, FactsAdded)
+    await follower.close_follower()
+
+
+async def test_newest_messages_of_a_conversation_that_is_not_there(host: WorkspaceHost) -> None:
+    with pytest.raises(NotFound):
+        await host.follow_conversation("nowhere", newest_first=True)
+
+
+async def record_long_history(bench: Workbench, turns: int) -> str:
+    told: list[tuple[float, Fact]] = [(1.0, ConversationStarted(title="Long"))]
+    for number in range(turns):
+        time = 2.0 + number
+        told.append((time, UserSaid((Text(f"words {number}", 2),))))
+        told.append((time, ModelReplied((Text(f"answer {number}", 2),), "m", Stop.END)))
+        told.append((time, TurnEnded(TurnEnd.DONE)))
+    session = await bench.start_users_conversation()
+    await bench.workspace.journal.append_imported_facts(session.id, told)
+    await bench.sessions.close_sessions([session.id])
+    return session.id

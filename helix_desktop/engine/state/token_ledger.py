@@ -520,6 +520,13 @@ class TokenLedger:
         self.whole.append(whole)
         self.kinds.extend(kinds)
 
+    def append_unknown_facts(self, count: int) -> None:
+        """Append as many facts of which nothing is known."""
+        nothing = array("q", [0])
+        self.shown.extend(nothing * count)
+        self.whole.extend(nothing * count)
+        self.kinds.extend(nothing * (count * len(ContextKind)))
+
     def view_tokens_by_kind(self, seq: int) -> array[int]:
         """Return the view's tokens of each kind at `seq`, in the order of `ContextKind`."""
         kind_count = len(ContextKind)

@@ -70,6 +70,8 @@ class ChatPage(QWidget):
         self.awaited_conversation = ""
         # The second is the one requested last. What arrives for an earlier one is not shown.
         self.wanted_conversation = ""
+        # The conversation of which only the newest messages are shown, as all of it is being read.
+        self._place_of_newest_messages: DraftPlace = ("", "")
         # Set by `chat_progress`: the session whose context the meter below the message box shows.
         self.measured_session: ShownSession | None = None
         self.bridge = EventBridge(self)
@@ -202,15 +204,34 @@ class ChatPage(QWidget):
         self._slow.stop()
         self._loading.setText(explanation)
 
+    def is_reading_place_among(self, newest_state: ConversationState, place: DraftPlace) -> bool:
+        """Whether the newest messages of a conversation have the place where the reader left it."""
+        reading_place = self._remembered_reading_place(place)
+        if reading_place is None:  # The reader was at the end.
+            return True
+        seq, _pixels_below_top, _follows_end = reading_place
+        return newest_state.record.messages[0] <= seq
+
+    def show_newest_messages(self, newest_state: ConversationState, place: DraftPlace) -> None:
+        """Shows the end of a conversation while all of it is being read."""
+        self._slow.stop()
+        self.transcript.open_transcript(newest_state, self._remembered_reading_place(place))
+        self._place_of_newest_messages = place
+        self.show_transcript()
+
     def open_transcript_of(self, session: ShownSession | None, place: DraftPlace) -> None:
         """Shows a session's transcript where the reader left it, or an empty one."""
         self.session = session
         if session is None:
+            self._place_of_newest_messages = ("", "")
             # The transcript is built when it is first needed, which it is not to show nothing.
             if "transcript" in vars(self):
                 self.transcript.open_transcript(ConversationState(), None)
             return
         reading_place = self._remembered_reading_place(place)
+        if self._place_of_newest_messages == place:
+            reading_place = self.transcript.view.reading_position()
+        self._place_of_newest_messages = ("", "")
         self.transcript.open_transcript(session.conversation.state, reading_place)
 
     def _remembered_reading_place(self, place: DraftPlace) -> tuple[int, int, bool] | None:

@@ -185,7 +185,7 @@ def _build_addition_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
         name = name_of_agent_addition(attachment.name)
     agent = context.items.writer_of_answer(request.index)
     title = tr("{agent} added: {what}", agent=agent, what=make_safe_text(name))
-    is_open, toggle = context.section_state("added", request.index)
+    is_open, toggle = context.section_state("added", request.item.fact_seq, request.item.part)
     yield ExpandableHeaderBox(context.ink, context.width, title, toggle, opened=is_open)
     if not is_open:
         return

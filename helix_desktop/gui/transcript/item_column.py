@@ -116,8 +116,10 @@ class ItemColumn:
             change = self.page.items.toggle_call_group(index)
         if change is not None:
             self.apply_item_changes(change)
-        if self.page.items.all[index].kind is TranscriptItemKind.ADDITION:
-            self.page.section_amounts[self.page.section_key("added", index)] = 1
+        item = self.page.items.all[index]
+        if item.kind is TranscriptItemKind.ADDITION:
+            key = self.page.section_key("added", item.fact_seq, item.part)
+            self.page.section_amounts[key] = 1
             self._laid.pop(index, None)
 
     def open_output_with_hits(self, index: int, last_line: int) -> None:

@@ -120,6 +120,10 @@ class TranscriptPane(QWidget):
         self._end = build_tool_button(tr("Jump to the end"), self.view, "↓", "pill")
         self._end.hide()
         self.view.over = self._end
+        self._unread_part = build_plain_label(
+            tr("Earlier messages are being read…"), "note", self.view, wraps=False
+        )
+        self._unread_part.hide()
         build_column(self.bar, (self.view, 1), owner=self, margins=0, spacing=0)
         # The item with which the next search begins, or -1 for the first visible one.
         self._search_from = -1
@@ -153,6 +157,8 @@ class TranscriptPane(QWidget):
         self.view.show_history(history)
         if place is not None:
             self.view.restore_reading_position(place)
+        self._unread_part.setVisible(history.has_unknown_facts)
+        self._place_note_about_unread_part()
 
     def scroll_to_fact(self, seq: int, words: str = "") -> None:
         """Scrolls to a fact. Of `words`, which a search found, all or the longest are marked."""
@@ -178,6 +184,8 @@ class TranscriptPane(QWidget):
                     return
 
     def open_find_bar(self) -> None:
+        if self.view.items.history.has_unknown_facts:
+            return  # What is not there yet would not be found.
         chosen = self.view.selected_text()
         if chosen and "\n" not in chosen and len(chosen) < 200:
             self.bar.field.setText(chosen)
@@ -319,12 +327,21 @@ class TranscriptPane(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._place_end_button()
+        self._place_note_about_unread_part()
 
     def _update_end_button(self) -> None:
         scroll_bar = self.view.verticalScrollBar()
         is_above_end = scroll_bar.value() < scroll_bar.maximum()
         self._end.setVisible(is_above_end and not self.view.scrolling.is_following_end)
         self._place_end_button()
+
+    def _place_note_about_unread_part(self) -> None:
+        """Puts the note at the top, over the messages: they must not move when it goes."""
+        self._unread_part.adjustSize()
+        area = self.view.viewport().geometry()
+        left = area.center().x() - self._unread_part.width() // 2
+        self._unread_part.move(left, area.top() + self._theme.zoomed_pixels(8))
+        self._unread_part.raise_()
 
     def _place_end_button(self) -> None:
         size = self._theme.zoomed_pixels(34)

@@ -406,7 +406,8 @@ def list_item_intents(
 ) -> list[tuple[str, chat_actions.ChatIntent]]:
     """Returns what the menu of an item offers, each with its label."""
     item = items.all[index]
-    if item.recorded is None:
+    # What is offered needs all of the conversation.
+    if item.recorded is None or items.history.has_unknown_facts:
         return []
     seq = item.fact_seq
     intents: list[tuple[str, chat_actions.ChatIntent]] = []
