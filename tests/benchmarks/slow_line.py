@@ -4,7 +4,7 @@ all of it.
     python -m tests.benchmarks.slow_line [--messages 100000] [--milliseconds 50] [--megabits 10]
 
 The workspace is open in a process of its own. In turn, a window that waits for all of the
-conversation, as it did before, and one that shows the newest messages first; then a message is sent,
+conversation, as it did before, and one that shows the newest messages first; then one more fact is recorded,
 which costs what is new. `--milliseconds`: the time there and back.
 """
 
@@ -40,7 +40,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.newest_facts import build_state_of_newest_facts
-from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, Event
+from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.theme import Theme
@@ -196,23 +196,19 @@ class DrawnChat:
         self.pane.grab()
 
 
-async def wait_for_reply(client: ClientWorkspace, conversation: str) -> float:
-    """Sends a message, and returns the seconds until its turn has ended."""
+async def wait_for_new_fact(client: ClientWorkspace, conversation: str) -> float:
+    """Gives the conversation another title at the host, and returns the seconds until it is told."""
     session = await client.open_session(conversation)
-    turn_began = asyncio.Event()
-    turn_ended = asyncio.Event()
+    is_told = asyncio.Event()
 
     def notice(event: Event) -> None:
-        if isinstance(event, ActivityChanged):
-            if event.running is not ConversationActivity.IDLE:
-                turn_began.set()
-            elif turn_began.is_set():
-                turn_ended.set()
+        if isinstance(event, FactAppended):
+            is_told.set()
 
     stop = session.subscribe_to_events(notice)
     start = time.monotonic()
-    session.send_message((Text("hello"),))
-    await turn_ended.wait()
+    await session.set_title(f"Title at {start}")
+    await is_told.wait()
     stop()
     return time.monotonic() - start
 
@@ -239,10 +235,10 @@ async def open_once(
     await chat.draw(session.conversation.state)
     waited.complete.append(time.monotonic() - start)
     read_before = window.stream.bytes_read
-    seconds = await wait_for_reply(client, conversation)
+    seconds = await wait_for_new_fact(client, conversation)
     print(
         f"newest first: {newest_first}, newest {waited.newest[-1:]}, all {waited.complete[-1]:.2f} s, "
-        f"{read_before:,} bytes; a further turn {seconds:.2f} s, "
+        f"{read_before:,} bytes; a further fact {seconds:.2f} s, "
         f"{window.stream.bytes_read - read_before:,} bytes; load {os.getloadavg()[0]:.0f}",
         flush=True,
     )

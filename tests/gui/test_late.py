@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QPushButton
 
 from helix_desktop.engine.facts import (
     ConversationStarted,
@@ -532,6 +532,9 @@ def test_the_newest_messages_are_shown_and_stay_where_the_reader_is(
         pane = window.chat.transcript
         assert pane.isVisible()
         assert pane._unread_part.isVisible()
+        QApplication.processEvents()
+        middle_of_note = pane._unread_part.geometry().center().x()
+        assert abs(middle_of_note - pane.view.viewport().geometry().center().x()) <= 2
         last = len(pane.view.items.all) - 1
         assert pane.view.items.all[last].source_fact == slow.told[-1].fact
         assert list_item_intents(pane.view.items, last) == []

@@ -334,9 +334,12 @@ class TranscriptPane(QWidget):
         is_above_end = scroll_bar.value() < scroll_bar.maximum()
         self._end.setVisible(is_above_end and not self.view.scrolling.is_following_end)
         self._place_end_button()
+        self._place_note_about_unread_part()
 
     def _place_note_about_unread_part(self) -> None:
         """Puts the note at the top, over the messages: they must not move when it goes."""
+        if self._unread_part.isHidden():
+            return
         self._unread_part.adjustSize()
         area = self.view.viewport().geometry()
         left = area.center().x() - self._unread_part.width() // 2
