@@ -24,6 +24,7 @@ from helix_desktop.engine.conversation import Conversation, ConversationDraft
 from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.failed_fold_attempts import FailedFoldAttempts
 from helix_desktop.engine.fold_document_writer import EVERY_WAY
+from helix_desktop.engine.fold_kinds import FOLD_KINDS
 from helix_desktop.engine.large_output_shortener import LargeOutputShortener
 from helix_desktop.engine.marker_folding import PartShortener
 from helix_desktop.engine.prompt_cache_terms import cache_lifetime_seconds
@@ -51,15 +52,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 ASKED = "requested by the user"
 CHANGED_MEANWHILE = "the messages changed while the text was written"
-# What people read instead of the kinds' own names.
-PLAIN_KINDS = {
-    facts.FoldKind.MARKER: "old outputs",
-    facts.FoldKind.EXCERPT: "excerpts",
-    facts.FoldKind.OBSERVATIONS: "dated notes",
-    facts.FoldKind.REFLECTION: "fewer notes",
-    facts.FoldKind.HANDOVER: "summary",
-    facts.FoldKind.TRUNCATION: "truncation",
-}
 WRITING_SECONDS = 45.0  # A fold for a pause begins this many seconds before the cache expires.
 
 
@@ -401,12 +393,12 @@ class ConversationFolding:
     def describe_next_fold(self) -> str:
         """Say in a sentence what is being shortened, what is next, or what the policy will do."""
         if self._plan_in_work is not None:
-            kind = PLAIN_KINDS[self._plan_in_work.kind]
+            kind = FOLD_KINDS[self._plan_in_work.kind].plain_name
             return f"Being shortened: {kind} ({self._plan_in_work.why})."
         situation = self.current_situation(self.conversation.expected_state)
         plan = self._planner.find_due_fold(situation)
         if plan is not None:
-            return f"Next: {PLAIN_KINDS[plan.kind]}, because {plan.why}."
+            return f"Next: {FOLD_KINDS[plan.kind].plain_name}, because {plan.why}."
         clearing = markers.find_due_clearing(situation)
         if clearing is not None:
             return f"Next: old outputs are shortened to one line each ({clearing.why})."

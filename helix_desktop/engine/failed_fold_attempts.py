@@ -10,12 +10,10 @@ from collections import defaultdict
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.fold_kinds import KINDS_WRITTEN_BY_MODEL
 from helix_desktop.fast_dataclass import dataclass
 
 FIRST_PAUSE_SECONDS = 60.0
-WRITTEN_BY_MODEL = frozenset(
-    {facts.FoldKind.HANDOVER, facts.FoldKind.OBSERVATIONS, facts.FoldKind.REFLECTION}
-)
 
 
 @dataclass(slots=True)
@@ -90,14 +88,16 @@ class FailedFoldAttempts:
                 attempts.last_time = recorded.time
             case facts.Folded(kind=kind) | facts.BreakerClosed(kind=kind):
                 self._attempts[kind] = FailedAttempts()
-            case facts.Spent(purpose=purpose, usage=usage) if purpose.value in WRITTEN_BY_MODEL:
+            case facts.Spent(purpose=purpose, usage=usage) if (
+                purpose.value in KINDS_WRITTEN_BY_MODEL
+            ):
                 attempts = self._attempts[facts.FoldKind(purpose.value)]
                 attempts.tokens += usage.input + usage.output
                 attempts.dollars += usage.cost
 
     def describe_failure(self, kind: facts.FoldKind, why: str) -> str:
         """Return the reason to record with a failure: the last one also says what follows."""
-        if kind not in WRITTEN_BY_MODEL or self.attempts_left(kind) != 1:
+        if kind not in KINDS_WRITTEN_BY_MODEL or self.attempts_left(kind) != 1:
             return why
         attempts = self.attempts_of(kind)
         return (

@@ -17,7 +17,7 @@ from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.context_usage import estimate_billed_tokens
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.failed_fold_attempts import WRITTEN_BY_MODEL
+from helix_desktop.engine.fold_kinds import KINDS_WRITTEN_BY_MODEL
 from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput
 from helix_desktop.engine.messages import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.ports import EntryOrigin
@@ -171,7 +171,7 @@ class OpenAgentConversation:
         for recorded in self.conversation.state.facts[seq:]:
             fact = recorded.fact
             if isinstance(fact, facts.FoldFailed):
-                if fact.kind in WRITTEN_BY_MODEL:
+                if fact.kind in KINDS_WRITTEN_BY_MODEL:
                     failures.append(fact)
             elif isinstance(fact, facts.Folded | facts.BreakerClosed):
                 failures = [failure for failure in failures if failure.kind is not fact.kind]

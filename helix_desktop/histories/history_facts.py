@@ -11,9 +11,9 @@ from dataclasses import field, replace
 
 from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent_additions
+from helix_desktop.engine.fold_kinds import KINDS_OF_SUMMARIES
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.fast_dataclass import dataclass
@@ -367,7 +367,7 @@ class _FactDrafter:
         """Draft the fold, and return whether it is valid. One that is not is taken back."""
         document_count = 0
         for draft in self.drafts:
-            if isinstance(draft.fact, facts.Folded) and draft.fact.kind in DOCUMENTS:
+            if isinstance(draft.fact, facts.Folded) and draft.fact.kind in KINDS_OF_SUMMARIES:
                 document_count += 1
         text = f"{SUMMARY}\n{compaction.text}"
         fold = facts.Folded(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent_additions
-from helix_desktop.engine.state.live_folds import DOCUMENTS
+from helix_desktop.engine.fold_kinds import KINDS_OF_SUMMARIES
 from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import openai_chat_export, recorded_session
@@ -56,7 +56,7 @@ def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[fa
         if is_message and first_message_seq == 0:
             first_message_seq = recorded.seq
         if isinstance(fact, facts.Folded) and isinstance(fact.cover, facts.Span):
-            is_in_effect = fact.kind in DOCUMENTS and fact.fold in state.branch.live
+            is_in_effect = fact.kind in KINDS_OF_SUMMARIES and fact.fold in state.branch.live
             if is_in_effect and fact.cover.first <= first_message_seq:
                 compactions.append(recorded)
     return compactions

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from helix_desktop.engine import facts, request_building
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.fold_kinds import KINDS_OF_PARTS, KINDS_OF_SUMMARIES
 from helix_desktop.engine.messages import Block, Image, Request, View
 from helix_desktop.engine.ports import ContentCache, TokenCounter
 from helix_desktop.engine.session_events import Event, FactAppended
@@ -16,8 +17,6 @@ from helix_desktop.histories.recorded_session import RecordedMessage
 from helix_desktop.replay import lost_details, simulated_recalls
 from helix_desktop.replay.replay_figures import FoldMark, ReplayFigures
 from helix_desktop.replay.retention import SUMMARIES, ReferenceRetention
-
-DOCUMENTS = (facts.FoldKind.HANDOVER, facts.FoldKind.TRUNCATION)
 
 
 class ReplayObserver:
@@ -134,7 +133,7 @@ class ReplayObserver:
         await self._record_unreachable_details(blocks)
         details = Counter(lost=len(self._lost))
         for fold in self._folds:
-            if fold.kind in DOCUMENTS:
+            if fold.kind in KINDS_OF_SUMMARIES:
                 counts = fold.details
                 details.update(
                     found=counts.found, kept=counts.kept, added=counts.added, entry=counts.entry
@@ -173,7 +172,7 @@ class ReplayObserver:
             self._folds.append(fact)
             self._marks.append(FoldMark(self._step_count, str(fact.kind)))
             # Markers and excerpts are no documents.
-            if fact.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
+            if fact.kind not in KINDS_OF_PARTS:
                 self._document_is_new = True
 
     async def _remember_block_texts(self, blocks: Iterable[Block]) -> None:

@@ -22,7 +22,6 @@ from helix_desktop.engine.state.view_items import (
 from helix_desktop.engine.tool_call_parsing import CurrentTurn, PendingCall
 from helix_desktop.fast_dataclass import dataclass
 
-OBSERVED = (facts.FoldKind.OBSERVATIONS, facts.FoldKind.REFLECTION)
 CHANGES = (
     facts.Unfolded, facts.Refolded, facts.DocumentEdited, facts.Pinned, facts.Unpinned,
     facts.Excluded, facts.Included,

@@ -18,7 +18,6 @@ from helix_desktop.engine.facts import (
     Excluded,
     Fact,
     Folded,
-    FoldKind,
     Included,
     PartRef,
     Pinned,
@@ -30,13 +29,11 @@ from helix_desktop.engine.facts import (
     Unfolded,
     Unpinned,
 )
+from helix_desktop.engine.fold_kinds import KINDS_OF_SUMMARIES
 from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.engine.state.fold_covers import cover_contains, first_and_last, is_covered_by_any
 from helix_desktop.engine.state.view_items import MESSAGE_TOKENS, ViewItem, ViewItems
 from helix_desktop.fast_dataclass import dataclass
-
-DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
-RECALLED = (FoldKind.MARKER, FoldKind.EXCERPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +319,7 @@ class LiveFolds(ViewItems):
 def _build_document_block(fold: Folded, cover: Span) -> Block:
     """Return a fold's text as a message of the user, with the stored originals that it names."""
     kind = ContextKind.OBSERVATIONS
-    if fold.kind in DOCUMENTS:
+    if fold.kind in KINDS_OF_SUMMARIES:
         kind = ContextKind.HANDOVER
     originals = tuple(Stored(digest, 0) for digest in fold.entries)
     text = Text(fold.text, fold.tokens)

@@ -17,10 +17,11 @@ from helix_desktop.engine.facts import (
     ToolCall,
     ToolReturned,
 )
+from helix_desktop.engine.fold_kinds import KINDS_OF_PARTS
 from helix_desktop.engine.messages import Block, View
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.fact_tree import FactTree
-from helix_desktop.engine.state.live_folds import RECALLED, LiveFolds
+from helix_desktop.engine.state.live_folds import LiveFolds
 from helix_desktop.engine.state.request_settings import RequestSettings
 from helix_desktop.engine.state.token_ledger import Savings
 
@@ -59,7 +60,7 @@ class Moment:
 
     def is_output_forgotten(self, fold: Folded) -> bool:
         """Whether the output behind a marker or excerpt was permanently removed."""
-        if fold.kind not in RECALLED or not fold.entries:
+        if fold.kind not in KINDS_OF_PARTS or not fold.entries:
             return False
         return all(self._is_entry_forgotten(entry) for entry in fold.entries)
 
@@ -85,7 +86,7 @@ class Moment:
         entry_by_cover: dict[Cover, Digest] = {}
         for name in self.branch.live:
             fold = self.branch.folds[name]
-            if fold.kind not in RECALLED or self.is_output_forgotten(fold):
+            if fold.kind not in KINDS_OF_PARTS or self.is_output_forgotten(fold):
                 continue
             tokens = max(tokens_by_cover.get(fold.cover, 0), fold.tokens_before)
             tokens_by_cover[fold.cover] = tokens

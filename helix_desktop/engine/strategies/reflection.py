@@ -1,8 +1,8 @@
 """Reflection: merges observations, drops repeated and outdated ones, and sets new priorities."""
 
 from helix_desktop.engine.facts import FoldKind, Span
+from helix_desktop.engine.fold_kinds import KINDS_OF_NOTES
 from helix_desktop.engine.messages import ContextKind
-from helix_desktop.engine.state.branch import OBSERVED
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy
 from helix_desktop.engine.strategies.observation import TITLE
 
@@ -27,7 +27,7 @@ def span_of_observations(situation: FoldSituation) -> Span | None:
     observations: list[Span] = []
     for item in situation.branch.items:
         fold = situation.branch.folds.get(item.fold)
-        if fold is not None and fold.kind in OBSERVED:
+        if fold is not None and fold.kind in KINDS_OF_NOTES:
             observations.append(Span(item.first, item.last))
         elif observations:
             break  # They are no longer consecutive.

@@ -12,22 +12,23 @@ from helix_desktop.engine.facts import (
     ToolsOffered,
     UserSaid,
 )
+from helix_desktop.engine.fold_kinds import FOLD_KINDS, FoldGroup
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import format_number, tr, translate_name
 
-KIND: dict[FoldKind, ContextKind] = {
-    FoldKind.MARKER: ContextKind.OUTPUT,
-    FoldKind.EXCERPT: ContextKind.OUTPUT,
-    FoldKind.HANDOVER: ContextKind.HANDOVER,
-    FoldKind.TRUNCATION: ContextKind.HANDOVER,
+_CONTEXT_KINDS: dict[FoldGroup, ContextKind] = {
+    FoldGroup.LINE: ContextKind.OUTPUT,
+    FoldGroup.EXCERPT: ContextKind.OUTPUT,
+    FoldGroup.NOTES: ContextKind.OBSERVATIONS,
+    FoldGroup.SUMMARY: ContextKind.HANDOVER,
 }
 
 
 def context_kind_of_fold(kind: FoldKind) -> ContextKind:
-    """Returns the kind of context whose colour a fold has; that of observations by default."""
-    return KIND.get(kind, ContextKind.OBSERVATIONS)
+    """Returns the kind of context whose colour a fold has."""
+    return _CONTEXT_KINDS[FOLD_KINDS[kind].group]
 
 
 def split_agent_compaction(fold: Folded) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from itertools import accumulate
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import is_added_by_agent
+from helix_desktop.engine.fold_kinds import KINDS_OF_PARTS
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import NOT_FOR_FOLDS, newest_fact_seen_by
 from helix_desktop.engine.tool_names import ToolName
@@ -32,10 +33,9 @@ from helix_desktop.engine.tool_result_reading import (
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-GROUPED = frozenset({facts.FoldKind.MARKER, facts.FoldKind.EXCERPT})
 _OWN_TOOLS = frozenset(ToolName)
 NO_MODEL = "<synthetic>"  # Claude Code calls its own words so, which it records as a model's reply.
-# In a list of at least this length, adjacent folds of one kind in GROUPED share a row.
+# In a list of at least this length, adjacent folds of one kind share a row.
 LONG_LIST = 30
 
 
@@ -561,7 +561,7 @@ def group_timeline_events(events: Sequence[TimelineEvent]) -> list[TimelineEvent
         return list(events)
     grouped: list[TimelineEvent] = []
     for event in events:
-        can_be_grouped = event.fold_kind in GROUPED
+        can_be_grouped = event.fold_kind in KINDS_OF_PARTS
         if can_be_grouped and grouped and grouped[-1].fold_kind is event.fold_kind:
             grouped[-1] = _merge_two_events(grouped[-1], event)
         else:

@@ -8,6 +8,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPlainTextEdit, QStackedWidget, QWidget
 
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef
+from helix_desktop.engine.fold_kinds import KINDS_OF_NOTES, KINDS_OF_SUMMARIES
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.chip_labels import ChipLabel
 from helix_desktop.gui.common.elided_label import ElidedLabel
@@ -46,9 +47,7 @@ from helix_desktop.gui.transcript.tool_call_lines import CallStatus, ToolCallLin
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.boxes_view import BoxesView
 
-_DOCUMENT_KINDS = frozenset(
-    {FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION}
-)
+_DOCUMENT_KINDS = KINDS_OF_NOTES | KINDS_OF_SUMMARIES
 MOST_UNKNOWN_NAMES = 50
 MOST_OUTPUT_BOXES = 200
 MOST_EXCERPTS = 20

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
+from helix_desktop.engine.fold_kinds import KINDS_OF_PARTS
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS
 from helix_desktop.engine.view import ConversationState
@@ -280,7 +281,7 @@ def _format_call_of_result(history: ConversationState, seq: int) -> str:
 def describe_fold_figures(event: TimelineEvent) -> str:
     fold = event.current_folds[0]
     figures = [_describe_change_of_event(event)]
-    if fold.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
+    if fold.kind not in KINDS_OF_PARTS:
         figures.append(_count_messages(event))
     if fold.seconds:
         figures.append(format_duration(fold.seconds))

@@ -12,6 +12,12 @@ from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Stored
+from helix_desktop.engine.fold_kinds import (
+    KINDS_OF_NOTES,
+    KINDS_OF_SUMMARIES,
+    FoldGroup,
+    kinds_of_groups,
+)
 from helix_desktop.engine.ports import ContentReader
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.engine.session_events import Event as SessionEvent
@@ -500,10 +506,10 @@ class TimelinePage(QWidget):
         menu = QMenu(self.menu_button)
         kinds: dict[str, frozenset[FoldKind]] = {
             tr("All kinds"): frozenset(),
-            tr("Summaries"): frozenset({FoldKind.HANDOVER, FoldKind.TRUNCATION}),
-            tr("Dated notes"): frozenset({FoldKind.OBSERVATIONS, FoldKind.REFLECTION}),
-            tr("Stored outputs"): frozenset({FoldKind.MARKER}),
-            tr("Excerpts"): frozenset({FoldKind.EXCERPT}),
+            tr("Summaries"): KINDS_OF_SUMMARIES,
+            tr("Dated notes"): KINDS_OF_NOTES,
+            tr("Stored outputs"): kinds_of_groups(FoldGroup.LINE),
+            tr("Excerpts"): kinds_of_groups(FoldGroup.EXCERPT),
         }
         kind_choices: list[tuple[str, Callable[[], None]]] = []
         for name, kinds_of_choice in kinds.items():

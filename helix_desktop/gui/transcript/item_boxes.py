@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import name_of_agent_addition
+from helix_desktop.engine.fold_kinds import KINDS_OF_PARTS
 from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.document_figures import (
@@ -596,7 +597,7 @@ def _build_card_of_failed_fold(
 ) -> FailureCardBox:
     context = request.context
     title = tr("No summary was written; all messages stay here")
-    if kind in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
+    if kind in KINDS_OF_PARTS:
         title = tr("Nothing was shortened, and nothing is lost")
     buttons: tuple[CardButton, ...] = ()
     # Only the last failure can be tried again: a later fold has settled the others.
