@@ -238,14 +238,13 @@ class FoldDocumentWriter:
 
         limit = self._document_limit_tokens(material)
         document_plan = await self._plan_document(material, fold_name, limit)
-        if material.plan.kind is added_strategies.OFFERED_KIND and not material.plan.panic:
-            added = await self._write_by_added_strategies(material, document_plan)
-            if added is not None:
-                seconds_taken = self.clock.current_time() - started
-                fold = self._build_document_fold(
-                    material, document_plan, added.document, added.author, seconds_taken
-                )
-                return WrittenDocument(fold, material)
+        added = await self._write_by_added_strategies(material, document_plan)
+        if added is not None:
+            seconds_taken = self.clock.current_time() - started
+            fold = self._build_document_fold(
+                material, document_plan, added.document, added.author, seconds_taken
+            )
+            return WrittenDocument(fold, material)
         inquiry = self.spending.build_model_inquiry(self._set_time_of_model_activity)
         question = await self._build_question(material, document_plan.state)
         failures = []
@@ -284,8 +283,13 @@ class FoldDocumentWriter:
 
         Its text is treated like a model's: it is shortened, and gets the details that it lacks.
         """
+        plan = material.plan
+        # Only a model can follow what the user asks a summary to keep.
+        is_offered = plan.kind is added_strategies.OFFERED_KIND and not plan.wish
+        if not is_offered or plan.panic or material.shown > MOST_TOKENS_FOR_STRATEGY:
+            return None
         writing_strategies = [one for one in self.list_added_strategies() if one.writes]
-        if not writing_strategies or material.shown > MOST_TOKENS_FOR_STRATEGY:
+        if not writing_strategies:
             return None
         messages: list[added_strategies.MessageToFold] = []
         passages = read_span_texts(material.branch, material.items, self.cache)

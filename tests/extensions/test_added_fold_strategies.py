@@ -187,6 +187,18 @@ async def test_in_place_of_a_wrong_text_a_model_writes(
         assert loaded.running[0].failures == {"write of digest": 1}
 
 
+async def test_what_the_user_asks_to_keep_is_left_to_a_model(
+    where: ProgramFolders, write_extension: WriteExtension
+) -> None:
+    extension(where, write_extension, write="return 'We read.'")
+    kept = await folding_with_extension(**ROOMY)
+    await worked(kept, 12, 400)
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER, "the names of the files")
+    (fold,) = kept.folds(FoldKind.HANDOVER)
+    assert fold.model == "main"
+    assert fold.asked == "the names of the files"
+
+
 async def test_an_empty_text_leaves_the_summary_to_a_model(
     where: ProgramFolders, write_extension: WriteExtension
 ) -> None:
