@@ -28,6 +28,7 @@ from helix_desktop.gateway import (
     wrapped_agent,
 )
 from helix_desktop.gateway.agent_upstreams import (
+    PROTOCOLS_OF_AGENTS,
     AgentSurroundings,
     AgentUpstream,
     check_upstream_address,
@@ -343,7 +344,7 @@ def add_wrap_commands(nouns: Subparsers) -> None:
     noun.add_argument(
         "--protocol",
         metavar="P",
-        choices=["anthropic", "openai", "openai-chat", "openai-responses", "gemini"],
+        choices=sorted(PROTOCOLS_OF_AGENTS),
         default="",
         help="with --command: the protocol that the agent uses: anthropic, openai (also openai-chat and openai-responses) or gemini",
     )

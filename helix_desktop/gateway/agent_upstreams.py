@@ -14,13 +14,16 @@ from urllib.parse import urlsplit
 from helix_desktop.commented_json import parse_commented_json
 from helix_desktop.errors import ActionRefused, ConfigFileMistake, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.protocols.gateway_protocol import GatewayProtocol
+from helix_desktop.protocols.openai_responses import responses_gateway
+from helix_desktop.protocols.protocol_table import PROTOCOLS
 from helix_desktop.providers.provider_catalog import is_provider_address
-from helix_desktop.resources import read_table
 
 # Providers of opencode and pi that every address of the gateway serves.
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
-# By protocol: variables, and the path to append.
-ADDRESSES = read_table("known_agents")["addresses"]
+# People call both protocols of OpenAI by its name. They have the same address.
+PROTOCOLS_OF_AGENTS: dict[str, GatewayProtocol] = {"openai": responses_gateway.PROTOCOL}
+PROTOCOLS_OF_AGENTS.update(PROTOCOLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def check_upstream_address(address: str) -> None:
 
 def find_protocol_upstream(protocol: str, environ: Mapping[str, str]) -> AgentUpstream:
     """Return the upstream of an unknown agent, guessed by its protocol's variables."""
-    for name in ADDRESSES[protocol]["variables"]:
+    for name in PROTOCOLS_OF_AGENTS[protocol].address_variables:
         if environ.get(name):
             return upstream_of_variable(name, environ)
     return AgentUpstream()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.agent_upstreams import (
-    ADDRESSES,
+    PROTOCOLS_OF_AGENTS,
     AgentSurroundings,
     AgentUpstream,
     find_protocol_upstream,
@@ -88,11 +88,11 @@ def _build_launch_of_command(
     command: Sequence[str], protocol: str, start: AgentStart
 ) -> AgentLaunch:
     """Launch an unknown agent by the user's own command."""
-    address = ADDRESSES[protocol]
-    url = only_url_of_start(start) + address["path"]
+    known_protocol = PROTOCOLS_OF_AGENTS[protocol]
+    url = only_url_of_start(start) + known_protocol.address_path
     words = [word.replace("{url}", url) for word in command]
     words.extend(start.arguments)
-    environment = dict.fromkeys(address["variables"], url)
+    environment = dict.fromkeys(known_protocol.address_variables, url)
     return AgentLaunch(tuple(words), environment)
 
 

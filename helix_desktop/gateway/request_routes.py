@@ -11,20 +11,14 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.openai_chat import chat_gateway
-from helix_desktop.protocols.openai_responses import responses_gateway
-from helix_desktop.resources import read_table, read_word_lists
+from helix_desktop.protocols.protocol_table import PROTOCOLS
+from helix_desktop.resources import read_word_lists
 
 STATUS = "/.helix/status"
-UPSTREAMS = {
-    protocol: address["provider"]
-    for protocol, address in read_table("known_agents")["addresses"].items()
-}
+UPSTREAMS = {name: protocol.provider_address for name, protocol in PROTOCOLS.items()}
 _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
 _PROTOCOL_BY_ENDING = {
-    "/messages": anthropic_gateway.NAME,
-    "/messages/count_tokens": anthropic_gateway.NAME,
-    "/chat/completions": chat_gateway.NAME,
-    "/responses": responses_gateway.NAME,
+    ending: protocol.name for protocol in PROTOCOLS.values() for ending in protocol.path_endings
 }
 _PREFIX = re.compile(
     r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)"

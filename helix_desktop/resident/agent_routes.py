@@ -12,8 +12,12 @@ from typing import Any
 
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway import address_in_agent_settings, agent_upstreams, wrapped_agent
-from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
+from helix_desktop.gateway import address_in_agent_settings, wrapped_agent
+from helix_desktop.gateway.agent_upstreams import (
+    PROTOCOLS_OF_AGENTS,
+    AgentSurroundings,
+    AgentUpstream,
+)
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.gateway.own_headers import find_own_header_names
 from helix_desktop.histories.program_names import NAMES
@@ -91,8 +95,8 @@ class AgentRoutes:
             log.info("%s works without the gateway: %s", agent[:80], error)
             return None
         path_of_protocol = ""
-        if protocol in agent_upstreams.ADDRESSES:
-            path_of_protocol = agent_upstreams.ADDRESSES[protocol]["path"]
+        if protocol in PROTOCOLS_OF_AGENTS:
+            path_of_protocol = PROTOCOLS_OF_AGENTS[protocol].address_path
         headers = {key.header: key.prefix + environment[key.variable]}
         return {"baseUrl": address + path_of_protocol, "headers": headers}
 

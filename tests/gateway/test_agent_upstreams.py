@@ -297,7 +297,7 @@ def test_an_agent_that_nobody_describes_is_asked_for_its_address_by_its_protocol
 
 def test_an_agent_nobody_described_has_the_address_of_its_protocols_variables() -> None:
     find = agent_upstreams.find_protocol_upstream
-    first, second = agent_upstreams.ADDRESSES["gemini"]["variables"]
+    first, second = agent_upstreams.PROTOCOLS_OF_AGENTS["gemini"].address_variables
     assert find("gemini", {}) == find("gemini", {first: "", second: ""}) == AgentUpstream()
     assert find("gemini", {second: COMPANY}) == AgentUpstream(
         "", COMPANY, f"{second} in the environment"

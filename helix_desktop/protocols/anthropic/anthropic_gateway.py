@@ -25,6 +25,7 @@ from helix_desktop.protocols.gateway_message import (
     RequestHead,
     Speaker,
 )
+from helix_desktop.protocols.gateway_protocol import GatewayProtocol
 from helix_desktop.protocols.hidden_calls import (
     HIDDEN_TOOLS,
     NumberedCallFilter,
@@ -520,3 +521,13 @@ class AnthropicCallFilter(NumberedCallFilter):
         merged_reply["content"] = content
         merged_reply["usage"] = sum_output(values, "output_tokens")
         return merged_reply
+
+
+PROTOCOL = GatewayProtocol(
+    NAME,
+    messages_field="messages",
+    call_filter=AnthropicCallFilter,
+    provider_address="https://api.anthropic.com",
+    address_variables=("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
+    path_endings=("/messages", "/messages/count_tokens"),
+)

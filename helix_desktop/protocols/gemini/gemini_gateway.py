@@ -25,6 +25,7 @@ from helix_desktop.protocols.gateway_message import (
     PieceKind,
     ProtocolMessage,
 )
+from helix_desktop.protocols.gateway_protocol import GatewayProtocol
 from helix_desktop.protocols.hidden_calls import HiddenCallFilter
 from helix_desktop.protocols.request_parts import schema_of_tool
 
@@ -648,3 +649,12 @@ def _candidate_with_parts(candidate: Mapping[str, Json], parts: Sequence[Json]) 
     changed_candidate = dict(candidate)
     changed_candidate["content"] = content
     return changed_candidate
+
+
+PROTOCOL = GatewayProtocol(
+    NAME,
+    messages_field="contents",
+    call_filter=GeminiCallFilter,
+    provider_address="https://generativelanguage.googleapis.com",
+    address_variables=("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
+)

@@ -24,6 +24,7 @@ from helix_desktop.protocols.gateway_message import (
     RequestHead,
     Speaker,
 )
+from helix_desktop.protocols.gateway_protocol import GatewayProtocol
 from helix_desktop.protocols.hidden_calls import (
     HIDDEN_TOOLS,
     HiddenCallFilter,
@@ -504,3 +505,14 @@ def _is_only_reasoning(delta: Mapping[str, Json]) -> bool:
     if delta.get("content") or delta.get("tool_calls"):
         return False
     return any(text_at(delta, name) for name in REASONING)
+
+
+PROTOCOL = GatewayProtocol(
+    NAME,
+    messages_field="messages",
+    call_filter=ChatCallFilter,
+    provider_address="https://api.openai.com/v1",
+    address_variables=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+    address_path="/v1",
+    path_endings=("/chat/completions",),
+)

@@ -24,6 +24,7 @@ from helix_desktop.protocols.gateway_message import (
     RequestHead,
     Speaker,
 )
+from helix_desktop.protocols.gateway_protocol import GatewayProtocol
 from helix_desktop.protocols.hidden_calls import (
     HIDDEN_TOOLS,
     NumberedCallFilter,
@@ -487,3 +488,28 @@ class ResponsesCallFilter(NumberedCallFilter):
         merged_reply["output"] = visible_items
         merged_reply["usage"] = sum_output(values, "output_tokens", "input_tokens")
         return merged_reply
+
+
+def _input_of_units(units: Sequence[Json]) -> Json:
+    """Return what a request has as its input: a text alone is one message, too."""
+    if len(units) == 1 and isinstance(units[0], str):
+        return units[0]
+    items: list[Json] = []
+    for unit in units:
+        if isinstance(unit, str):
+            items.append(user_message(unit))
+        else:
+            items.append(unit)
+    return items
+
+
+PROTOCOL = GatewayProtocol(
+    NAME,
+    messages_field="input",
+    call_filter=ResponsesCallFilter,
+    provider_address="https://api.openai.com/v1",
+    address_variables=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+    address_path="/v1",
+    path_endings=("/responses",),
+    value_of_messages=_input_of_units,
+)
