@@ -75,6 +75,7 @@ class WorkspaceActions(QObject):
             partial(act_on_shown, self.go_to_workspace_and_ask_folder),
             when=showing.has_workbench,
         )
+        set_handler("terminal", self._open_terminal_in_shown, when=showing.has_workbench)
         set_handler(
             "export-workspace",
             partial(act_on_shown, self.ask_where_to_and_export_workspace),
@@ -93,6 +94,9 @@ class WorkspaceActions(QObject):
         row = self._workspaces.row_of(self._parts.showing.workspace_id)
         if row is not None:
             act(row)
+
+    def _open_terminal_in_shown(self) -> None:
+        self.run_workspace_action("terminal", self._parts.showing.workspace_id)
 
     def run_workspace_action(self, action: str, workspace: str) -> None:
         """Does what was chosen in the menu of a workspace, which may be another than the shown."""

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.errors import StoreFailed
+from helix_desktop.gui import workspace_actions
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.consent_dialog import ConsentDialog
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
@@ -182,3 +183,20 @@ async def test_a_failure_closes_what_lasts_and_is_told(theme: Theme) -> None:
     assert [str(each) for each in told] == ["The disk is full."]
     assert lasting.result() == QDialog.DialogCode.Accepted
     assert not lasting._show_timer.isActive()
+
+
+def test_a_terminal_is_opened_from_the_palette_in_the_folder_of_the_shown_workspace(
+    window: MainWindow, doing: BackgroundRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+
+    async def note_folder(folder: Path) -> None:
+        opened.append(folder)
+
+    monkeypatch.setattr(workspace_actions, "open_user_terminal", note_folder)
+    action = window.window_actions["terminal"]
+    assert action.isEnabled()
+    action.trigger()
+    row = window.workspaces.row_of("storage-engine")
+    assert row is not None
+    assert opened == [Path(row.first_folder)]
