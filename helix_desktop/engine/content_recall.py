@@ -431,13 +431,7 @@ async def recall_folded_messages(
         folds = [_require_fold(state, name)]
     else:
         folds = _live_folds_of_spans(state)
-
-    # A fold inside another one covers the same messages again.
-    covered_seqs: set[int] = set()
-    for fold in folds:
-        first, last = first_and_last(fold.cover)
-        covered_seqs.update(branch.covered_messages(facts.Span(first, last)))
-    messages = [branch.message_at(seq) for seq in sorted(covered_seqs)]
+    messages = _messages_covered_by(folds, branch)
     if words.strip():
         return await _passages_in_messages(branch, cache, tokens, messages, words)
 
@@ -451,6 +445,17 @@ async def recall_folded_messages(
     page, last_shown = cut_to_page_with_last_line_number(tokens, text.split("\n"), 1)
     way_on = f'recall_cached_content("{stored.digest.hex}", lines="{last_shown + 1}-")'
     return f"{page}\n[go on with {way_on}]"
+
+
+def _messages_covered_by(
+    folds: Sequence[facts.Folded], branch: ConversationBranch
+) -> list[facts.Recorded]:
+    # A fold inside another one covers the same messages again.
+    covered_seqs: set[int] = set()
+    for fold in folds:
+        first, last = first_and_last(fold.cover)
+        covered_seqs.update(branch.covered_messages(facts.Span(first, last)))
+    return [branch.message_at(seq) for seq in sorted(covered_seqs)]
 
 
 async def _passages_in_messages(

@@ -132,6 +132,22 @@ class DocumentOfStrategy:
     author: str
 
 
+@dataclass(frozen=True, slots=True)
+class _WritingTask:
+    """What is the same for every attempt to write one document."""
+
+    material: DocumentMaterial
+    document_plan: DocumentPlan  # What the document contains besides the model's text.
+    question: str  # What the model is asked.
+    inquiry: ModelInquiry  # Asks a model and records what that cost.
+    seconds: float  # How long a model may take for an answer.
+
+    @property
+    def purpose(self) -> facts.Purpose:
+        """What the costs of the requests are recorded under."""
+        return facts.Purpose(self.material.plan.kind.value)
+
+
 class NoDocumentWritten(ModelFailed):
     """No attempt produced a document that saves anything."""
 
@@ -231,7 +247,7 @@ class FoldDocumentWriter:
         """
         self.heard_at = math.inf
         self._piece_done_at = -math.inf
-        started = self.clock.current_time()
+        start_time = self.clock.current_time()
         reason_not_to_fold = self.reason_not_to_fold(material)
         if reason_not_to_fold:
             raise NoDocumentWritten(reason_not_to_fold)
@@ -240,41 +256,41 @@ class FoldDocumentWriter:
         document_plan = await self._plan_document(material, fold_name, limit)
         added = await self._write_by_added_strategies(material, document_plan)
         if added is not None:
-            seconds_taken = self.clock.current_time() - started
+            seconds_taken = self.clock.current_time() - start_time
             fold = self._build_document_fold(
                 material, document_plan, added.document, added.author, seconds_taken
             )
             return WrittenDocument(fold, material)
+
         inquiry = self.spending.build_model_inquiry(self._set_time_of_model_activity)
         question = await self._build_question(material, document_plan.state)
-        failures = []
+        task = _WritingTask(material, document_plan, question, inquiry, seconds)
         all_attempts = list(self._writing_attempts(material))
-        attempts = all_attempts[ways] or all_attempts[-1:]
-        for attempt in attempts:
-            answer_limit = _answer_limit_tokens(material.situation, attempt.role)
+        failures = []
+        for attempt in all_attempts[ways] or all_attempts[-1:]:
             try:
-                text = await self._ask_attempt_for_text(
-                    attempt, material, question, inquiry, seconds
-                )
-                document = await self._build_document(
-                    attempt, document_plan, text, answer_limit, inquiry, seconds
-                )
+                document = await self._try_to_write(attempt, task)
             except ModelFailed as error:
                 failures.append(f"{attempt.name}: {error.what}")
                 continue
-            if document.tokens > limit + FRAME_TOKENS:
-                failures.append(f"{attempt.name}: the text was too long")
-                continue
-            seconds_taken = self.clock.current_time() - started
+            seconds_taken = self.clock.current_time() - start_time
             model = attempt.client.model_name
             fold = self._build_document_fold(
                 material, document_plan, document, model, seconds_taken
             )
             return WrittenDocument(fold, material)
-        if not failures:
-            raise NoDocumentWritten("No model is available to write the summary.")
-        reasons = [failure.rstrip(".").replace(";", ",") for failure in failures]
-        raise NoDocumentWritten("; ".join(reasons))
+        raise NoDocumentWritten(_explain_failures(failures))
+
+    async def _try_to_write(self, attempt: WritingAttempt, task: _WritingTask) -> FoldDocument:
+        """Have a model write the document in one way. Raises ModelFailed if the text is no use."""
+        if attempt.way == "prefix":
+            text = await self._ask_over_own_context(attempt, task)
+        else:
+            text = await self._ask_over_transcript(attempt, task)
+        document = await self._build_document(attempt, task, text)
+        if document.tokens > task.document_plan.limit + FRAME_TOKENS:
+            raise ModelFailed("the text was too long")
+        return document
 
     async def _write_by_added_strategies(
         self, material: DocumentMaterial, document_plan: DocumentPlan
@@ -422,23 +438,9 @@ class FoldDocumentWriter:
 
         Return those that the document may name, and the stored entries that have all of them:
         one, and a second one for names that the model has never seen. Earlier documents hand
-        theirs on, and the other messages are read in batches, so that the texts of a long
-        history are never all in memory.
+        theirs on.
         """
-        earlier_details, seqs_to_read = await self._read_earlier_documents(material)
-        collector = DetailCollector()
-        inherited = collector.inherit_details(earlier_details)
-        for start in range(0, len(seqs_to_read), span_text_and_detail_sources.BATCH):
-            batch = seqs_to_read[start : start + span_text_and_detail_sources.BATCH]
-            sources = await read_detail_sources(material.branch, batch, self.cache)
-            stored_entries = list(details_of_stored_entries(material.branch, batch))
-            await asyncio.to_thread(_collect_with_pauses, collector, sources, stored_entries)
-        for change in await self._read_recorded_changes(material, inherited):
-            collector.add_detail(change)
-
-        merged, unseen = await asyncio.to_thread(
-            _merge_and_split_details, inherited, collector, material.todo
-        )
+        merged, unseen = await self._collect_details(material)
         undone_files = await read_undone_files(material.situation.state, self.cache)
         details = _without_undone_work(merged, undone_files)
 
@@ -453,6 +455,28 @@ class FoldDocumentWriter:
         index_entry = await self._store_details_entry(unseen)
         main_entry = await self._store_details_entry(details, index_entry)
         return named_in_document, (main_entry, index_entry)
+
+    async def _collect_details(
+        self, material: DocumentMaterial
+    ) -> tuple[list[Detail], list[Detail]]:
+        """Return the details of all that the document replaces, and apart from them the names
+        that the model has never seen.
+
+        Messages are read in batches, so that the texts of a long history are never all in memory.
+        """
+        earlier_details, seqs_to_read = await self._read_earlier_documents(material)
+        collector = DetailCollector()
+        inherited = collector.inherit_details(earlier_details)
+        for start in range(0, len(seqs_to_read), span_text_and_detail_sources.BATCH):
+            batch = seqs_to_read[start : start + span_text_and_detail_sources.BATCH]
+            sources = await read_detail_sources(material.branch, batch, self.cache)
+            stored_entries = list(details_of_stored_entries(material.branch, batch))
+            await asyncio.to_thread(_collect_with_pauses, collector, sources, stored_entries)
+        for change in await self._read_recorded_changes(material, inherited):
+            collector.add_detail(change)
+        return await asyncio.to_thread(
+            _merge_and_split_details, inherited, collector, material.todo
+        )
 
     async def _read_earlier_documents(
         self, material: DocumentMaterial
@@ -609,35 +633,19 @@ class FoldDocumentWriter:
     def _fits_in_one_part(self, material: DocumentMaterial, role: facts.ModelRole) -> bool:
         return material.shown <= self._material_room_tokens(material.situation, role)
 
-    async def _ask_attempt_for_text(
-        self,
-        attempt: WritingAttempt,
-        material: DocumentMaterial,
-        question: str,
-        inquiry: ModelInquiry,
-        seconds: float,
-    ) -> str:
-        """Return a model's summary of the messages, written in the way of this attempt.
+    async def _ask_over_transcript(self, attempt: WritingAttempt, task: _WritingTask) -> str:
+        """Return a model's summary of the messages, which it gets as a text.
 
-        Either the model is asked behind what it was sent already ("prefix"), or it gets the
-        messages as a text. If that is too long for one request, it summarizes pieces of it, then
-        pieces of the summaries, until one is left.
+        If that is too long for one request, the model summarizes pieces of it, then pieces of
+        the summaries, until one is left.
         """
-        # A document that is half as long again as allowed can still be shortened.
-        answer_limit = min(
-            _answer_limit_tokens(material.situation, attempt.role),
-            self._document_limit_tokens(material) * 3 // 2,
-        )
-        purpose = facts.Purpose(material.plan.kind.value)
-        if attempt.way == "prefix":
-            return await self._ask_over_own_context(
-                attempt.client, material, question, answer_limit, inquiry, seconds
-            )
+        material = task.material
+        answer_limit = _summary_limit_tokens(attempt, task)
         material_limit = self._material_room_tokens(material.situation, attempt.role)
 
         async def ask_about(piece: str) -> str:
-            request = build_material_request(piece, question, purpose, answer_limit)
-            answer = await inquiry.ask_for_text(attempt.client, request, seconds)
+            request = build_material_request(piece, task.question, task.purpose, answer_limit)
+            answer = await task.inquiry.ask_for_text(attempt.client, request, task.seconds)
             self._piece_done_at = asyncio.get_running_loop().time()
             # Two of them always fit into one request, so each round of merging leaves fewer.
             return self._cut_answer(_require_text(answer), material_limit // 2)
@@ -661,25 +669,17 @@ class FoldDocumentWriter:
             token_count = self.tokens.count_tokens(text)
         return text
 
-    async def _ask_over_own_context(
-        self,
-        client: ModelClient,
-        material: DocumentMaterial,
-        question: str,
-        answer_limit: int,
-        inquiry: ModelInquiry,
-        seconds: float,
-    ) -> str:
+    async def _ask_over_own_context(self, attempt: WritingAttempt, task: _WritingTask) -> str:
         """Ask the main model behind what it was sent already, which is in its cache."""
-        view = material.view
-        if getattr(client, "has_own_history", False):
+        view = task.material.view
+        if getattr(attempt.client, "has_own_history", False):
             # A connected agent's model gets the question as the agent's next message.
             view = View(())
         contents = await self.contents.read_view_contents(view)
         request_so_far = request_building.build_request(view, contents)
-        purpose = facts.Purpose(material.plan.kind.value)
-        request = append_question(request_so_far, question, purpose, answer_limit)
-        text = await inquiry.ask_for_text(client, request, seconds)
+        answer_limit = _summary_limit_tokens(attempt, task)
+        request = append_question(request_so_far, task.question, task.purpose, answer_limit)
+        text = await task.inquiry.ask_for_text(attempt.client, request, task.seconds)
         _require_text(text)
         is_short = self.tokens.count_tokens(text) < LEAST_DOCUMENT_TOKENS
         if is_short and not handover.has_handover_heading(text):
@@ -692,37 +692,39 @@ class FoldDocumentWriter:
             yield SpanText(text, self.tokens.count_tokens(text))
 
     async def _build_document(
-        self,
-        attempt: WritingAttempt,
-        document_plan: DocumentPlan,
-        text: str,
-        answer_limit: int,
-        inquiry: ModelInquiry,
-        seconds: float,
+        self, attempt: WritingAttempt, task: _WritingTask, text: str
     ) -> FoldDocument:
         """Build the document from what a model wrote (`text`).
 
         Some kinds of documents have sections. Those that are missing are asked for once more;
         what is missing even then is filled from the collected details.
         """
-        if not STRATEGIES[document_plan.fold_plan.kind].sections:
-            return await asyncio.to_thread(
-                build_fold_document, document_plan, {"": text}, self.tokens
-            )
-        sections = handover.split_handover_sections(text)
-        missing = handover.find_missing_sections(sections)
-        if missing:
-            question = handover.missing_sections_question(missing)
-            purpose = facts.Purpose(document_plan.fold_plan.kind.value)
-            request = build_material_request(text, question, purpose, answer_limit)
-            try:
-                second_answer = await inquiry.ask_for_text(attempt.client, request, seconds)
-            except ModelFailed:
-                second_answer = ""
-            for name, section_text in handover.split_handover_sections(second_answer).items():
-                if name in missing and section_text:
-                    sections[name] = section_text
-        return await asyncio.to_thread(build_fold_document, document_plan, sections, self.tokens)
+        sections = {"": text}
+        if STRATEGIES[task.material.plan.kind].sections:
+            sections = handover.split_handover_sections(text)
+            missing = handover.find_missing_sections(sections)
+            if missing:
+                sections |= await self._ask_for_sections(missing, attempt, task, text)
+        return await asyncio.to_thread(
+            build_fold_document, task.document_plan, sections, self.tokens
+        )
+
+    async def _ask_for_sections(
+        self, names: Sequence[str], attempt: WritingAttempt, task: _WritingTask, text: str
+    ) -> dict[str, str]:
+        """Ask the model for sections that its text does not have. Return those that it writes."""
+        question = handover.missing_sections_question(names)
+        answer_limit = _answer_limit_tokens(task.material.situation, attempt.role)
+        request = build_material_request(text, question, task.purpose, answer_limit)
+        try:
+            answer = await task.inquiry.ask_for_text(attempt.client, request, task.seconds)
+        except ModelFailed:
+            return {}
+        written_sections = {}
+        for name, section_text in handover.split_handover_sections(answer).items():
+            if name in names and section_text:
+                written_sections[name] = section_text
+        return written_sections
 
     def _material_room_tokens(self, situation: FoldSituation, role: facts.ModelRole) -> int:
         """Return how many tokens of material fit a role's window beside question and answer."""
@@ -742,6 +744,21 @@ def _role_window_tokens(situation: FoldSituation, role: facts.ModelRole) -> int:
 
 def _answer_limit_tokens(situation: FoldSituation, role: facts.ModelRole) -> int:
     return min(MOST_ANSWER_TOKENS, _role_window_tokens(situation, role) // 4)
+
+
+def _summary_limit_tokens(attempt: WritingAttempt, task: _WritingTask) -> int:
+    """Return how many tokens a model may write. A document that is half as long again as
+    allowed can still be shortened.
+    """
+    answer_limit = _answer_limit_tokens(task.material.situation, attempt.role)
+    return min(answer_limit, task.document_plan.limit * 3 // 2)
+
+
+def _explain_failures(failures: Sequence[str]) -> str:
+    if not failures:
+        return "No model is available to write the summary."
+    reasons = [failure.rstrip(".").replace(";", ",") for failure in failures]
+    return "; ".join(reasons)
 
 
 def _file_changes_in_span(material: DocumentMaterial) -> dict[int, facts.FilesChanged]:

@@ -106,18 +106,13 @@ class LargeOutputShortener:
             large_outputs, may_be_full, keeps, policy, inquiry
         )
 
-        # Recorded results are named by their numbers, the others by their place behind those.
-        covers = [facts.PartRef(seq) for seq in seqs]
-        for place in range(len(batch) - len(seqs)):
-            covers.append(facts.PartRef(-place))
-
         batch_name = self.conversation.new_fold_name(facts.FoldKind.EXCERPT)
         folds = []
         for output in large_outputs:
             shortened = shortened_outputs.get(output.index)
             if shortened is None:
                 continue
-            cover = covers[output.index]
+            cover = _reference_to_result(output.index, seqs)
             fold = self._build_excerpt_fold(output, shortened, batch_name, cover)
             if fold.tokens < fold.tokens_before:
                 folds.append(fold)
@@ -521,6 +516,13 @@ async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy
     preview = await build_preview_in_thread(text, excerpt_tokens)
     excerpt = large_output_choice.format_excerpt(part.stored, part.tokens, preview)
     return f"{heading}\n{excerpt}"
+
+
+def _reference_to_result(index: int, recorded_seqs: Sequence[int]) -> facts.PartRef:
+    """Name a result by its number if it is recorded, or by its place behind the recorded ones."""
+    if index < len(recorded_seqs):
+        return facts.PartRef(recorded_seqs[index])
+    return facts.PartRef(-(index - len(recorded_seqs)))
 
 
 def _choose_by_keep_argument(

@@ -9,7 +9,7 @@ fitted to what the provider reports, so that the causes add up to the billed inp
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -28,7 +28,7 @@ from helix_desktop.engine.facts import (
     ToolsOffered,
     Usage,
 )
-from helix_desktop.engine.fold_economics import relative_prices
+from helix_desktop.engine.fold_economics import RelativePrices, relative_prices
 from helix_desktop.engine.messages import Block, Role, View
 from helix_desktop.engine.prompt_cache_terms import (
     HOUR_SECONDS,
@@ -472,35 +472,17 @@ class RequestCostReader:
         read, written or neither.
         """
         settings = chosen or self.prices(model)
-        prices = relative_prices(settings)
         dollars = compute_cost(usage, settings)
-        # A request's tokens stand in this order: read from the cache, written to it, neither.
-        end_of_read = usage.cache_read
-        end_of_written = min(usage.input, usage.cache_read + usage.cache_write)
-        write_price = prices.write * usage.priced_cache_write / max(1, usage.cache_write)
-        tokens_of_cause: Counter[Cause] = Counter()
-        weight_of_cause: dict[Cause, float] = {}
-        start = 0
-        for cause, tokens in _split_between_causes(segments):
-            end = start + tokens
-            tokens_read = max(0, min(end, end_of_read) - start)
-            tokens_written = max(0, min(end, end_of_written) - max(start, end_of_read))
-            plain_tokens = tokens - tokens_read - tokens_written
-            weight = tokens_read * prices.read + tokens_written * write_price + plain_tokens
-            tokens_of_cause[cause] += tokens
-            weight_of_cause[cause] = weight_of_cause.get(cause, 0.0) + weight
-            start = end
-        weight_of_cause[Cause(CauseKind.REPLY)] = usage.output * prices.output
-        total_weight = sum(weight_of_cause.values())
+        weighed_causes = _weigh_causes(segments, usage, relative_prices(settings))
+        total_weight = sum(weighed.weight for weighed in weighed_causes.values())
         cause_costs = []
-        for cause, weight in weight_of_cause.items():
-            tokens = tokens_of_cause[cause]
-            if not tokens and not weight:
+        for cause, weighed in weighed_causes.items():
+            if not weighed.tokens and not weighed.weight:
                 continue
             cost = 0.0
             if total_weight:
-                cost = dollars * weight / total_weight
-            cause_costs.append(CauseCost(cause, tokens, cost))
+                cost = dollars * weighed.weight / total_weight
+            cause_costs.append(CauseCost(cause, weighed.tokens, cost))
         return RequestCost(
             seq=recorded.seq,
             time=recorded.time,
@@ -509,6 +491,39 @@ class RequestCostReader:
             cost=dollars,
             causes=tuple(cause_costs),
         )
+
+
+@dataclass(slots=True)
+class _WeighedCause:
+    """A cause's tokens, and what they cost in proportion to the request's other tokens."""
+
+    tokens: int = 0
+    weight: float = 0.0
+
+
+def _weigh_causes(
+    segments: Iterable[Segment], usage: Usage, prices: RelativePrices
+) -> dict[Cause, _WeighedCause]:
+    """Return the causes of a request's tokens, and at the end that of the reply.
+
+    A request's tokens stand in this order: read from the cache, written to it, neither.
+    """
+    end_of_read = usage.cache_read
+    end_of_written = min(usage.input, usage.cache_read + usage.cache_write)
+    write_price = prices.write * usage.priced_cache_write / max(1, usage.cache_write)
+    weighed_causes: dict[Cause, _WeighedCause] = {}
+    start = 0
+    for cause, tokens in _split_between_causes(segments):
+        end = start + tokens
+        tokens_read = max(0, min(end, end_of_read) - start)
+        tokens_written = max(0, min(end, end_of_written) - max(start, end_of_read))
+        plain_tokens = tokens - tokens_read - tokens_written
+        weighed = weighed_causes.setdefault(cause, _WeighedCause())
+        weighed.tokens += tokens
+        weighed.weight += tokens_read * prices.read + tokens_written * write_price + plain_tokens
+        start = end
+    weighed_causes[Cause(CauseKind.REPLY)] = _WeighedCause(weight=usage.output * prices.output)
+    return weighed_causes
 
 
 def _shows_lost_cache(

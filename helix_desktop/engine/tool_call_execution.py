@@ -120,7 +120,7 @@ class ToolCallRunner:
                     )
                     for call in waiting:
                         results.append(await self._result_in_words(call, SKIPPED, NOT_RUN))
-                    waiting.clear()
+                    waiting = []
                     break
             await self._record_remaining_results(results, recorded_seqs)
         # Even if the user stops the turn or a tool fails, all calls are answered.
@@ -148,26 +148,30 @@ class ToolCallRunner:
                 CallStageChanged(self.conversation.id, call.id, stage)
             )
 
-    async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> CallResult:
-        """Run a call and time it, without the time the user took for an answer."""
-        waiting_seconds: list[float] = []
+    async def _run_and_time_call(self, call: ToolCall, torn_call: ToolCall | None) -> CallResult:
+        """Run a call and time it, without the time the user took for an answer. The call that
+        was broken off in the middle (`torn_call`) is not run.
+        """
         start_time = self.services.clock.current_time()
-        if call is torn:
+        seconds_of_questions: list[float] = []  # One for each question that the user was asked.
+        if call is torn_call:
             output = await self.services.cache.store_content(TORN.encode(), NOT_RUN)
             outcome = CallOutcome(output, ok=False)
         else:
-            context = self._build_call_context(call, waiting_seconds)
+            context = self._build_call_context(call, seconds_of_questions.append)
             outcome = await self.services.tools.run_tool_call(call, context)
         elapsed_seconds = self.services.clock.current_time() - start_time
-        running_seconds = max(0.0, elapsed_seconds - sum(waiting_seconds))
+        running_seconds = max(0.0, elapsed_seconds - sum(seconds_of_questions))
         returned = await self._result_fact(call, outcome, running_seconds)
         call_and_result = _CallAndResult(call.name, call.arguments, outcome.output.digest.hex)
         self._latest_calls.append(call_and_result)
         self._notify_stage([call], CallStage.DONE)
         return CallResult(returned, _facts_of_outcome(call, outcome), outcome.keep)
 
-    def _build_call_context(self, call: ToolCall, waiting_seconds: list[float]) -> CallContext:
-        """Return what a tool may use. Each wait for the user is added to `waiting_seconds`."""
+    def _build_call_context(
+        self, call: ToolCall, note_wait: Callable[[float], None]
+    ) -> CallContext:
+        """Return what a tool may use. `note_wait` is told how long the user took for an answer."""
         conversation = self.conversation
         current_time = self.services.clock.current_time
 
@@ -179,7 +183,7 @@ class ToolCallRunner:
             try:
                 return await self.ask(question)
             finally:
-                waiting_seconds.append(current_time() - time_asked)
+                note_wait(current_time() - time_asked)
 
         state = conversation.state
         return CallContext(

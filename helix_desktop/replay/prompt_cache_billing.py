@@ -119,18 +119,8 @@ class BillingLedger:
         if total > self.window:
             self.overflowed += 1
         self.cache_read += cached.read
-        # Prices are relative to that of an input token outside the cache, which costs 1.
-        request_cost = cached.read * self.prices.read
-        request_cost += cached.written * self.prices.write
-        request_cost += total - cached.read - cached.written
-        request_cost += output * self.prices.output
-        self.billed += request_cost
-
-        tokens_so_far = 0
-        for content, tokens in pieces:
-            tokens_so_far += tokens
-            piece_cost = tokens * self._price_of_token_before(tokens_so_far, cached)
-            self._add_cost_if_recalled(piece_cost, reason_of(content))
+        self.billed += self._cost_of_request(total, cached, output)
+        self._add_costs_of_recalled_pieces(pieces, cached, reason_of)
 
         usage = Usage(
             input=total, cache_read=cached.read, cache_write=cached.written, output=output
@@ -138,6 +128,23 @@ class BillingLedger:
         if self.for_an_hour:
             return replace(usage, cache_write_hour=cached.written)
         return usage
+
+    def _cost_of_request(self, total: int, cached: "_CachedTokens", output: int) -> float:
+        """Return the cost in tokens: an input token outside the cache costs 1."""
+        cost = cached.read * self.prices.read
+        cost += cached.written * self.prices.write
+        cost += total - cached.read - cached.written
+        cost += output * self.prices.output
+        return cost
+
+    def _add_costs_of_recalled_pieces(
+        self, pieces: Sequence[Piece], cached: "_CachedTokens", reason_of: ReasonOf
+    ) -> None:
+        tokens_so_far = 0
+        for content, tokens in pieces:
+            tokens_so_far += tokens
+            piece_cost = tokens * self._price_of_token_before(tokens_so_far, cached)
+            self._add_cost_if_recalled(piece_cost, reason_of(content))
 
     def _price_of_token_before(self, end: int, cached: "_CachedTokens") -> float:
         """Return what a token costs by its place: first stand those read, then those written."""

@@ -280,7 +280,6 @@ class MissedReferences:
         chosen_pages: list[RecalledPage] = []
         opened_count = 0
         wrong_count = 0
-        round_number = 0
         for entry in self._rank_entries(entries, query.reply_words_in_view()):
             if not still_missed or wrong_count == MOST_WRONG:
                 break
@@ -289,6 +288,7 @@ class MissedReferences:
                 continue
             words = query.words_to_search(missed_in_entry or still_missed)
             pages = self._choose_pages_of_entry(entry, missed_in_entry, words)
+            round_number = self._round_of_entry(opened_count, opened_in_first_round)
             if missed_in_entry:
                 chosen_pages += _move_to_later_round(pages, round_number, seeks=missed_in_entry)
             else:
@@ -296,12 +296,17 @@ class MissedReferences:
                 wrong_count += 1
             still_missed -= missed_in_entry
             opened_count += 1
-            opened_later = opened_count - opened_in_first_round
-            if opened_later >= 0:
-                round_number = 1 + opened_later // self._opened_at_once
         if still_missed:
+            round_number = self._round_of_entry(opened_count, opened_in_first_round)
             chosen_pages += self._pages_from_search(still_missed, query, entries, round_number)
         return chosen_pages
+
+    def _round_of_entry(self, opened_before: int, opened_in_first_round: int) -> int:
+        """Return the number of the request in which an entry is opened, counting from 0."""
+        if opened_before < opened_in_first_round:
+            return 0
+        opened_later = opened_before - opened_in_first_round
+        return 1 + opened_later // self._opened_at_once
 
     def _rank_entries(self, entries: Sequence[ShownEntry], words: Uses) -> list[ShownEntry]:
         described = [(entry, self._words_in(entry.shown)) for entry in entries]

@@ -32,6 +32,22 @@ ItemsByPath = dict[str, TreeItem | None]
 
 
 @dataclass(slots=True)
+class _LeftoverChange:
+    """What is at a path that a change outside the model's branch has changed."""
+
+    before: TreeItem | None
+    now: TreeItem | None
+    was_told: bool = False  # Whether the model was told of it at all.
+    when_told: TreeItem | None = None  # What was there then.
+
+    def is_news(self) -> bool:
+        """Whether something is left of the change that the model was not told yet."""
+        if self.now == self.before:
+            return False
+        return not self.was_told or self.when_told != self.now
+
+
+@dataclass(slots=True)
 class UndoneFiles:
     """What the agent changed, what the user undid of it, and what the model knows of both.
 
@@ -43,9 +59,7 @@ class UndoneFiles:
     known_to_model: ItemsByPath = field(default_factory=dict)  # What the model was told is there.
     after_undo: ItemsByPath = field(default_factory=dict)  # Only of files with an undo or a redo.
 
-    before_leftover: ItemsByPath = field(default_factory=dict)
-    leftovers: ItemsByPath = field(default_factory=dict)  # What is there now.
-    leftovers_known_to_model: ItemsByPath = field(default_factory=dict)
+    leftovers: dict[str, _LeftoverChange] = field(default_factory=dict)  # By path.
 
     names: dict[str, str] = field(default_factory=dict)  # By path, as the user knows them.
     last_seq: int = 0  # The number of the last undo.
@@ -57,17 +71,17 @@ class UndoneFiles:
         if path in self.after_undo:
             del self.before_agent[path]
             del self.after_undo[path]
-        self.before_leftover.pop(path, None)
         self.leftovers.pop(path, None)
-        self.leftovers_known_to_model.pop(path, None)
 
         self.before_agent.setdefault(path, change.before)
         self.after_agent[path] = change.after
         self.known_to_model[path] = change.after
 
     def add_leftover(self, change: PathChange) -> None:
-        self.before_leftover.setdefault(change.path, change.before)
-        self.leftovers[change.path] = change.after
+        leftover = self.leftovers.setdefault(
+            change.path, _LeftoverChange(change.before, change.after)
+        )
+        leftover.now = change.after
 
     def add_undo(self, change: PathChange, *, is_shown: bool) -> None:
         """Note what the user's undo did to a file, unless the model knows nothing of the change.
@@ -75,11 +89,11 @@ class UndoneFiles:
         `is_shown`: the undo is in the branch of the conversation that the model is shown.
         """
         path = change.path
-        if path in self.leftovers:
-            self.leftovers[path] = change.after
-            is_known_to_model = path in self.leftovers_known_to_model
-        else:
-            is_known_to_model = is_shown
+        is_known_to_model = is_shown
+        leftover = self.leftovers.get(path)
+        if leftover is not None:
+            leftover.now = change.after
+            is_known_to_model = leftover.was_told
         if not is_known_to_model and path not in self.after_agent:
             return
         # What a sub-agent changed is known only from its undo.
@@ -139,22 +153,23 @@ class UndoneFiles:
 
     def describe_news(self) -> str:
         """Return what the model was not told yet of undos and of changes that a rewind has left."""
-        new_leftovers = []
-        for path, item in self.leftovers.items():
-            if item == self.before_leftover[path]:
-                continue  # Nothing is left of the change.
-            is_told = path in self.leftovers_known_to_model
-            if is_told and self.leftovers_known_to_model[path] == item:
-                continue
-            new_leftovers.append(path)
         about_undos = self.describe_undos(self.known_to_model)
+        new_leftovers = [path for path, leftover in self.leftovers.items() if leftover.is_news()]
         leftover_names = self._quoted_names(new_leftovers)
         about_leftovers = _format_sentence(LEFT, leftover_names, " are still there.")
         return " ".join(filter(None, (about_undos, about_leftovers)))
 
+    def note_that_model_was_told(self) -> None:
+        """Note that the model was told of everything until now."""
+        self.known_to_model.update(self.after_undo)
+        for leftover in self.leftovers.values():
+            leftover.was_told = True
+            leftover.when_told = leftover.now
+
     def _quoted_names(self, paths: Iterable[str]) -> list[str]:
         """Return the names of files for a sentence, with a note on those that are deleted."""
-        present_items = {**self.leftovers, **self.after_undo}
+        present_items = {path: leftover.now for path, leftover in self.leftovers.items()}
+        present_items.update(self.after_undo)
         names = []
         for path in paths:
             name = quote_file_name(self.names[path])
@@ -198,9 +213,7 @@ async def read_undone_files(state: ConversationState, cache: ContentCache) -> Un
         is_shown = recorded.seq in shown_seqs
         match recorded.fact:
             case UserSaid(by=by) if by == UNDO and is_shown:
-                # This note told the model of everything until then.
-                files.known_to_model.update(files.after_undo)
-                files.leftovers_known_to_model.update(files.leftovers)
+                files.note_that_model_was_told()
             case FilesChanged() as fact if fact.difference.digest in contents:
                 content = contents[fact.difference.digest]
                 for change in name_changes_of_fact(fact, content, files.names):
@@ -220,7 +233,7 @@ def _add_change(files: UndoneFiles, change: PathChange, *, by: str, is_shown: bo
 def name_changes_of_fact(
     fact: FilesChanged, content: bytes, names: dict[str, str]
 ) -> list[PathChange]:
-    """Return the changes of a fact, and add to `names` how the user knows each of the paths.
+    """Return the changes of a fact. What the user calls the path of each is written into `names`.
 
     `content` is the stored entry with the changes, which the fact refers to.
     """

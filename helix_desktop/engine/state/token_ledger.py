@@ -275,44 +275,46 @@ class SummaryBaseline:
         if not shown or not whole:
             return as_sent
         read_share = self._read_share_without_folds(shown, whole, sent, tokens_read)
+        if is_cold:
+            read_share = 0.0
         if whole < self._whole:  # A rewind or an exclusion has shortened the conversation.
             self._left_out = 0
         # What the step would have sent without folds, in tokens as we count them.
         unfolded_tokens = whole - self._left_out
         self._growth.add_step(shown, sent)
-        factor = sent / shown
-        if unfolded_tokens > 0:
-            rate = self._growth.billed_per_counted_token(factor)
-            factor = (sent + (unfolded_tokens - shown) * rate) / unfolded_tokens
+        factor = self._billed_per_unfolded_token(unfolded_tokens, shown, sent)
         old_tokens = self._sent_before
         if not old_tokens:
             # Without folds, the first step would have read as much from the cache.
             old_tokens = max(0, read) * shown // max(1, sent)
 
         limit = max(self.window, sent)
-        exceeds_window = self.window != 0 and round(unfolded_tokens * factor) > limit
-        if exceeds_window:
-            new_tokens = max(0, unfolded_tokens - old_tokens)
-            if is_cold:
-                read_share = 0.0
-            summary = _summarise_if_that_makes_room(
-                old_tokens, new_tokens, factor, limit, read_share
-            )
-            if summary is not None:
-                sent_after_summary = summary.left + new_tokens
-                self._remember_step(whole, sent_after_summary)
-                return summary.bill_with_step(sent_after_summary, factor)
+        if self.window == 0 or round(unfolded_tokens * factor) <= limit:
+            self._remember_step(whole, unfolded_tokens)
+            if unfolded_tokens == shown:
+                return as_sent
+            return _bill_counted_tokens(unfolded_tokens, round(old_tokens * read_share), factor)
+
+        # It does not fit the window, so a summary would have replaced what is old.
+        new_tokens = max(0, unfolded_tokens - old_tokens)
+        summary = _summarise_if_that_makes_room(old_tokens, new_tokens, factor, limit, read_share)
+        if summary is None:
             # What is new is shortened, as it is here.
             self._remember_step(whole, shown)
             return as_sent
+        sent_after_summary = summary.left + new_tokens
+        self._remember_step(whole, sent_after_summary)
+        return summary.bill_with_step(sent_after_summary, factor)
 
-        self._remember_step(whole, unfolded_tokens)
-        if unfolded_tokens == shown:
-            return as_sent
-        cached_tokens = round(old_tokens * read_share)
-        if is_cold:
-            cached_tokens = 0
-        return _bill_counted_tokens(unfolded_tokens, cached_tokens, factor)
+    def _billed_per_unfolded_token(self, unfolded_tokens: int, shown: int, sent: int) -> float:
+        """Return how many tokens the provider would bill for one that we count, if none were
+        folded: as many as for the view, and for the others what more of them cost so far.
+        """
+        factor = sent / shown
+        if unfolded_tokens <= 0:
+            return factor
+        rate = self._growth.billed_per_counted_token(factor)
+        return (sent + (unfolded_tokens - shown) * rate) / unfolded_tokens
 
     def _read_share_without_folds(self, shown: int, whole: int, sent: int, read: int) -> float:
         """Return how much of the last step the provider would have read from its cache without
@@ -705,14 +707,8 @@ class TokenLedger:
             output=reported_output,
         )
 
-        # What was paid is multiplied by what list prices say of the step without folds.
         as_sent = BilledStep(sent, min(max(0, usage.cache_read), sent))
-        list_price = as_sent.list_price(written, self._prices)
-        list_price_without = without_folds.list_price(written, self._prices)
-        if list_price:
-            cost_without = usage.cost * (list_price_without / list_price)
-        else:
-            cost_without = usage.cost
+        cost_without = self._cost_without_folds(usage.cost, as_sent, without_folds, written)
         self.paid_without[-1] += cost_without
 
         # An import that was there before a reply's end rewinds to it and appends the whole reply.
@@ -721,6 +717,15 @@ class TokenLedger:
             self.paid_without[-1] -= self._last_paid.cost_without
         self._last_paid = _PaidReply(recorded.time, usage.cost, cost_without)
         self._was_rewound = False
+
+    def _cost_without_folds(
+        self, cost: float, as_sent: BilledStep, without_folds: BilledStep, written: int
+    ) -> float:
+        """Return what was paid, multiplied by what list prices say of the step without folds."""
+        list_price = as_sent.list_price(written, self._prices)
+        if not list_price:
+            return cost
+        return cost * (without_folds.list_price(written, self._prices) / list_price)
 
     def _found_cache_empty(self, request_time: float, reply: facts.ModelReplied) -> bool:
         """Return whether a request found nothing in the provider's cache for a reason other than
