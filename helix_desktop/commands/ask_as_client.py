@@ -256,17 +256,12 @@ class ClientTurn:
             self._last_seq_before = self._followed.state.seq
             if self._arguments.resume:
                 self._check_can_be_resumed()
-                await host.run_host_command(host_interface.ResumeTurn(self.conversation))
+                await self._resume_turn(host)
                 return
         if self.ended is not None or self._sending is not None:
             return
-        if self._has_begun and live.running is ConversationActivity.FAILED:
-            # It failed while nothing was heard of it, and the disk had no room for its end.
-            self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, live.why)
-        elif self._has_begun:
-            # The host was ended meanwhile, and with it the turn. It is still ours.
-            if live.running is ConversationActivity.IDLE:
-                await host.run_host_command(host_interface.ResumeTurn(self.conversation))
+        if self._has_begun:
+            await self._resume_turn_of_ended_host(host, live)
         elif self._was_taken_back(live):
             self.ended = facts.TurnEnded(facts.TurnEnd.STOPPED, TAKEN_BACK)
         elif self._acknowledged_by is not host:
@@ -275,6 +270,17 @@ class ClientTurn:
             self._is_sent_again = self._is_sent
             self._is_sent = True
             self._sending = tasks.spawn_task(self._send_and_note_receipt(host), name="send")
+
+    async def _resume_turn_of_ended_host(self, host: WorkspaceHost, live: LiveState) -> None:
+        """Goes on with the turn if the host was ended meanwhile, and with it the turn."""
+        if live.running is ConversationActivity.IDLE:
+            await self._resume_turn(host)
+        elif live.running is ConversationActivity.FAILED:
+            # It failed while nothing was heard of it, and the disk had no room for its end.
+            self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, live.why)
+
+    async def _resume_turn(self, host: WorkspaceHost) -> None:
+        await host.run_host_command(host_interface.ResumeTurn(self.conversation))
 
     async def _send_and_note_receipt(self, host: WorkspaceHost) -> None:
         message = host_interface.SendMessage(self.conversation, self._text, self._attachments)

@@ -52,12 +52,9 @@ async def _print_turns_with_files(bench: Workbench, arguments: Namespace, consol
         for file in files:
             lines.append(_line_of_file_change(file))
 
-    not_covered = []
-    # To say what checkpoints leave out, all files are stored, which a full disk has no room for.
+    not_covered: list[dict[str, str]] = []
     if arguments.json and not getattr(arguments, "is_on_copy", False):
-        await changes.prepare_checkpoints()
-        for uncovered in changes.list_uncovered_paths():
-            not_covered.append({"path": uncovered.path, "why": uncovered.why})
+        not_covered = await _list_paths_without_undo(changes)
     edits = await _list_edits_of_agent(bench, conversation)
     for edit in edits:
         lines.append(f"  [{edit['seq']}] {edit['tool']}  {edit['path']}")
@@ -75,6 +72,15 @@ async def _print_turns_with_files(bench: Workbench, arguments: Namespace, consol
         "edits": edits,
     }
     return await print_result(arguments, console, result, *lines)
+
+
+async def _list_paths_without_undo(changes: FileChanges) -> list[dict[str, str]]:
+    """Lists what checkpoints leave out. To know it, all files are stored, for which a full disk
+    has no room.
+    """
+    await changes.prepare_checkpoints()
+    uncovered_paths = changes.list_uncovered_paths()
+    return [{"path": uncovered.path, "why": uncovered.why} for uncovered in uncovered_paths]
 
 
 def _line_of_file_change(file: FileChange) -> str:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from helix_desktop.commands.option_parsing import (
 )
 from helix_desktop.commands.workspace_access import find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
+from helix_desktop.engine.facts import Recorded
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
@@ -67,38 +69,21 @@ async def write_conversation_for_agent(
 
     conversation = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(conversation)
-    is_to_file = bool(arguments.to) and arguments.to not in AGENTS
-    if arguments.to in AGENTS:
-        agent = arguments.to
-    else:
-        agent = restoring.agent_of_origin(facts)
-    if not agent and not is_to_file:
-        raise InvalidInput(
-            "This conversation does not come from an agent that can resume it.",
-            remedy=f"Choose an agent: `--to {'`, `--to '.join(AGENTS)}`.",
-        )
-
-    # The first place is the home folder. The others are the values of the variables.
-    home = arguments.agent_places[0]
-    values = arguments.agent_places[1:]
-    places = HistoryPlaces(Path(home), dict(zip(_VARIABLES, values, strict=True)))
-    folder = next(iter(workspace.settings.roots), home)
+    agent = _choose_agent(arguments.to, facts)
+    places = _places_of_agents(arguments.agent_places)
+    folder = next(iter(workspace.settings.roots), str(places.home))
     open_workbench = partial(workbench.use_workbench, workspace, arguments.places)
     relay = ConversationRelay(workspace, token_counting.shared_token_counter(), open_workbench)
     request = RestoreRequest(
-        conversation,
-        agent or "claude",
-        folder,
-        arguments.before_compaction,
-        arguments.fold,
-        arguments.window,
+        conversation, agent, folder, arguments.before_compaction, arguments.fold, arguments.window
     )
     restored = await relay.prepare_session_for_agent(request, may_ask_model=arguments.fold)
 
     lines: list[str] = []
     if arguments.mcp:
-        line = await asyncio.to_thread(relay.add_mcp_server, request.agent, Path(folder), places)
+        line = await asyncio.to_thread(relay.add_mcp_server, agent, Path(folder), places)
         lines.append(line)
+    is_to_file = _names_file(arguments.to)
     if is_to_file:
         file = Path(arguments.to)
         # The files of sub-agents belong into a folder of the agent.
@@ -116,6 +101,34 @@ async def write_conversation_for_agent(
         lines[-1] = f"To continue in {name}, use --to {restored.agent}."
     result = _restored_session_as_json(restored, path)
     return await print_result(arguments, console, result, *lines)
+
+
+def _names_file(to: str) -> bool:
+    """Whether `--to` names a file and not an agent."""
+    return bool(to) and to not in AGENTS
+
+
+def _choose_agent(to: str, facts: Sequence[Recorded]) -> str:
+    """Returns the agent in whose format the session is written: the named one, or the one
+    that the conversation comes from.
+    """
+    if to in AGENTS:
+        return to
+    agent = restoring.agent_of_origin(facts)
+    if agent:
+        return agent
+    if not _names_file(to):
+        raise InvalidInput(
+            "This conversation does not come from an agent that can resume it.",
+            remedy=f"Choose an agent: `--to {'`, `--to '.join(AGENTS)}`.",
+        )
+    return "claude"
+
+
+def _places_of_agents(places: Sequence[str]) -> HistoryPlaces:
+    """Parses `--agent-places`: the home folder, then the values of the agents' variables."""
+    home = places[0]
+    return HistoryPlaces(Path(home), dict(zip(_VARIABLES, places[1:], strict=True)))
 
 
 def _restored_session_as_json(restored: RestoredSession, path: Path) -> dict[str, Any]:

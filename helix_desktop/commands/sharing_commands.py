@@ -55,7 +55,7 @@ async def share_workspace_through_store(
     if arguments.show_key:
         return await _print_workspace_key(arguments, workspace, console)
 
-    arguments.to = arguments.to or os.environ.get(workspace_link.STORE, "")
+    arguments.to = arguments.to or os.environ.get(workspace_link.ADDRESS_VARIABLE, "")
     if not arguments.to:
         raise InvalidInput(
             "No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}."
@@ -81,39 +81,49 @@ async def _share_and_sync(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     """Sets up the shared store, sends everything to it, and says how another computer joins."""
-    from helix_desktop.workbench import shared_store_setup
-
-    if arguments.to == os.environ.get(workspace_link.STORE):
-        store_description = await shared_store_setup.share_from_environment(
-            workspace, acknowledge=arguments.acknowledge, quota=arguments.quota
-        )
-    else:
-        secrets = workspace_access.open_secrets(arguments.places)
-        store_description = await shared_store_setup.share_workspace(
-            workspace,
-            arguments.to,
-            secrets,
-            acknowledge=arguments.acknowledge,
-            quota=arguments.quota,
-        )
+    store_description = await _set_up_sharing(arguments, workspace)
     link = _require_store_link(workspace)
     await link.sync_content_now()
     await link.announce_and_send_missing()
     await _sync_conversations(workspace)
 
     lines = [f"{workspace.name} is shared through {store_description}. On another computer, run:"]
-    is_address_saved = bool(workspace.settings.shared.get("url"))
-    if is_address_saved:
-        lines.append(f"  helix-desktop workspace join {link.url} --folder DIR")
-        lines.append(
-            f"The command asks for the key. To see the key, run `workspace share {workspace.id} --show-key` on this computer."
-        )
-    else:
-        # Address and key come from the environment, on the other computer too.
-        lines.append("  helix-desktop workspace join --folder DIR")
-        lines.append(f"Set {workspace_link.STORE} and {workspace_link.KEY} there, too.")
+    lines += _describe_how_to_join(workspace, link.url)
     result = {"id": workspace.id, "store": store_description, "url": link.url}
     return await print_result(arguments, console, result, *lines)
+
+
+async def _set_up_sharing(arguments: Namespace, workspace: StoredWorkspace) -> str:
+    """Connects the workspace to the store, with a new key from the keyring or with the address
+    and key of the environment. Returns the name of the store for a sentence.
+    """
+    from helix_desktop.workbench import shared_store_setup
+
+    if arguments.to == os.environ.get(workspace_link.ADDRESS_VARIABLE):
+        return await shared_store_setup.share_from_environment(
+            workspace, acknowledge=arguments.acknowledge, quota=arguments.quota
+        )
+    return await shared_store_setup.share_workspace(
+        workspace,
+        arguments.to,
+        workspace_access.open_secrets(arguments.places),
+        acknowledge=arguments.acknowledge,
+        quota=arguments.quota,
+    )
+
+
+def _describe_how_to_join(workspace: StoredWorkspace, url: str) -> list[str]:
+    is_address_saved = bool(workspace.settings.shared.get("url"))
+    if is_address_saved:
+        return [
+            f"  helix-desktop workspace join {url} --folder DIR",
+            f"The command asks for the key. To see the key, run `workspace share {workspace.id} --show-key` on this computer.",
+        ]
+    # Address and key come from the environment, on the other computer too.
+    return [
+        "  helix-desktop workspace join --folder DIR",
+        f"Set {workspace_link.ADDRESS_VARIABLE} and {workspace_link.KEY_VARIABLE} there, too.",
+    ]
 
 
 async def _sync_conversations(workspace: StoredWorkspace) -> str:
@@ -166,7 +176,7 @@ async def _print_key(
 
 
 async def run_join_command(arguments: Namespace) -> int:
-    if not arguments.url and os.environ.get(workspace_link.STORE):
+    if not arguments.url and os.environ.get(workspace_link.ADDRESS_VARIABLE):
         return await _join_with_key(arguments, format_key_line(workspace_link.read_store_key()))
     if arguments.url == "-":
         arguments.url = _read_typed_line("Address of the shared store: ")
@@ -199,7 +209,7 @@ async def _join_with_key(arguments: Namespace, key_line: str) -> int:
         )
     else:
         # Address and key are in the environment, so neither is saved.
-        url = os.environ.get(workspace_link.STORE, "")
+        url = os.environ.get(workspace_link.ADDRESS_VARIABLE, "")
         joined = await shared_store_setup.join_shared_workspace(
             workspaces, url, key_line, name, folder, None
         )

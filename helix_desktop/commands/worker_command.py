@@ -279,10 +279,10 @@ async def _check_shared_through_environment(
     """Says if a shared store is named in the environment, but this workspace is not in it. That is
     an error if the user named the workspace.
     """
-    if not os.environ.get(workspace_link.STORE) or bench.workspace.link is not None:
+    if not os.environ.get(workspace_link.ADDRESS_VARIABLE) or bench.workspace.link is not None:
         return
     not_shared = NotFound(
-        f"{bench.name} is not shared through {workspace_link.STORE}.",
+        f"{bench.name} is not shared through {workspace_link.ADDRESS_VARIABLE}.",
         remedy=f"To share the workspace, run `workspace share {bench.id} --yes`.",
     )
     if arguments.workspace:

@@ -208,24 +208,21 @@ class _CacheSalvage:
         blobs = self._list_blobs_without_owner(owners)
         next_unused_number = max(used_numbers | set(blobs), default=0) + 1
         for blob, stored in blobs.items():
-            found = self._build_record_of_content(blob, stored)
-            if found is None or not _is_proven_whole(found, expected_hashes):
+            record = self._build_record_of_content(blob, stored)
+            if record is None or not _is_proven_whole(record, expected_hashes):
                 self._delete_chunks(blob, stored)
                 continue
-            raw = found.digest.raw
-            if raw in records or raw in forgotten:
+            content_hash = record.digest.raw
+            if content_hash in records or content_hash in forgotten:
                 self._delete_chunks(blob, stored)
                 continue
-            adopted = found
             if blob in used_numbers:
-                adopted = replace(found, number=next_unused_number)
+                record = replace(record, number=next_unused_number)
                 next_unused_number += 1
-            used_numbers.add(adopted.number)
-            records[raw] = adopted
-            self._write(
-                cache_records.key_of_number(_NUMBERS, adopted.number),
-                cache_records.pack_record(adopted),
-            )
+            used_numbers.add(record.number)
+            records[content_hash] = record
+            key = cache_records.key_of_number(_NUMBERS, record.number)
+            self._write(key, cache_records.pack_record(record))
             self._delete_note_of_unfinished_blob(blob)
         self._flush()
 

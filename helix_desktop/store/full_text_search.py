@@ -95,16 +95,12 @@ def search_full_text(
     filtered, until there are enough places to rank. Only then are they ranked.
     """
     query_text, filters = split_query_into_words_and_filters(query)
-    # In the order of the statement's parameters.
-    filter_values = (
-        tool,
-        tool,
-        entries_only,
-        filters.tool,
-        filters.tool,
-        filters.file,
-        filters.file,
-    )
+    filter_values = {
+        "tool": tool,
+        "entries_only": entries_only,
+        "named_tool": filters.tool,
+        "named_file": filters.file,
+    }
     has_filters = filters != SearchFilters()
     terms = search_words.query_terms(query_text)
     if not terms:
@@ -116,14 +112,14 @@ def search_full_text(
     if has_filters:
         most_places = max(limit * FILTERED, WEIGHED)
     most_rows = most_places
-    if any(filter_values):
+    if any(filter_values.values()):
         # The statement's own filters drop rows before they are read, so it gets more of them.
         most_rows = RANKED
     speakers = query_words_and_user_if_first_person(query_text)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
         matching = MatchingRows(connection, words, most_places, most_rows)
         row_ids = json.dumps(matching.best_first)
-        cursor = connection.execute(_SELECT_PIECES, (row_ids, *filter_values))
+        cursor = connection.execute(_SELECT_PIECES, {"row_ids": row_ids, **filter_values})
         reader = _PlaceReader(source, matching, filters, speakers)
         places: list[FoundPlace] = []
         while len(places) < most_places:
@@ -138,7 +134,7 @@ def _find_newest(
     connection: sqlite3.Connection,
     source: StoresAccess,
     filters: SearchFilters,
-    filter_values: tuple[object, ...],
+    filter_values: Mapping[str, object],
     limit: int,
 ) -> tuple[SearchHit, ...]:
     """Return the newest places that pass the filters of a query without words, among
@@ -148,7 +144,8 @@ def _find_newest(
     reader = _PlaceReader(source, AnyRows(), filters, frozenset())
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
         newest_rows = [row for (row,) in connection.execute(_SELECT_NEWEST, (RANKED,))]
-        pieces = connection.execute(_SELECT_PIECES, (json.dumps(newest_rows), *filter_values))
+        row_ids = json.dumps(newest_rows)
+        pieces = connection.execute(_SELECT_PIECES, {"row_ids": row_ids, **filter_values})
         while len(hits) < limit:
             rows = pieces.fetchmany(WEIGHED)
             if not rows:
@@ -194,8 +191,8 @@ class MatchingRows:
         # For `weigh_words`: in how many of the texts read a word seemed to be, and really was.
         self._read_counts: Counter[str] = Counter()
         self._confirmed_counts: Counter[str] = Counter()
-        self.weights = dict.fromkeys(words, 0.0)
-        scores = self._score_rows_and_set_weights()
+        self.weights = self._weigh_rarest_words(words)
+        scores = self._score_rows()
 
         self._words_needed_together = self._words_that_are_not_dense() or words
         rows_with_all_words: list[int] = []
@@ -226,18 +223,25 @@ class MatchingRows:
         full_score = sum(self.weights.values()) - 1e-6  # Sums of floats may be a little off.
         return sum(score >= full_score for score in scores.values())
 
-    def _score_rows_and_set_weights(self) -> Counter[int]:
-        """Weigh the rarest words, and return the sum of their weights for each row.
+    def _weigh_rarest_words(self, words: Sequence[str]) -> dict[str, float]:
+        """Return a weight for each word, the rarer the more.
 
-        Once the words so far have `RANKED` rows together, the others keep the weight 0.
+        Once the words so far have `RANKED` rows together, the others have the weight 0.
         """
-        scores: Counter[int] = Counter()
+        weights = dict.fromkeys(words, 0.0)
         rows_left = RANKED
         for word, rows in self._rows_by_word.items():
             rows_left -= len(rows)
             if rows_left > 0:
-                weight = math.log(1 + (self._last_row + 1) / (len(rows) + 0.5))
-                self.weights[word] = weight
+                weights[word] = math.log(1 + (self._last_row + 1) / (len(rows) + 0.5))
+        return weights
+
+    def _score_rows(self) -> Counter[int]:
+        """Return for each row the sum of the weights of its words."""
+        scores: Counter[int] = Counter()
+        for word, rows in self._rows_by_word.items():
+            weight = self.weights[word]
+            if weight:
                 scores.update(dict.fromkeys(rows, weight))
         return scores
 

@@ -243,25 +243,29 @@ class StoredWorkspace:
                 lambda: [find_record(number).digest for number in wanted.named]
             )
             await self.link.save_entries_to_forget(wanted.digests, renamed_entries)
-        purged = ForgetResult((), 0, (), 0)
+        forgotten = await self._forget_without_interruption(wanted)
+        if self.link is None:
+            return forgotten
+        not_forgotten, ciphertext = await self.link.forget_saved_entries_in_store()
+        elsewhere = list(forgotten.elsewhere) + list(not_forgotten)
+        return replace(forgotten, elsewhere=tuple(elsewhere), ciphertext=ciphertext)
 
-        async def purge_stores() -> None:
-            nonlocal purged
-            purged = await self._forget_everywhere(wanted)
+    async def _forget_without_interruption(self, wanted: forgetting.ForgetRequest) -> ForgetResult:
+        """Forget in all stores and build the index anew. If this is cancelled, it goes on to its end."""
+        forgotten = ForgetResult((), 0, (), 0)
 
-        # If this is cancelled now, the removal still goes on to its end.
+        async def forget() -> None:
+            nonlocal forgotten
+            forgotten = await self._forget_everywhere(wanted)
+
         removal = concurrency.OwnedTasks(self.name).spawn_task(
-            self.index.rebuild_after(purge_stores), name="forget"
+            self.index.rebuild_after(forget), name="forget"
         )
         try:
             await asyncio.shield(removal)
         finally:
             await removal
-        if self.link is None:
-            return purged
-        not_forgotten, ciphertext = await self.link.forget_saved_entries_in_store()
-        elsewhere = list(purged.elsewhere) + list(not_forgotten)
-        return replace(purged, elsewhere=tuple(elsewhere), ciphertext=ciphertext)
+        return forgotten
 
     async def _forget_everywhere(self, wanted: forgetting.ForgetRequest) -> ForgetResult:
         """Forget in the cache, the journal, the backups and copies of damaged files, then write

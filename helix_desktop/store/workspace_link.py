@@ -26,8 +26,8 @@ from helix_desktop.store.shared.shared_store_link import SharedStoreConnection, 
 from helix_desktop.store.shared.store_address import StoreAddress
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-STORE = "HELIX_STORE"
-KEY = "HELIX_STORE_KEY"
+ADDRESS_VARIABLE = "HELIX_STORE"
+KEY_VARIABLE = "HELIX_STORE_KEY"
 
 
 def is_set_up_to_be_shared(
@@ -37,7 +37,7 @@ def is_set_up_to_be_shared(
     shared = workspace.settings.shared
     if shared.get("url"):
         return True
-    if not environ.get(STORE):
+    if not environ.get(ADDRESS_VARIABLE):
         return False
     if "environment" in shared:  # The space it was shared in, or nothing if that has ended.
         return bool(shared["environment"])
@@ -62,7 +62,7 @@ def check_only_one_in_space(folder: Path, space: str) -> None:
             continue
         if _read_known_space(other.folder, other.settings.shared) == space:
             raise ActionRefused(
-                f"The workspace {other.name} on this computer is already shared with the key in {KEY}. The two workspaces would be merged.",
+                f"The workspace {other.name} on this computer is already shared with the key in {KEY_VARIABLE}. The two workspaces would be merged.",
                 remedy="Nothing was sent. Use another key, "
                 "or run `workspace unshare --yes` for the workspace that you do not want to share with this key.",
             )
@@ -82,7 +82,7 @@ def link_workspace(
     if not is_set_up_to_be_shared(workspace, environ):
         return None
     url = workspace.settings.shared.get("url", "")
-    address = store_address.parse_store_address(url or environ[STORE])
+    address = store_address.parse_store_address(url or environ[ADDRESS_VARIABLE])
 
     async def connect() -> SharedStoreConnection:
         """Connect by the saved address and key, or by those of the environment, which may be wrong
@@ -109,12 +109,12 @@ def link_workspace(
 
 def read_store_key(environ: Mapping[str, str] = os.environ) -> bytes:
     """Return the key for the store in the environment. Raises NotFound without one."""
-    if not environ.get(KEY):
+    if not environ.get(KEY_VARIABLE):
         raise NotFound(
-            f"{STORE} is set, but {KEY} is not.",
-            remedy=f"Set {KEY} to the key that `workspace share --show-key` prints, or create a key with `workspace new-key`.",
+            f"{ADDRESS_VARIABLE} is set, but {KEY_VARIABLE} is not.",
+            remedy=f"Set {KEY_VARIABLE} to the key that `workspace share --show-key` prints, or create a key with `workspace new-key`.",
         )
-    return row_encryption.parse_key_line(environ[KEY])
+    return row_encryption.parse_key_line(environ[KEY_VARIABLE])
 
 
 async def _check_own_space(
@@ -131,7 +131,7 @@ async def _check_own_space(
     space = connection.seal.space.hex()
     if _read_known_space(folder, shared) != space:
         raise NotFound(
-            f"The key in {KEY} is not the key of this shared workspace.",
+            f"The key in {KEY_VARIABLE} is not the key of this shared workspace.",
             remedy="Nothing was sent. Set the key that this workspace was shared with.",
         )
     if "environment" not in shared:
@@ -140,7 +140,7 @@ async def _check_own_space(
         return
     if await _is_space_empty(connection):
         raise NotFound(
-            f"No shared workspace was found at the address in {STORE} with the key in {KEY}.",
+            f"No shared workspace was found at the address in {ADDRESS_VARIABLE} with the key in {KEY_VARIABLE}.",
             remedy="Nothing was sent. Check the address and the key. "
             "To share a workspace with this key for the first time, run `workspace share --yes`.",
         )
@@ -216,7 +216,7 @@ async def store_link_secrets(
         except ActionRefused:
             raise NoUsableKeyring(
                 f"{error.what} Nothing was shared.",
-                remedy=f"Set the environment variables {STORE} and {KEY} and run `helix-desktop workspace share` or `join` without an address, or allow a key file: click “Open file” in Settings > Look and shortcuts, set file = true under [keys], and start the program again.",
+                remedy=f"Set the environment variables {ADDRESS_VARIABLE} and {KEY_VARIABLE} and run `helix-desktop workspace share` or `join` without an address, or allow a key file: click “Open file” in Settings > Look and shortcuts, set file = true under [keys], and start the program again.",
             ) from error
 
 

@@ -238,50 +238,79 @@ async def run_command(
     What it needs is read first, as the user is asked about it together with the command. The
     check of its changes to files that other programs run begins right before it starts.
     """
+    wanted = await _parse_wanted_command(arguments, resources)
+    needs = await _parse_command_needs(commands, resources, arguments, network=wanted.network)
+    action = _build_run_action(
+        commands,
+        wanted.line,
+        resources.roots.folders[0],
+        wanted.folder,
+        network=wanted.network,
+        outside=wanted.outside_sandbox,
+    )
+    if not wanted.outside_sandbox:
+        action = await _action_with_needs(commands, resources, action, needs)
+    await resources.permit(action)
+    if wanted.background:
+        _check_background_limit(commands)
+    check = await commands.begin_command_check(
+        resources, outside=wanted.outside_sandbox, lasting=wanted.background
+    )
+    openings = commands.openings_for_command(needs)
+    command = await commands.start_in_sandbox(
+        action, wanted.folder, openings, check, runs_outside=wanted.outside_sandbox
+    )
+
+    is_locked_in = commands.sandbox.kind is not SandboxKind.NONE and not wanted.outside_sandbox
+    has_no_network = is_locked_in and not wanted.network
+    if wanted.background:
+        name = f"bg{next(commands.next_numbers)}"
+        background_command = BackgroundCommand(
+            name, wanted.line, command, time.monotonic(), check, has_no_network
+        )
+        return await _add_to_background(commands, resources, background_command)
+
+    seconds = _seconds_of_command(commands, arguments)
+    followed = _FollowedCommand(commands, resources, wanted.line, command, seconds, check=check)
+    # Hints are added to the output if it looks as if the sandbox made the command fail.
+    followed.hint = _hint_for_command(wanted.line)
+    if has_no_network and commands.running_in_background and ADDRESS_PATTERN.search(wanted.line):
+        followed.hint = NO_NETWORK_NOTE
+    if is_locked_in:
+        followed.explain_hidden_paths = partial(
+            _sandbox_hint, commands, wanted.line, openings, wanted.network
+        )
+    return await followed.follow_to_end()
+
+
+@dataclass(frozen=True, slots=True)
+class _WantedCommand:
+    """The command that the model asked for, and how it is to run."""
+
+    line: str
+    folder: Path
+    network: bool
+    outside_sandbox: bool
+    background: bool
+
+
+async def _parse_wanted_command(
+    arguments: ToolArguments, resources: ToolResources
+) -> _WantedCommand:
+    """Parse the arguments of `run_command`. Raises InvalidInput if the folder cannot be used."""
     line = arguments.text_argument("command").strip()
     if not line or "\0" in line:
         raise InvalidInput("Specify a command.")
     root_path = resources.roots.resolve_path(arguments.text_argument("folder", "."))
     # This raises an error with a sentence if the folder cannot be used.
     await asyncio.to_thread(workspace_roots.list_folder, resources.roots, root_path)
-    folder = root_path.full_path
-    network = arguments.flag_argument("network")
-    runs_outside = arguments.flag_argument("outside_sandbox")
-    background = arguments.flag_argument("background")
-    needs = await _parse_command_needs(commands, resources, arguments, network=network)
-    action = _build_run_action(
-        commands, line, resources.roots.folders[0], folder, network=network, outside=runs_outside
+    return _WantedCommand(
+        line,
+        root_path.full_path,
+        network=arguments.flag_argument("network"),
+        outside_sandbox=arguments.flag_argument("outside_sandbox"),
+        background=arguments.flag_argument("background"),
     )
-    if not runs_outside:
-        action = await _action_with_needs(commands, resources, action, needs)
-    await resources.permit(action)
-    if background:
-        _check_background_limit(commands)
-    check = await commands.begin_command_check(resources, outside=runs_outside, lasting=background)
-    openings = commands.openings_for_command(needs)
-    command = await commands.start_in_sandbox(
-        action, folder, openings, check, runs_outside=runs_outside
-    )
-
-    is_locked_in = commands.sandbox.kind is not SandboxKind.NONE and not runs_outside
-    has_no_network = is_locked_in and not network
-    if background:
-        name = f"bg{next(commands.next_numbers)}"
-        background_command = BackgroundCommand(
-            name, line, command, time.monotonic(), check, has_no_network
-        )
-        return await _add_to_background(commands, resources, background_command)
-
-    # Hints are added to the output if it looks as if the sandbox made the command fail.
-    followed = _FollowedCommand(
-        commands, resources, line, command, _seconds_of_command(commands, arguments), check=check
-    )
-    followed.hint = _hint_for_command(line)
-    if has_no_network and commands.running_in_background and ADDRESS_PATTERN.search(line):
-        followed.hint = NO_NETWORK_NOTE
-    if is_locked_in:
-        followed.explain_hidden_paths = partial(_sandbox_hint, commands, line, openings, network)
-    return await followed.follow_to_end()
 
 
 def _seconds_of_command(commands: WorkspaceCommands, args: ToolArguments) -> int:

@@ -54,12 +54,7 @@ def describe_hidden_paths(
     sentences: list[str] = []
     for opening in dict.fromkeys(openings):  # Each once.
         sentences.append(_describe_opening(opening, opened, homes, network=network))
-
-    paths_without_opening: list[str] = []
-    for path in hidden_paths:
-        has_opening = any(_covers_any_path(opening, [path], homes) for opening in OPENINGS)
-        if not has_opening:
-            paths_without_opening.append(path)
+    paths_without_opening = _find_paths_without_opening(hidden_paths, homes)
     if paths_without_opening:
         sentences.append(_describe_paths_without_opening(paths_without_opening))
     hidden_files = _find_hidden_files(text, opened.hidden, folders)
@@ -71,6 +66,15 @@ def describe_hidden_paths(
 def _covers_any_path(opening: HomeOpening, paths: Sequence[str], homes: Sequence[str]) -> bool:
     """Whether this opening would show a command one of these paths."""
     return any(_opening_covers_path(opening.paths, path, homes) for path in paths)
+
+
+def _find_paths_without_opening(paths: Sequence[str], homes: Sequence[str]) -> list[str]:
+    paths_without_opening: list[str] = []
+    for path in paths:
+        has_opening = any(_covers_any_path(opening, [path], homes) for opening in OPENINGS)
+        if not has_opening:
+            paths_without_opening.append(path)
+    return paths_without_opening
 
 
 def _describe_paths_without_opening(paths: Sequence[str]) -> str:

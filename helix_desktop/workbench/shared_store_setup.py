@@ -100,7 +100,7 @@ async def share_from_environment(
     """Share through `HELIX_STORE` with `HELIX_STORE_KEY`, where others with this key
     find the workspace.
     """
-    store_address = addresses.parse_store_address(os.environ[workspace_link.STORE])
+    store_address = addresses.parse_store_address(os.environ[workspace_link.ADDRESS_VARIABLE])
     key = workspace_link.read_store_key()
     key_space = row_encryption.RowCipher(key).space.hex()
     await asyncio.to_thread(workspace_link.check_only_one_in_space, workspace.folder, key_space)

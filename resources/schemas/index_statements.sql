@@ -2,9 +2,10 @@
 
 -- found pieces
 SELECT pieces.id, pieces.number, pieces.start, pieces.length, pieces.conversation, pieces.seq, entries.digest
-FROM json_each(?) AS asked CROSS JOIN pieces ON pieces.id = asked.value LEFT JOIN entries ON entries.number = pieces.number
-WHERE (? = '' OR entries.tool = ?) AND (? = 0 OR pieces.number > 0)
-AND (? = '' OR pieces.number = 0 OR instr(lower(entries.tool), ?)) AND (? = '' OR pieces.number = 0 OR instr(lower(entries.source), ?))
+FROM json_each(:row_ids) AS asked CROSS JOIN pieces ON pieces.id = asked.value LEFT JOIN entries ON entries.number = pieces.number
+WHERE (:tool = '' OR entries.tool = :tool) AND (:entries_only = 0 OR pieces.number > 0)
+AND (:named_tool = '' OR pieces.number = 0 OR instr(lower(entries.tool), :named_tool))
+AND (:named_file = '' OR pieces.number = 0 OR instr(lower(entries.source), :named_file))
 
 -- names of tools
 --- Jumps from one name to the next in the index. Scanning a million rows would take 0.1 seconds.

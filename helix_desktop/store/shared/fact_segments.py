@@ -207,18 +207,22 @@ def decode_head(content: bytes) -> HeadContents:
 
 def check_fetched_head(contents: HeadContents) -> None:
     """Raise JournalCorrupt if no machine of ours would have written this."""
-    expected_first = 1
-    for segment in contents.segments:
-        if segment.first != expected_first or segment.last < segment.first:
-            expected_first = -1
-            break
-        expected_first = segment.last + 1
-    is_complete = expected_first == contents.last + 1 or contents.is_removed
-    if not is_complete or len(contents.chain) != len(NOTHING):
+    has_all_facts = contents.is_removed or _cover_all_facts(contents.segments, contents.last)
+    if not has_all_facts or len(contents.chain) != len(NOTHING):
         raise JournalCorrupt(
             f"The shared data of the conversation {contents.conversation} cannot be read.",
             remedy=_REMEDY,
         )
+
+
+def _cover_all_facts(segments: Iterable[FactSegment], last_seq: int) -> bool:
+    """Whether segments follow each other without a gap, from the first fact to the last."""
+    next_seq = 1
+    for segment in segments:
+        if segment.first != next_seq or segment.last < segment.first:
+            return False
+        next_seq = segment.last + 1
+    return next_seq == last_seq + 1
 
 
 def count_segments_to_merge(segments: Sequence[FactSegment], fact_count: int) -> int:
