@@ -97,6 +97,11 @@ class AgentTerminal:
     # Set by the agent's first request about this terminal.
     first_request: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def add_printed_text(self, text: str) -> None:
+        printed = self.printed + text
+        self.printed = printed[-self.limit_bytes :]
+        self.is_cut = len(printed) > self.limit_bytes
+
     def exit_status(self) -> dict[str, Any]:
         """Returns how the command ended. A command that was refused or could not start
         counts as failed.
@@ -466,9 +471,7 @@ class AgentRequests:
         )
 
         def show_live(text: str) -> None:
-            printed = terminal.printed + text
-            terminal.printed = printed[-terminal.limit_bytes :]
-            terminal.is_cut = len(printed) > terminal.limit_bytes
+            terminal.add_printed_text(text)
             self.recorder.notify_of_terminal_output(terminal_id, text)
 
         context = self._agent_call_context(ask, show_live)

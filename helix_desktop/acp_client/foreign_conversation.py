@@ -204,25 +204,38 @@ class ForeignConversation:
         the turn's end.
         """
         connection = await self.open_agent_session(turn.conversation, turn.kit)
-        branch = turn.conversation.state.branch
-        parts_to_send = _parts_since_last_reply(branch)
+        parts_to_send = _parts_since_last_reply(turn.conversation.state.branch)
         if self._is_session_new:
-            self._cost = 0.0
-            self._cost_before = 0.0
-            await turn.conversation.append_facts(facts.Received((), (), session=self._session))
-            history = _format_history(branch)
-            if history:
-                parts_to_send.insert(0, facts.Text(history))
+            parts_to_send = await self._begin_new_session(turn.conversation) + parts_to_send
         prompt: list[dict[str, Any]] = []
         for part in parts_to_send:
             prompt.append(await self._build_prompt_block(connection, part, turn.kit))
         self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
         prompting = connection.ask_agent("session/prompt", values)
-        running_prompt = self._spawn(prompting, name=f"prompt of {self.name}")
-        self._running_prompt = running_prompt
-        # Agents may think for minutes. An agent that sends nothing for longer than the
-        # limit is assumed to hang.
+        self._running_prompt = self._spawn(prompting, name=f"prompt of {self.name}")
+        return await self._wait_for_answer(self._running_prompt, connection, turn)
+
+    async def _begin_new_session(self, conversation: Conversation) -> list[facts.UserPart]:
+        """Records the session, and returns what was said so far, for the agent's first prompt."""
+        self._cost = 0.0
+        self._cost_before = 0.0
+        branch = conversation.state.branch
+        await conversation.append_facts(facts.Received((), (), session=self._session))
+        history = _format_history(branch)
+        if not history:
+            return []
+        return [facts.Text(history)]
+
+    async def _wait_for_answer(
+        self,
+        running_prompt: asyncio.Task[dict[str, Any]],
+        connection: AgentConnection,
+        turn: AgentRequests,
+    ) -> dict[str, Any]:
+        """Waits for the end of the turn. Agents may think for minutes. An agent that sends
+        nothing for longer than the limit is assumed to hang.
+        """
         while not running_prompt.done():
             silent_seconds = asyncio.get_running_loop().time() - connection.last_heard
             if silent_seconds >= SILENT_SECONDS and not turn.is_waiting:

@@ -29,6 +29,7 @@ from helix_desktop.store.workspace_link import is_set_up_to_be_shared
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from helix_desktop.commands.turn_output import TurnPrinter
     from helix_desktop.engine.facts import Attachment, UserPart
     from helix_desktop.engine.session import Session
     from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -170,6 +171,26 @@ async def _run_asked_turn(
         parts = await _read_message_parts(bench, session, arguments, text)
     finally:
         stop_answering()
+    await _send_and_print_turn(session, printer, parts, console, closes_after=closes_after)
+
+    is_done = await report_end_of_turn(printer.ended, printer.refused, console)
+    is_delivered = True
+    if reached:
+        is_delivered = await _deliver_to_other_machines(bench, console)
+    if is_done and is_delivered:
+        return 0
+    return 1
+
+
+async def _send_and_print_turn(
+    session: Session,
+    printer: TurnPrinter,
+    parts: tuple[UserPart, ...],
+    console: Console,
+    *,
+    closes_after: bool,
+) -> None:
+    """Sends the message and prints until the turn ends. If this is ended first, so is the turn."""
     stop_printing = session.subscribe_to_events(printer.print_event)
     try:
         printer.send_and_print(parts)
@@ -179,14 +200,6 @@ async def _run_asked_turn(
     finally:
         stop_printing()
         printer.stop_or_take_back()
-
-    is_done = await report_end_of_turn(printer.ended, printer.refused, console)
-    is_delivered = True
-    if reached:
-        is_delivered = await _deliver_to_other_machines(bench, console)
-    if is_done and is_delivered:
-        return 0
-    return 1
 
 
 def _choose_model_for_turn(bench: Workbench, session: Session, model: str) -> None:

@@ -305,16 +305,12 @@ async def _read_counted_conversation(
         facts, shipped_prices, workspace.journal.read_facts
     )
 
-    last_start = ConversationStarted()
-    is_imported = False
-    is_live = False
+    starts: list[ConversationStarted] = []
     for recorded in facts:
         if isinstance(recorded.fact, ConversationStarted):
-            last_start = recorded.fact  # A fork begins with its original's facts.
-            is_imported = is_imported or bool(last_start.origin.kind)
-        elif isinstance(recorded.fact, Received):
-            is_live = True
-    program = name_of_program(last_start.origin.kind) or last_start.origin.kind
+            starts.append(recorded.fact)
+    is_imported = any(start.origin.kind for start in starts)
+    is_live = any(isinstance(recorded.fact, Received) for recorded in facts)
 
     replies: dict[int, TimedReply] = {}
     own_requests: set[int] = set()
@@ -329,8 +325,19 @@ async def _read_counted_conversation(
 
     names = names_of_session([recorded.fact for recorded in facts])
     seen = SeenSession(frozenset(names), replies, is_live=is_live, is_imported=is_imported)
-    agent = last_start.agent or program or OWN
+    agent = _agent_that_started(starts)
     return _CountedConversation(agent, requests, seen, own_requests, _free_models_of(facts))
+
+
+def _agent_that_started(starts: Sequence[ConversationStarted]) -> str:
+    """Returns the agent or program that a conversation is of. A fork begins with the facts of its
+    original, so its last start counts.
+    """
+    if not starts:
+        return OWN
+    last_start = starts[-1]
+    program = last_start.origin.kind
+    return last_start.agent or name_of_program(program) or program or OWN
 
 
 def _format_dollars(cost: float, *, is_free: bool = False) -> str:

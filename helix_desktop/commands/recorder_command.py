@@ -468,8 +468,7 @@ def _group_imports_by_workspace(
             if is_folder_within(history.folder, excluded_folders):
                 continue
             in_database = FolderOfDatabase(file, history.folder)
-            is_in_use = time.time() - history.last <= IN_USE_SECONDS
-            if in_database in databases_read and not is_in_use:
+            if in_database in databases_read and not _is_in_use(history):
                 continue
             only_folder = None
             if file.suffix == ".db":  # A database, in which other folders' conversations are too.
@@ -479,11 +478,20 @@ def _group_imports_by_workspace(
             files_by_target.setdefault(target, []).append(file)
 
     for target, files_of_target in files_by_target.items():
-        import_arguments = [str(file) for file in files_of_target]
-        if target.only_folder is not None:
-            import_arguments += ["--only-folder", target.only_folder]
-        import_arguments += ["--copies", str(copies)]
-        yield target.workspace, import_arguments
+        yield target.workspace, _import_arguments(target, files_of_target, copies)
+
+
+def _is_in_use(history: history_finding.FoundHistories) -> bool:
+    return time.time() - history.last <= IN_USE_SECONDS
+
+
+def _import_arguments(target: _ImportTarget, files: Sequence[Path], copies: Path) -> list[str]:
+    """Returns the arguments of `conversation import` for files that go to one workspace."""
+    import_arguments = [str(file) for file in files]
+    if target.only_folder is not None:
+        import_arguments += ["--only-folder", target.only_folder]
+    import_arguments += ["--copies", str(copies)]
+    return import_arguments
 
 
 def _folders_not_recorded(where: ProgramFolders) -> list[str]:

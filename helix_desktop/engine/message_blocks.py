@@ -7,7 +7,7 @@ provider accepts, whatever the model wrote. The fact itself stays unchanged.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from helix_desktop.engine import facts
@@ -159,12 +159,7 @@ def render_message_blocks(
     one with a fold is shown as the fold's shorter text. If several apply, they do in this order.
     """
     parts = parts_of(require_message(recorded))
-    # Providers check the thinking of a reply as a whole, so it is left out as a whole.
-    excludes_thinking = False
-    for index, part in enumerate(parts):
-        if isinstance(part, facts.Reasoning) and is_excluded(facts.PartRef(recorded.seq, index)):
-            excludes_thinking = True
-
+    excludes_thinking = _is_any_thinking_excluded(recorded.seq, parts, is_excluded)
     blocks: list[Block] = []
     for index, part in enumerate(parts):
         ref = facts.PartRef(recorded.seq, index)
@@ -186,6 +181,18 @@ def render_message_blocks(
         else:
             blocks.append(fold_block(original, fold))
     return tuple(blocks)
+
+
+def _is_any_thinking_excluded(
+    seq: int, parts: Sequence[object], is_excluded: Callable[[facts.PartRef], bool]
+) -> bool:
+    """Whether the thinking of a message is left out. Providers check it as a whole, so excluding
+    a part of it excludes all.
+    """
+    for index, part in enumerate(parts):
+        if isinstance(part, facts.Reasoning) and is_excluded(facts.PartRef(seq, index)):
+            return True
+    return False
 
 
 def _is_blank_text(block: Block) -> bool:

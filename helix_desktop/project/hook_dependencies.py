@@ -44,7 +44,7 @@ def read_files_named_in_command(command: str, folder: Path, reading: ProjectRead
 
 def find_files_named_in_command(command: str, folder: Path, reading: ProjectReading) -> list[Path]:
     """Return files that a command's words lead to, from the folder or one that it changes to."""
-    reading.count_file_accesses(len(command) >> 2)
+    reading.count_file_accesses(len(command) // 4)
     words = [_PROJECT_DIR.sub(str(folder), word) for word in _split_command_words(command)]
     start_folders = [folder]
     for word in words:
@@ -198,9 +198,9 @@ def _text_or_hash(path: Path, reading: ProjectReading) -> str:
     try:
         size = path.stat().st_size
         if size <= _SHOWN_BYTES:
-            reading.count_file_accesses(size >> 10)
+            reading.count_file_accesses(size // 1024)
             return path.read_bytes().decode("utf-8")
-        reading.count_file_accesses(size >> 16)
+        reading.count_file_accesses(size // 65_536)
         with path.open("rb") as file:
             return f"{size:,} bytes, SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
     except UnicodeDecodeError:

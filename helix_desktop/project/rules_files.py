@@ -214,7 +214,8 @@ def _find_cursor_rules(
         globs = _parse_globs(values.get("globs"))
         if not always_applies and not globs:
             continue  # The model can ask for these rules, so they are not sent.
-        reading.count_file_accesses(len(globs) * len(touched) >> 5)
+        # Comparing 32 paths with a pattern takes about as long as an access to a file.
+        reading.count_file_accesses(len(globs) * len(touched) // 32)
         item = ProjectItem(
             kind="rules",
             name=name,
@@ -227,8 +228,8 @@ def _find_cursor_rules(
         )
         if always_applies:
             item = replace(item, globs=())
-            if folder == reading.root:
-                item = replace(item, below=None)
+        if always_applies and folder == reading.root:
+            item = replace(item, below=None)
         reason = _explain_cursor_rule(item, touched)
         if reason:
             yield replace(item, why=reason)

@@ -5,6 +5,7 @@ lost entries from where else they are, and names what stays lost.
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from helix_desktop.engine.sha256_digest import Digest
@@ -149,11 +150,11 @@ def repair_closed_cache(
     for place_name, count in restored.items():
         note(f"Cache entries restored from {place_name}: {count}.")
 
-    titles = lost_entries.read_conversation_titles(witnesses)
-    for number, (digest, entry) in enumerate(still_lost.items()):
+    for digest in still_lost:
         cache.reader.quarantine_entry(digest, "it was lost when the cache was damaged")
-        if number < _MOST_NAMED:
-            note(lost_entries.describe_lost_entry(digest, entry, titles))
+    titles = lost_entries.read_conversation_titles(witnesses)
+    for digest, entry in islice(still_lost.items(), _MOST_NAMED):
+        note(lost_entries.describe_lost_entry(digest, entry, titles))
     _delete_copied_logs(folder)
     leveldb.damage_mark(folder).unlink(missing_ok=True)
     return cache

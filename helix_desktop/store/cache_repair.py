@@ -139,19 +139,24 @@ class _CacheSalvage:
         self._flush()
 
     def take_entries(self, entries: Iterable[SalvagedEntry]) -> None:
-        """Take contents and records that the database does not have."""
+        """Write chunks of contents that the database does not have. Records, pins and
+        tombstones are only remembered until all of them are known (`rebuild_keys`).
+        """
         taken_chunks: set[bytes] = set()
         for entry in entries:
             kind = entry.key[:1]
-            if kind == b"b":  # A chunk of a content.
-                if entry.key not in taken_chunks and self._read(entry.key) is None:
-                    taken_chunks.add(entry.key)
-                    self._write(entry.key, entry.value)
-            elif kind in (_NUMBERS, PINNED, FORGOTTEN):
-                newest = self._salvaged_by_key.get(entry.key)
-                if newest is None or newest.sequence <= entry.sequence:
-                    self._salvaged_by_key[entry.key] = entry
+            if kind in (_NUMBERS, PINNED, FORGOTTEN):
+                self._remember_if_newest(entry)
+            is_chunk = kind == b"b"
+            if is_chunk and entry.key not in taken_chunks and self._read(entry.key) is None:
+                taken_chunks.add(entry.key)
+                self._write(entry.key, entry.value)
         self._flush()
+
+    def _remember_if_newest(self, entry: SalvagedEntry) -> None:
+        remembered = self._salvaged_by_key.get(entry.key)
+        if remembered is None or remembered.sequence <= entry.sequence:
+            self._salvaged_by_key[entry.key] = entry
 
     def rebuild_keys(self) -> None:
         """Make every intact content an entry again, and every entry findable by its hash."""

@@ -297,21 +297,25 @@ class LevelDatabase:
             if self._log_bytes + memory_bytes > _SURELY_ONE_LOG or not self._settled_time_ns:
                 self._sync_file_names()
         except (plyvel.Error, OSError) as error:
-            self._failed = True
-            if isinstance(error, plyvel.CorruptionError):
-                # A compaction met a damaged block, and LevelDB refuses all writes from now on.
-                # Opened less strictly it takes them, until the next opening repairs the files.
-                self._is_strict = False
-                with contextlib.suppress(OSError):
-                    damage_mark(self.folder).touch()
-            raise convert_leveldb_error(
-                error, "The cache could not be written to; what was stored before is safe"
-            ) from error
+            raise self._remember_failed_write(error) from error
         self._log_bytes += memory_bytes
         # Compactions of writes go through the tables' mappings, too.
         self._read_bytes += value_bytes
         if self._read_bytes > _RELEASE_AFTER_BYTES:
             self._release_read_pages()
+
+    def _remember_failed_write(self, error: Exception) -> StoreFailed:
+        """Have the database reopened before the next write, and return the error for the user."""
+        self._failed = True
+        if isinstance(error, plyvel.CorruptionError):
+            # A compaction met a damaged block, and LevelDB refuses all writes from now on.
+            # Opened less strictly it takes them, until the next opening repairs the files.
+            self._is_strict = False
+            with contextlib.suppress(OSError):
+                damage_mark(self.folder).touch()
+        return convert_leveldb_error(
+            error, "The cache could not be written to; what was stored before is safe"
+        )
 
     def compact_database(self) -> None:
         """Give back the space of deleted data."""

@@ -882,16 +882,14 @@ def bring_commit_to_source(source: GitCheckout, copy: GitCheckout, commit: str, 
 
 @dataclass(frozen=True, slots=True)
 class BranchMove:
-    """How the branch in the folder `source` gets from `head` to `commit`. `staged`: the
-    index before; `same`: files that are in the folder as in the commit; `replaced`:
-    files with an older version from the copy, and git's line on that version.
-    """
+    """How the branch in the folder `source` gets from `head` to `commit`."""
 
     source: str
     head: str
     commit: str
-    staged: str
-    same: Sequence[str] = ()
+    staged: str  # The index before.
+    same: Sequence[str] = ()  # Files that are in the folder as in the commit, before the move.
+    # Files that the folder has in an older version from the copy, and git's line on that version.
     replaced: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -1000,12 +998,13 @@ def _find_files_written_by_move(
     """Return the files that a move of the branch, broken off when the program was killed, has
     already changed: those that are in the folder as in its commit, or are gone.
     """
-    changed_names = set(source.names_that_differ("HEAD", move.commit))
-    changed_names.difference_update(map(os.fsencode, move.same))
-    changed_names.difference_update(map(os.fsencode, move.replaced))
-    written_names = set(_find_files_as_in_commit(source, changed_names, entries_of_commit))
+    names_to_write = set(source.names_that_differ("HEAD", move.commit))
+    # What was like the commit before, or is put there from the copy, says nothing about the move.
+    names_to_write.difference_update(map(os.fsencode, move.same))
+    names_to_write.difference_update(map(os.fsencode, move.replaced))
+    written_names = set(_find_files_as_in_commit(source, names_to_write, entries_of_commit))
     # Git removes a file before it writes another version of it.
-    for name in changed_names:
+    for name in names_to_write:
         if not os.path.lexists(source.folder / os.fsdecode(name)):
             written_names.add(name)
     return written_names

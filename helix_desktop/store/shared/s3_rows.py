@@ -511,23 +511,14 @@ def _open_bucket(url: str, login: str) -> "tuple[str, S3Store]":
         ) from error
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
-    config: Any = {"aws_conditional_put": "etag", "region": "us-east-1"}
-    for name in ("endpoint", "region"):
-        if options.get(name):
-            config[name] = options[name]
-    if login:
-        access_key, _, secret = login.partition(":")
-        config["access_key_id"] = access_key
-        config["secret_access_key"] = secret
     endpoint = options.get("endpoint", "")
-    is_unencrypted = endpoint.startswith("http://")
-    host = urlsplit(endpoint).hostname or ""
-    if is_unencrypted and "." in host and not is_private_host(host):
-        raise errors.InvalidInput(
-            f"The shared store at {host} is outside your own network, and its address begins with http:// instead of https://.",
-            remedy="Nothing was sent. Use an address that begins with https.",
-        )
-    client_options: Any = {"timeout": "60s", "connect_timeout": "5s", "allow_http": is_unencrypted}
+    _check_encrypted_or_private(endpoint)
+    config: Any = _bucket_config(options, login)
+    client_options: Any = {
+        "timeout": "60s",
+        "connect_timeout": "5s",
+        "allow_http": endpoint.startswith("http://"),
+    }
     retry_options: Any = {"max_retries": 2}
     try:
         store = S3Store(
@@ -539,6 +530,29 @@ def _open_bucket(url: str, login: str) -> "tuple[str, S3Store]":
             remedy="For example: s3://bucket/folder?endpoint=https://host.",
         ) from error
     return parts.path.strip("/"), store
+
+
+def _check_encrypted_or_private(endpoint: str) -> None:
+    """Refuse an address without encryption that leads out of the user's own network."""
+    host = urlsplit(endpoint).hostname or ""
+    if endpoint.startswith("http://") and "." in host and not is_private_host(host):
+        raise errors.InvalidInput(
+            f"The shared store at {host} is outside your own network, and its address begins with http:// instead of https://.",
+            remedy="Nothing was sent. Use an address that begins with https.",
+        )
+
+
+def _bucket_config(options: Mapping[str, str], login: str) -> dict[str, str]:
+    """Return obstore's settings. `options`: those of the address. `login`: "key:secret"."""
+    config = {"aws_conditional_put": "etag", "region": "us-east-1"}
+    for name in ("endpoint", "region"):
+        if options.get(name):
+            config[name] = options[name]
+    if login:
+        access_key, _, secret = login.partition(":")
+        config["access_key_id"] = access_key
+        config["secret_access_key"] = secret
+    return config
 
 
 def convert_s3_error(error: Exception) -> errors.HelixError:

@@ -225,9 +225,8 @@ class SyncState:
             if not is_ahead:
                 for ours, other in agreed_facts:
                     self._take_over_forgetting(ours, other, progress)
-            if have_both_written and not all(
-                isinstance(fact, Forgotten) for fact in own_later_facts
-            ):
+            has_only_forgotten = all(isinstance(fact, Forgotten) for fact in own_later_facts)
+            if have_both_written and not has_only_forgotten:
                 return agreed_count + common_count
             new_lines = other_later_lines[len(own_later_lines) :]
             if have_both_written:  # Here only marks of forgetting were written.

@@ -6,7 +6,7 @@ It is derived. Without it, all files are read again.
 import hashlib
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -85,14 +85,17 @@ def read_known_state(
         chain = CheckpointChain(list_bytes, difference_bytes, difference_count)
         # Each folder's path is followed by its entries, and there each name by its record.
         known = {}
-        for folder, encoded_entries in zip(folders[::2], folders[1::2], strict=True):
+        for folder, encoded_entries in _decode_pairs(folders):
             fields = list(split_length_fields(memoryview(encoded_entries), _SIZE))
-            records = {}
-            for name, record in zip(fields[::2], fields[1::2], strict=True):
-                records[decode_path(name)] = record
-            known[decode_path(folder)] = records
+            known[folder] = dict(_decode_pairs(fields))
         return KnownFolderState(known, Digest.from_hex(checkpoint), chain)
     return None
+
+
+def _decode_pairs(fields: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yield each path with the field that follows it."""
+    for path, value in zip(fields[::2], fields[1::2], strict=True):
+        yield decode_path(path), value
 
 
 def _describe_roots_and_rules(roots: tuple[str, ...], coverage: CheckpointCoverage) -> bytes:
