@@ -141,7 +141,8 @@ def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
 @of_posix
 @pytest.mark.parametrize("private", [True, False])
 def test_a_link_stays_and_what_it_names_is_written(private: bool, tmp_path: Path) -> None:
-    real, link = tmp_path / "kept elsewhere" / "settings", tmp_path / "settings.toml"
+    real = tmp_path / "kept elsewhere" / "settings"
+    link = tmp_path / "settings.toml"
     real.parent.mkdir()
     link.symlink_to(real)
     for text in ("the first", "the second"):
@@ -152,7 +153,8 @@ def test_a_link_stays_and_what_it_names_is_written(private: bool, tmp_path: Path
 
 @of_posix
 def test_the_rights_are_those_it_had_or_the_users_alone(tmp_path: Path) -> None:
-    usual, path = tmp_path / "usual", tmp_path / "a"
+    usual = tmp_path / "usual"
+    path = tmp_path / "a"
     usual.touch()
     atomic_files.write_file_atomically(path, "new")
     assert rights(path) == rights(usual)

@@ -21,10 +21,12 @@ BEGIN = b"POST / HTTP/1.1\r\nHost: here\r\n"
 
 async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Says how long the body was."""
-    taken, more = 0, True
+    taken = 0
+    more = True
     while more:
         event = await receive()
-        taken, more = taken + len(event.get("body", b"")), event.get("more_body", False)
+        taken += len(event.get("body", b""))
+        more = event.get("more_body", False)
     text = f"{taken} bytes".encode()
     await send(
         {

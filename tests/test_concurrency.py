@@ -43,7 +43,8 @@ async def test_a_task_carries_its_owner_and_name_and_gives_its_result() -> None:
 
 
 async def test_closing_ends_the_newest_first() -> None:
-    owner, ended = OwnedTasks("session"), list[str]()
+    owner = OwnedTasks("session")
+    ended = list[str]()
     for name in ("first", "second", "third"):
         owner.spawn_task(_wait_for_ever(ended, name), name=name)
     await asyncio.sleep(0)
@@ -60,7 +61,8 @@ async def test_nothing_starts_while_closing() -> None:
 
 async def test_what_will_not_end_is_named_and_left(expect: Expect) -> None:
     expect("deaf did not end")
-    owner, release = OwnedTasks("session"), asyncio.Event()
+    owner = OwnedTasks("session")
+    release = asyncio.Event()
 
     async def deaf() -> None:
         while not release.is_set():

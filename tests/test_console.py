@@ -26,7 +26,8 @@ from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 async def test_a_source_is_read_piece_by_piece_and_a_target_appears_at_the_end(
     tmp_path: Path,
 ) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
+    source = tmp_path / "source"
+    target = tmp_path / "target"
     content = os.urandom(2 * PIECE + 1)
     source.write_bytes(content)
     sizes = []
@@ -92,7 +93,8 @@ async def test_a_device_is_written_to_and_a_link_stays_a_link(tmp_path: Path) ->
     assert os.read(reading, 100) == b"through"
     os.close(reading)
     assert stat.S_ISFIFO(device.stat().st_mode)
-    link, real = tmp_path / "link", tmp_path / "real"
+    link = tmp_path / "link"
+    real = tmp_path / "real"
     link.symlink_to(real)
     with Terminal(target=link) as console:
         await console.write_output(b"there")

@@ -41,7 +41,8 @@ def test_a_value_is_made_compared_shown_and_changed_as_the_librarys(
     ours, theirs = both(lambda declare: point(declare, **options))
 
     def answers(kind: Any) -> list[object]:
-        one, two = kind(x=1), kind(x=1, names=["a"])
+        one = kind(x=1)
+        two = kind(x=1, names=["a"])
         other = dataclasses.replace(one, x=3, hidden=8)
         return [
             repr(one), repr(other), one == two, one != other, one == (1, 2), kind.__match_args__, dataclasses.asdict(two),
@@ -97,7 +98,8 @@ def test_a_class_under_another_has_the_fields_of_both() -> None:
         class Under(Base):
             c: int = 3
 
-        base, under = cast("Any", Base), cast("Any", Under)
+        base = cast("Any", Base)
+        under = cast("Any", Under)
         shown = [repr(value).rpartition(".")[2] for value in (under(1), base(2))]
         return [shown, under(1) == under(1, "b", 3), base(1) == under(1)]
 

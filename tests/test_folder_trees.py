@@ -57,7 +57,8 @@ def test_a_file_whose_path_is_too_long_is_reported(tmp_path: Path) -> None:
 
 
 def test_links_are_listed_and_deleted_but_not_followed(tmp_path: Path) -> None:
-    outside, top = tmp_path / "outside", tmp_path / "top"
+    outside = tmp_path / "outside"
+    top = tmp_path / "top"
     (outside / "inner").mkdir(parents=True)
     (outside / "kept").write_text("kept")
     (outside / "inner").chmod(0o500)

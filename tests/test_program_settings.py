@@ -138,7 +138,8 @@ def test_a_value_that_is_not_allowed_changes_nothing(path: Path) -> None:
 
 
 def test_listeners_hear_of_changes_until_they_leave(path: Path) -> None:
-    kept, heard = ProgramSettings(path), list[str]()
+    kept = ProgramSettings(path)
+    heard = list[str]()
     leave = kept.subscribe_to_changes(lambda setting: heard.append(setting.key))
     kept.change_setting(THEME, "dark")
     leave()

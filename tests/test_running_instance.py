@@ -97,7 +97,8 @@ class Lasting:
     """A command that lasts until it is ended."""
 
     def __init__(self) -> None:
-        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+        self.begun = asyncio.Event()
+        self.ended = asyncio.Event()
 
     async def __call__(self, _arguments: list[str], _console: Console) -> int:
         self.begun.set()
@@ -282,7 +283,8 @@ async def test_an_input_that_cannot_be_read_ends_and_is_said(run: Path) -> None:
 
 
 async def test_an_owner_that_finishes_answers_those_it_has_begun_with(run: Path) -> None:
-    begun, go = asyncio.Event(), asyncio.Event()
+    begun = asyncio.Event()
+    go = asyncio.Event()
 
     async def waits(_arguments: list[str], console: Console) -> int:
         begun.set()

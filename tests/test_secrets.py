@@ -459,7 +459,8 @@ async def test_a_login_for_a_shared_store_is_bound_to_its_whole_address(
     """
     ring = MemoryKeyring()
     ring.kept[SERVICE, "shared-login-work-a1b2c3"] = KEY  # of version 0.2
-    secrets, own = make(lambda: ring), "postgresql://anna@db.example/team"
+    secrets = make(lambda: ring)
+    own = "postgresql://anna@db.example/team"
     await secrets.store_secret(
         SharedStoreKey("work-a1b2c3"), row_encryption.format_key_line(bytes(32))
     )

@@ -161,7 +161,8 @@ async def test_sessions_are_loaded_forked_resumed_closed_and_put_into_the_trash(
 async def test_thoughts_plans_terminals_pictures_and_files_go_both_ways(
     tmp_path: Path, folder: Path
 ) -> None:
-    home, editor = tmp_path / "home", Editor()
+    home = tmp_path / "home"
+    editor = Editor()
     todo = (
         "set_todo",
         {"items": [{"text": "look", "state": "doing"}, {"text": "tell", "state": "open"}]},
@@ -255,7 +256,8 @@ async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
     tmp_path: Path, folder: Path
 ) -> None:
     """The window gets the workspace, and the editor goes on in it without noticing."""
-    editor, where = Editor(), program_folders.find_program_folders(tmp_path / "home")
+    editor = Editor()
+    where = program_folders.find_program_folders(tmp_path / "home")
     async with started(editor, tmp_path / "home", folder) as agent:
         new = await agent.new_session(cwd=str(folder), mcp_servers=[])
         await agent.set_config_option("model", new.session_id, "demo/demo")

@@ -65,7 +65,8 @@ class RawEditor:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        self._lines, self._sink = process.stdout, process.stdin
+        self._lines = process.stdout
+        self._sink = process.stdin
         self.updates: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self._number = 0

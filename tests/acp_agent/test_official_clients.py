@@ -103,7 +103,8 @@ def agent_words(home: Path) -> list[str]:
 async def test_the_typescript_client_sends_and_receives_all_there_is(
     tmp_path: Path, folder: Path
 ) -> None:
-    sdk, home = await asyncio.to_thread(_typescript_sdk), tmp_path / "home"
+    sdk = await asyncio.to_thread(_typescript_sdk)
+    home = tmp_path / "home"
     if sdk is None:
         pytest.skip("needs node and the SDK: npm install --global @agentclientprotocol/sdk")
     with ChatServer(REPLIES) as server:

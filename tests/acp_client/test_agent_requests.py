@@ -287,7 +287,8 @@ async def test_what_is_allowed_is_what_the_card_showed_and_not_what_the_agent_sa
     session = await bench.start_conversation(acp_agent="Script")
     later = json.dumps({"toolCallId": "p", "rawInput": {"command": "echo planted"}})
     begun = permit("execute", rawInput={"command": "ls"}).replace("ask ", "begin ", 1)
-    told, mark = asyncio.Event(), folder / "asked"
+    told = asyncio.Event()
+    mark = folder / "asked"
     unsubscribe = session.subscribe_to_events(
         lambda event: (
             told.set() if isinstance(event, ReplyStreamed) and "told" in str(event.delta) else None

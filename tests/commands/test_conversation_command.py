@@ -129,7 +129,8 @@ def test_a_conversation_is_deleted_for_good_when_that_is_confirmed(
 def test_what_was_recorded_is_forgotten_by_agent_time_and_folder(
     helix: Helix, workspace: str, tmp_path: Path
 ) -> None:
-    codex, claude = written.codex(tmp_path / "one"), written.claude(tmp_path / "two")
+    codex = written.codex(tmp_path / "one")
+    claude = written.claude(tmp_path / "two")
     assert helix("conversation", "import", "-w", "Work", str(codex), str(claude))[0] == 0
 
     def left() -> set[str]:

@@ -174,6 +174,48 @@ async def test_an_import_that_gave_way_waits_for_the_other_process_however_long_
     assert (code, tries) == (0, 4)
 
 
+def _write_six_conversations(folder: Path, *, key_in_first: str) -> None:
+    folder.mkdir()
+    for number in range(6):
+        said = f"Number {number}"
+        if number == 0:
+            said = f"use {key_in_first}"
+        messages = [{"role": "user", "content": said}, {"role": "assistant", "content": "ok"}]
+        written.lines(folder / f"{number}.jsonl", messages)
+
+
+def _let_import_wait_for_gateway(
+    monkeypatch: pytest.MonkeyPatch, *, gateway_ends: bool
+) -> asyncio.Event:
+    """Let an import of six files wait at the fourth until a gateway has asked for the workspace.
+
+    If the gateway ends meanwhile, the import waits at the sixth, too. The returned event says
+    that it is there.
+    """
+    has_gateway_asked = threading.Event()
+    is_at_last_file = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    prepare = SessionPreparation.prepare_file
+    serves = RemoteAgentConversations.serves_agents
+
+    def wait_and_prepare(self: SessionPreparation, file: Path, *rest: object) -> Iterator[object]:
+        if file.name == "3.jsonl":
+            assert has_gateway_asked.wait(20)
+        if file.name == "5.jsonl" and gateway_ends and not is_at_last_file.is_set():
+            loop.call_soon_threadsafe(is_at_last_file.set)
+            threading.Event().wait(0.5)  # The gateway ends meanwhile.
+        yield from prepare(self, file, *rest)  # type: ignore[arg-type]
+
+    async def note_that_gateway_has_asked(self: RemoteAgentConversations) -> bool:
+        answer = await serves(self)
+        has_gateway_asked.set()
+        return answer
+
+    monkeypatch.setattr(SessionPreparation, "prepare_file", wait_and_prepare)
+    monkeypatch.setattr(RemoteAgentConversations, "serves_agents", note_that_gateway_has_asked)
+    return is_at_last_file
+
+
 @pytest.mark.parametrize("gateway_ends", [False, True])
 async def test_an_import_gives_way_to_an_agent_at_the_gateway_and_goes_on_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gateway_ends: bool
@@ -186,53 +228,21 @@ async def test_an_import_gives_way_to_an_agent_at_the_gateway_and_goes_on_there(
     where = program_folders.find_program_folders(tmp_path / "helix")
     workspaces = workspace_access.open_all_workspaces(where)
     name = workspaces.create_stored_workspace("Work").id
-    key = "sk-" + "ant-api03-" + "aB3" * 10
-    (tmp_path / "old").mkdir()
-    for number in range(6):
-        said = f"Number {number}" if number else f"use {key}"
-        messages = [{"role": "user", "content": said}, {"role": "assistant", "content": "ok"}]
-        written.lines(tmp_path / "old" / f"{number}.jsonl", messages)
-    argv = [
-        "conversation",
-        "import",
-        "-w",
-        "Work",
-        str(tmp_path / "old"),
-        "--from",
-        "openai",
-        "--json",
-    ]
+    _write_six_conversations(tmp_path / "old", key_in_first="sk-" + "ant-api03-" + "aB3" * 10)
+    command = "conversation import -w Work --from openai --json"
+    argv = command.split() + [str(tmp_path / "old")]
     arguments: Namespace = commands.build_command_line_parser(argv).parse_args(argv)
-    arguments.argv, arguments.places = argv, where
-    asked, prepare, serves = (
-        threading.Event(),
-        SessionPreparation.prepare_file,
-        RemoteAgentConversations.serves_agents,
-    )
-    reached, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def wait_at_the_fourth(self: SessionPreparation, file: Path, *rest: object) -> Iterator[object]:
-        if file.name == "3.jsonl":
-            assert asked.wait(20)
-        if file.name == "5.jsonl" and gateway_ends and not reached.is_set():
-            loop.call_soon_threadsafe(reached.set)
-            threading.Event().wait(0.5)  # The gateway ends meanwhile.
-        yield from prepare(self, file, *rest)  # type: ignore[arg-type]
-
-    async def note_the_answer(self: RemoteAgentConversations) -> bool:
-        found = await serves(self)
-        asked.set()
-        return found
-
-    monkeypatch.setattr(SessionPreparation, "prepare_file", wait_at_the_fourth)
-    monkeypatch.setattr(RemoteAgentConversations, "serves_agents", note_the_answer)
+    arguments.argv = argv
+    arguments.places = where
+    reached = _let_import_wait_for_gateway(monkeypatch, gateway_ends=gateway_ends)
     monkeypatch.setattr(history_imports, "TOGETHER", 0)
     monkeypatch.setattr(running_instance, "GIVEN_WAY_SECONDS", 0.3)
     monkeypatch.setattr(workspace_access, "LASTING_PATIENCE", 0.0)
     gateway = GatewayWorkspaces(
         where, "", lambda one: workspace_access.listen_for_commands(one, where), _nobody
     )
-    console, tasks = CollectingConsole(), OwnedTasks("an import")
+    console = CollectingConsole()
+    tasks = OwnedTasks("an import")
     importing = tasks.spawn_task(
         workspace_access.run_here_or_at_owner(arguments, name, console), name="import"
     )
@@ -243,16 +253,18 @@ async def test_an_import_gives_way_to_an_agent_at_the_gateway_and_goes_on_there(
         async with gateway.hold_workspace_open(name) as room:
             here = await room._find_open_conversations()  # type: ignore[attr-defined]
             assert len(await here._bench.workspace.journal.list_conversations()) < 6
-            assert await (reached.wait() if gateway_ends else importing) == gateway_ends, (
-                console.complaint
-            )
+            if gateway_ends:
+                await reached.wait()
+            else:
+                assert await importing == 0, console.complaint
         await gateway.aclose()
         assert await importing == 0, console.complaint
     finally:
         await tasks.aclose()
         await gateway.aclose()
     told = json.loads(console.answers[-1])
-    imported, unchanged = len({one["id"] for one in told["imported"]}), told["unchanged"]
+    imported = len({one["id"] for one in told["imported"]})
+    unchanged = told["unchanged"]
     assert imported + unchanged == 6
     assert gateway_ends or (unchanged, len(told["keys"])) == (0, 1)
 

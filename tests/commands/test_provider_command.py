@@ -24,7 +24,9 @@ KEY = "sk-planted-4f9c81d27ab3e650"
 
 class Said:
     def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
+        self.code = code
+        self.out = out
+        self.err = err
 
     @property
     def json(self) -> Any:

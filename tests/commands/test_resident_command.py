@@ -20,7 +20,8 @@ def test_no_agent_goes_on_sending_its_key_to_an_address_that_nobody_reserves(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
-    where, files = find_program_folders(tmp_path / "helix"), {}
+    where = find_program_folders(tmp_path / "helix")
+    files = {}
     for name in ("claude", "gemini"):
         agent = known_agents.find_known_agent(name)
         files[name] = agent.file(tmp_path, {})

@@ -594,10 +594,8 @@ def test_a_workspace_that_an_earlier_version_shared_through_the_environment_goes
     before one of them is taken out.
     """
     assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
-    work, private = (
-        known_at(fleet).find_known_workspace("Work"),
-        known_at(fleet).create_stored_workspace("Private"),
-    )
+    work = known_at(fleet).find_known_workspace("Work")
+    private = known_at(fleet).create_stored_workspace("Private")
     change_workspace_settings(work.folder / NAME, {"shared": None})
     assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     shutil.copy(work.folder / PROGRESS_FILE, private.folder)

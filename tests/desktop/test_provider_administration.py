@@ -52,7 +52,8 @@ class Offline(ProviderAdministration):
 
 @pytest.fixture
 async def offline(tmp_path: Path) -> AsyncIterator[ProviderAdministration]:
-    ring, connections = Ring(), ProviderConnections()
+    ring = Ring()
+    connections = ProviderConnections()
     secrets = SecretStorage(tmp_path / "keys.json", keyring=lambda: ring, environ={})
     yield Offline(ConfiguredProviders(tmp_path / "providers.toml"), secrets, connections)
     await connections.aclose()
@@ -60,7 +61,8 @@ async def offline(tmp_path: Path) -> AsyncIterator[ProviderAdministration]:
 
 @pytest.fixture
 async def connecting(tmp_path: Path) -> AsyncIterator[ProviderAdministration]:
-    ring, connections = Ring(), ProviderConnections()
+    ring = Ring()
+    connections = ProviderConnections()
     secrets = SecretStorage(tmp_path / "keys.json", keyring=lambda: ring, environ={})
     yield ProviderAdministration(
         ConfiguredProviders(tmp_path / "providers.toml"), secrets, connections
@@ -328,7 +330,8 @@ async def test_the_address_and_the_key_of_the_environment_are_offered(tmp_path: 
     connecting = Offline(
         ConfiguredProviders(tmp_path / "providers.toml"), secrets, ProviderConnections()
     )
-    openai, anthropic = known(connecting, "openai"), known(connecting, "anthropic")
+    openai = known(connecting, "openai")
+    anthropic = known(connecting, "anthropic")
     assert (openai.address, openai.address_variable) == (
         "https://proxy.example/v1",
         "OPENAI_BASE_URL",

@@ -21,7 +21,8 @@ from helix_desktop.program_folders import find_program_folders
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_keys_that_are_still_waiting_are_typed_before_the_window_closes(theme: Theme) -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    box, closed = QLineEdit(), list[str]()
+    box = QLineEdit()
+    closed = list[str]()
     handler = InterruptHandler(lambda: closed.append(box.text()))
     try:
         for letter in "word":

@@ -173,8 +173,10 @@ async def world(
     preset: str = "layered",
     window: int = 128_000,
 ) -> World:
-    journal, cache = MemoryJournal(), MemoryCache()
-    scripted, tools = ScriptedModel(list(script)), ScriptedTools(cache)
+    journal = MemoryJournal()
+    cache = MemoryCache()
+    scripted = ScriptedModel(list(script))
+    tools = ScriptedTools(cache)
     conversation = await Conversation.open(journal, "c1")
 
     async def as_set() -> ConversationSetup:

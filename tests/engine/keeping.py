@@ -257,7 +257,8 @@ async def keeping(
 ) -> Keeping:
     """A new conversation in which four characters are a token. `strategies`: those of extensions."""
     clock = SteppedClock()
-    journal, cache = MemoryJournal(now=clock.current_time), MemoryCache(now=clock.current_time)
+    journal = MemoryJournal(now=clock.current_time)
+    cache = MemoryCache(now=clock.current_time)
     conversation = await Conversation.open(journal, "kept")
     chosen = context_policy.preset_policy(preset).with_thresholds(
         {"handover_cooldown": 0, **values}

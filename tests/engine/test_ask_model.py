@@ -87,7 +87,8 @@ class Thinking:
 async def test_a_model_that_spends_all_its_room_on_thinking_is_asked_again_without_a_limit() -> (
     None
 ):
-    spent, model = list[Spent](), Thinking()
+    spent = list[Spent]()
+    model = Thinking()
     assert (
         await inquiry(spent).ask_for_text(
             model, build_material_request("m", "q", Purpose.HANDOVER, 500), 5

@@ -631,7 +631,8 @@ async def test_an_output_that_was_forgotten_is_neither_recallable_nor_brought_ba
     assert state.count_recallable_tokens() == left
     with pytest.raises(ActionRefused, match="permanently removed at your request"):
         await kept.folding.unfold(fold.fold)
-    before, forgotten = state.seq - 1, state.seq
+    before = state.seq - 1
+    forgotten = state.seq
     await kept.conversation.append_facts(Rewound(before))  # On another branch it is gone as well.
     assert state.count_recallable_tokens() == left
     assert state.past_moment(forgotten).count_recallable_tokens() == left

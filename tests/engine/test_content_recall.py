@@ -84,7 +84,8 @@ async def test_lines_and_pages_together_give_the_whole_entry() -> None:
     assert await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines_10_to_12) == (
         "[lines 10-12 of 4,000]\nline number 10 of the entry\nline number 11 of the entry\nline number 12 of the entry"
     )
-    pages, lines = [], ""
+    pages = []
+    lines = ""
     while True:
         wanted = WantedContent(lines=lines)
         page = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, wanted)
@@ -173,7 +174,8 @@ async def test_no_more_is_read_than_a_page_needs() -> None:
 
 async def test_lines_of_nothing_but_space_are_not_passed_over() -> None:
     cache, (entry,) = await cached("\n".join([" " * 9_000] * 9 + ["the end"]))
-    pages, lines = [], ""
+    pages = []
+    lines = ""
     for _ in range(10):
         wanted = WantedContent(lines=lines)
         page = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, wanted)
@@ -233,7 +235,8 @@ async def test_a_pattern_runs_where_it_can_be_killed() -> None:
 
 
 async def test_search_says_hash_tool_source_and_a_snippet() -> None:
-    journal, cache = MemoryJournal(), MemoryCache()
+    journal = MemoryJournal()
+    cache = MemoryCache()
     entry = await cache.store_content(b"the needle in the hay", EntryOrigin("read", "hay.txt"))
     index = MemoryIndex(journal, cache)
     found = await content_recall.search_entries(index, "needle")

@@ -83,7 +83,8 @@ def test_the_presets_are_the_table_of_the_design() -> None:
 
 
 def test_the_preset_that_keeps_most_uses_more_than_half_of_any_window() -> None:
-    keeps, layered = preset_policy("keeps_most"), preset_policy("layered")
+    keeps = preset_policy("keeps_most")
+    layered = preset_policy("layered")
     for window in (32_000, 128_000, 1_000_000):
         floor = fold_economics.least_context_for_handover(
             window, keeps.handover_floor_tokens, keeps.handover_floor_share

@@ -164,7 +164,8 @@ async def test_facts_of_a_long_history_do_not_hold_the_texts_of_outputs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(conversation_module, "LEAST_FACTS", 2)
-    journal, short = MemoryJournal(), "exit 0"
+    journal = MemoryJournal()
+    short = "exit 0"
     conversation = await Conversation.open(journal, "c")
     returned = [
         ToolReturned("1", stored("a"), 1, head="x" * 2_000),
@@ -179,7 +180,8 @@ async def test_facts_of_a_long_history_do_not_hold_the_texts_of_outputs(
 
 async def test_somebody_elses_fact_stands_behind_what_is_appended_together() -> None:
     """Such as a pin of the user's, which comes while it is written."""
-    journal, own = MemoryJournal(), concurrency.OwnedTasks("c")
+    journal = MemoryJournal()
+    own = concurrency.OwnedTasks("c")
     conversation = await Conversation.open(journal, "c")
     async with conversation.append_together() as draft:
         await draft.append_facts(said("one"))
@@ -264,7 +266,8 @@ async def test_listeners_are_told_of_a_state_that_was_read_again_after_a_failure
 async def test_what_is_appended_together_is_written_though_its_writer_is_cancelled_meanwhile() -> (
     None
 ):
-    journal, own = SlowJournal(), concurrency.OwnedTasks("c")
+    journal = SlowJournal()
+    own = concurrency.OwnedTasks("c")
     conversation = await Conversation.open(journal, "c")
 
     async def write() -> None:

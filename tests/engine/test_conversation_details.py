@@ -687,3 +687,10 @@ def test_a_file_is_written_where_the_call_worked() -> None:
         of_kind(collect_details([command, DetailSource(2, "output", "ok", "bash")]), "written")
         == []
     )
+
+
+def test_what_only_a_call_names_is_found_as_it_is_written_and_not_as_json_writes_it() -> None:
+    found = collect_details([call(1, "fetch", address='https://example.org/a?q="b"', note="x")])
+    assert of_kind(found, "url") == ["https://example.org/a?q="]
+    found = collect_details([call(1, "run_command", command="make\t/var/log/only_here.log")])
+    assert "/var/log/only_here.log" in of_kind(found, "path")

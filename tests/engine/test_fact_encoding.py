@@ -86,7 +86,8 @@ def test_a_kind_a_version_or_a_depth_that_makes_no_sense_is_named_corrupt(text: 
 
 def _sample(hint: typing.Any) -> typing.Any:
     """JSON for a value of this type."""
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    inner = typing.get_args(hint)
     if origin is tuple:
         return [_sample(one) for one in inner if one is not Ellipsis]
     if origin in {typing.Union, types.UnionType}:
@@ -104,7 +105,8 @@ def _sample(hint: typing.Any) -> typing.Any:
 
 
 def _is_of_type(value: typing.Any, hint: typing.Any) -> bool:
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    inner = typing.get_args(hint)
     if origin is tuple and inner[-1] is Ellipsis:
         return type(value) is tuple and all(_is_of_type(one, inner[0]) for one in value)
     if origin is tuple:

@@ -374,7 +374,8 @@ async def test_others_run_while_the_messages_of_a_long_history_are_looked_throug
     reading = gather_material(
         FoldPlan(FoldKind.HANDOVER, Span(4, 12), "why"), kept.folding.current_situation()
     )
-    turns, looked_at = 0, Counter[int]()
+    turns = 0
+    looked_at = Counter[int]()
 
     class Watched(tuple[ViewItem, ...]):
         __slots__ = ()

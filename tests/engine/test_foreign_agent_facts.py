@@ -12,7 +12,8 @@ from helix_desktop.engine.foreign_agent_facts import AgentFollower
 from helix_desktop.engine.state.view_items import ViewItem
 from tests.engine.keeping import Quarters, keeping
 
-MESSAGES, AT_ONCE = 12_000, 5_000
+MESSAGES = 12_000
+AT_ONCE = 5_000
 
 
 async def test_what_a_fold_of_a_long_history_covers_is_freed_in_steps_between_which_others_run() -> (

@@ -77,7 +77,8 @@ def _json_within_json_is_found(secret: str, depth: int, *, ascii_: bool) -> None
 def test_other_ways_of_writing_it(form: object) -> None:
     assert callable(form)
     for secret in SECRETS:
-        traces, text = traces_of(secret), f"x {form(secret)} y"
+        traces = traces_of(secret)
+        text = f"x {form(secret)} y"
         assert traces.occurs_in_text(text), secret
         assert traces.occurs_in_bytes(text.encode()), secret
         assert not traces.occurs_in_text(traces.blank_out(text, "[x]")), secret
@@ -106,6 +107,7 @@ def test_what_is_not_it_is_left_alone() -> None:
     "content", [b"\\" * (1 << 20), random.Random(1).randbytes(1 << 20), b"%25&amp;\\u00" * 100_000]
 )
 def test_nothing_makes_it_slow(content: bytes) -> None:
-    traces, start = TextForms(SECRETS[0]), time.process_time()
+    traces = TextForms(SECRETS[0])
+    start = time.process_time()
     assert not traces.occurs_in_bytes(content)
     assert time.process_time() - start < 3

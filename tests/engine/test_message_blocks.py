@@ -49,10 +49,8 @@ def test_what_each_part_is() -> None:
     )
     assert (reply.kind, reply.role, reply.tokens) == (ContextKind.CONVERSATION, Role.ASSISTANT, 4)
     result = recorded(ToolReturned("a", stored("x"), 9, ok=False, images=(PICTURE,)))
-    output, picture = (
-        message_blocks.build_original_block(result, PartRef(7), {PartRef(7): "renamed"}),
-        message_blocks.build_original_block(result, PartRef(7, 1), {}),
-    )
+    output = message_blocks.build_original_block(result, PartRef(7), {PartRef(7): "renamed"})
+    picture = message_blocks.build_original_block(result, PartRef(7, 1), {})
     assert (output.kind, output.role, output.call, output.ok, output.tokens) == (
         ContextKind.OUTPUT,
         Role.TOOL,

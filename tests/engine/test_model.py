@@ -71,7 +71,8 @@ class ShakyJournal(MemoryJournal):
 
     def __init__(self, clock: SteppedClock, random: random.Random) -> None:
         super().__init__(now=clock.current_time)
-        self.random, self.shaky = random, True
+        self.random = random
+        self.shaky = True
 
     async def append_to_journal(
         self, conversation: str, facts: Sequence[Fact]
@@ -87,7 +88,8 @@ class ShakyCache(MemoryCache):
 
     def __init__(self, clock: SteppedClock, random: random.Random) -> None:
         super().__init__(now=clock.current_time)
-        self.random, self.shaky = random, True
+        self.random = random
+        self.shaky = True
 
     async def store_content(
         self, content: bytes | AsyncIterable[bytes], about: EntryOrigin
@@ -104,9 +106,11 @@ class Shaken:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         clock = SteppedClock()
-        self.journal, self.cache = ShakyJournal(clock, self.random), ShakyCache(clock, self.random)
+        self.journal = ShakyJournal(clock, self.random)
+        self.cache = ShakyCache(clock, self.random)
         self.writers = {role: Writer(role, self.answer) for role in ("main", "fast", "long")}
-        self.clock, self.tasks = clock, OwnedTasks("model")
+        self.clock = clock
+        self.tasks = OwnedTasks("model")
         self.kept: Keeping
         self.markers: dict[str, str] = {}
         self.did: list[str] = []
@@ -164,10 +168,8 @@ class Shaken:
             await getattr(self, f"do_{doing}")()
 
     async def do_batch(self) -> None:
-        count, size = (
-            self.random.choice([1, 1, 1, 2, 5]),
-            self.random.choice([5, 200, 900, 3_000, 20_000]),
-        )
+        count = self.random.choice([1, 1, 1, 2, 5])
+        size = self.random.choice([5, 200, 900, 3_000, 20_000])
         outputs = [
             f"{self.random.random()} /src/file{index}.py\n" * (size // 10) for index in range(count)
         ]

@@ -64,7 +64,8 @@ def test_the_common_beginning_ends_at_the_first_change() -> None:
 def test_marks_are_few_and_stand_where_an_earlier_request_was_marked_or_something_is_new(
     requests: list[str],
 ) -> None:
-    marked, last = set[str](), MarkedRequest()
+    marked = set[str]()
+    last = MarkedRequest()
     for request in requests:
         last = last.mark_next_request(request)
         assert len(last.numbers_of_marked_blocks) < 4

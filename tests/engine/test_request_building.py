@@ -27,7 +27,8 @@ def asked(*messages: tuple[Role, list[MessagePart]]) -> Request:
     return Request("m", "", tuple(Message(role, tuple(parts)) for role, parts in messages))
 
 
-USER, ASSISTANT = Role.USER, Role.ASSISTANT
+USER = Role.USER
+ASSISTANT = Role.ASSISTANT
 HI: tuple[Role, list[MessagePart]] = (USER, [Text("hi")])
 CALL = ToolCall("c1", "read", "{}")
 

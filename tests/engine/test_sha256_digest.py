@@ -20,7 +20,8 @@ def test_a_digest_is_the_sha_256_of_the_content_in_both_directions() -> None:
 
 
 def test_digests_are_equal_sorted_and_hashed_by_their_bytes() -> None:
-    low, high = Digest(b"\0" * 32), Digest(b"\1" * 32)
+    low = Digest(b"\0" * 32)
+    high = Digest(b"\1" * 32)
     assert sorted([high, low]) == [low, high]
     assert len({low, Digest(b"\0" * 32), high}) == 2
 

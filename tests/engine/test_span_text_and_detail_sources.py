@@ -151,7 +151,8 @@ async def test_long_entries_are_read_at_both_ends_and_missing_ones_said_to_be() 
 
 async def test_what_an_agents_program_adds_is_not_the_users() -> None:
     """`<environment_context>` and `<turn_aborted>` stood as preferences in handovers."""
-    talk, cache = Talk(), MemoryCache()
+    talk = Talk()
+    cache = MemoryCache()
     context = "<environment_context>\n<cwd>/srv/never</cwd>\n</environment_context>"
     aborted = "<turn_aborted>\nThe user must have interrupted it.\n</turn_aborted>"
     talk.user(f"{context}\n\nNever touch main.py")

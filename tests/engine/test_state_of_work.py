@@ -35,7 +35,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.engine.state_of_work import describe_state_of_work
+from helix_desktop.engine.state_of_work import OpenChange, StateOfWork, describe_state_of_work
 from helix_desktop.store.in_memory_stores import MemoryCache
 from tests.engine.talk import Talk
 
@@ -402,3 +402,23 @@ async def test_long_commands_and_tasks_are_cut_with_a_mark() -> None:
     lines = await work.lines()
     assert "`pytest \\ [cut]`: exit code 0" in lines[1]
     assert lines[-1].endswith("x [cut]")
+
+
+@pytest.mark.parametrize(
+    ("first_is_exact", "second_is_exact", "is_left"),
+    [(True, True, False), (True, False, True), (False, True, True), (False, False, True)],
+)
+def test_a_file_that_was_changed_back_counts_as_changed_unless_both_contents_are_known(
+    first_is_exact: bool, second_is_exact: bool, is_left: bool
+) -> None:
+    work = StateOfWork()
+    work.add_change(OpenChange("a.py", 1, before="old", after="new", is_exact=first_is_exact))
+    work.add_change(OpenChange("a.py", 2, before="new", after="old", is_exact=second_is_exact))
+    assert ("a.py" in work.changes) == is_left
+
+
+def test_changes_of_one_file_are_one_change_from_the_first_state_to_the_last() -> None:
+    work = StateOfWork()
+    work.add_change(OpenChange("a.py", 1, before="old", after="new"))
+    work.add_change(OpenChange("a.py", 2, before="new", after="newer"))
+    assert work.changes == {"a.py": OpenChange("a.py", 2, before="old", after="newer")}

@@ -73,7 +73,8 @@ async def test_parallel_calls_run_side_by_side_and_are_recorded_together() -> No
 
 async def test_a_change_of_files_stands_in_order_with_the_calls_around_it() -> None:
     at = await world(calls("look", "look", "run", "run", "look", "look"), says("done"))
-    clock, order = at.session._services.clock, list[str]()
+    clock = at.session._services.clock
+    order = list[str]()
     met = asyncio.Barrier(2)
 
     async def look(call: ToolCall, context: CallContext) -> str:
@@ -93,14 +94,16 @@ async def test_a_change_of_files_stands_in_order_with_the_calls_around_it() -> N
     at.session.subscribe_to_events(heard.append)
     await told(at)
     moved = [(one.call, one.stage) for one in heard if isinstance(one, CallStageChanged)]
-    first, late = ["look-0-1", "look-1-1"], ["run-2-1", "run-3-1", "look-4-1", "look-5-1"]
+    first = ["look-0-1", "look-1-1"]
+    late = ["run-2-1", "run-3-1", "look-4-1", "look-5-1"]
     assert moved[:6] == [
         *((call, CallStage.IN_LINE) for call in late),
         *((call, CallStage.RUNNING) for call in first),
     ]
     assert sorted(moved[6:8]) == [(call, CallStage.DONE) for call in first]
     assert moved[8:10] == [("run-2-1", CallStage.RUNNING), ("run-2-1", CallStage.DONE)]
-    looks, changes = ["look", "look", "looked", "looked"], ["change", "changed"]
+    looks = ["look", "look", "looked", "looked"]
+    changes = ["change", "changed"]
     assert order == [*looks, *changes, *changes, *looks]
     assert [result.seconds for result in at.of(ToolReturned)] == [0, 0, 2, 2, 0, 0]
 

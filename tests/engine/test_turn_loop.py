@@ -34,7 +34,11 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import Reply, Request, Role
 from helix_desktop.engine.ports import CallContext, PermissionQuestion
-from helix_desktop.engine.session_events import QuestionAsked
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    QuestionAsked,
+)
 from helix_desktop.engine.session_setup import StandingNote, TurnLimits
 from helix_desktop.errors import ContextTooLong, ProviderKeyRefused, StoreFull
 from tests.engine.agent import calls, says, told, world
@@ -386,3 +390,21 @@ async def test_a_note_that_is_not_there_is_not_taken_back() -> None:
     at.setup = replace(at.setup, notes=(StandingNote("rules:a", ""),))
     await told(at)
     assert not [fact for fact in at.of(UserSaid) if fact.by]
+
+
+async def test_who_watches_sees_the_agent_think_run_tools_and_think_again() -> None:
+    at = await world(calls("look"), says("done"))
+    seen: list[ConversationActivity] = []
+
+    def note(event: object) -> None:
+        if isinstance(event, ActivityChanged) and event.running not in seen[-1:]:
+            seen.append(event.running)
+
+    at.session.subscribe_to_events(note)
+    await told(at)
+    assert seen == [
+        ConversationActivity.THINKING,
+        ConversationActivity.TOOLS,
+        ConversationActivity.THINKING,
+        ConversationActivity.IDLE,
+    ]

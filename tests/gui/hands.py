@@ -99,7 +99,8 @@ async def happens(what: Callable[[], bool]) -> bool:
 
 
 async def drag(widget: QWidget, first: QPoint, last: QPoint) -> None:
-    one, two = widget.mapToGlobal(first), widget.mapToGlobal(last)
+    one = widget.mapToGlobal(first)
+    two = widget.mapToGlobal(last)
     await xdotool("mousemove", str(one.x()), str(one.y()), "mousedown", "1")
     await xdotool("mousemove", str(two.x()), str(two.y()), "mouseup", "1")
 

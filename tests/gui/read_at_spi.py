@@ -36,7 +36,8 @@ def read(node: Any, depth: int, told: list[str]) -> None:
         str(each).removeprefix("state_").removeprefix("STATE_")
         for each in map(pyatspi.stateToString, states.getStates())
     ]
-    role, name = node.getRole(), node.name
+    role = node.getRole()
+    name = node.name
     told.append(
         f"{'  ' * depth}{node.getRoleName()} {name!r} {node.description[:60]!r} {labels_of(node)} {' '.join(sorted(said))}"
     )

@@ -283,14 +283,12 @@ class Tour:
         size: tuple[int, int],
         only: Sequence[str],
     ) -> None:
-        self.window, self.front, self.home, self.folder, self.only, self.size = (
-            run.window,
-            run,
-            home,
-            folder,
-            only,
-            size,
-        )
+        self.window = run.window
+        self.front = run
+        self.home = home
+        self.folder = folder
+        self.only = only
+        self.size = size
 
     async def shot(self, name: str, seconds: float = 0.6) -> None:
         await asyncio.sleep(seconds)

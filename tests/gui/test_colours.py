@@ -82,7 +82,8 @@ def test_what_is_found_or_selected_is_in_the_texts_colour(
     ink = DrawingStyle(Theme(scheme="dark" if scheme is DARK else "light"))
     overlays = ink.overlay_formats(TextMarks((2, 4), ((0, 1), (5, 6)), 1))
     assert [each.format.foreground().color().name() for each in overlays] == [scheme["text"]] * 3
-    over, share = ink.selection_colour, ink.selection_colour.alphaF()
+    over = ink.selection_colour
+    share = ink.selection_colour.alphaF()
     for under in map(QColor, (scheme["panel"], scheme["code"], scheme["window"])):
         channels = (
             (under.red(), over.red()),

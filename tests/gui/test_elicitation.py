@@ -45,7 +45,8 @@ async def test_a_servers_question_is_answered_declined_or_left(
     theme: Theme, tmp_path: Path, pressed: str, came: str
 ) -> None:
     (tmp_path / "project").mkdir()
-    desk, approvals = desk_at(tmp_path), PermissionQuestionPanel(theme)
+    desk = desk_at(tmp_path)
+    approvals = PermissionQuestionPanel(theme)
     approvals.resize(800, 300)
     with ChatServer([reply(calls=[("modern__ask", {})]), reply("Asked.")]) as server:
         try:

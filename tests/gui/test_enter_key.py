@@ -16,7 +16,8 @@ class Board(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.pressed: list[str] = []
-        self.button, self.line = QPushButton("Go", self), QLineEdit(self)
+        self.button = QPushButton("Go", self)
+        self.line = QLineEdit(self)
         self.button.clicked.connect(lambda: self.pressed.append("go"))
         column = QVBoxLayout(self)
         column.addWidget(self.button)

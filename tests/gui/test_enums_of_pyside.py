@@ -60,7 +60,8 @@ def described(first: str) -> str:
 def test_an_enum_of_pyside_is_the_same_whoever_declares_it() -> None:
     import json
 
-    ours, theirs = json.loads(described("import helix_desktop.gui")), json.loads(described(""))
+    ours = json.loads(described("import helix_desktop.gui"))
+    theirs = json.loads(described(""))
     assert len(theirs) > 300
     assert ours.keys() == theirs.keys()
     assert [name for name in theirs if ours[name] != theirs[name]] == []

@@ -77,7 +77,8 @@ def uncounted(fact: Fact) -> Fact:
 @pytest.mark.parametrize("name", COMMANDS)
 async def test_a_command_appends_what_the_real_session_appends(name: str) -> None:
     at = await begun()
-    fake, before = FakeSession("c1", at.session.all_facts), len(at.facts)
+    fake = FakeSession("c1", at.session.all_facts)
+    before = len(at.facts)
     await COMMANDS[name](at.session)
     await COMMANDS[name](fake)
     appended = [uncounted(one.fact) for one in at.session.all_facts[before:]]

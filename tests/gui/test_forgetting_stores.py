@@ -60,7 +60,9 @@ async def test_journal_and_cache_of_a_real_workspace_no_longer_hold_it(
     session = await bench.start_conversation("Talk")
     await bench.workspace.cache.store_content(f"login {SECRET}".encode(), EntryOrigin("shell"))
     await session.conversation.append_facts(UserSaid((Text(f"it is {SECRET}", 3),)))
-    later, gone, told = Later(), list[str](), list[str]()
+    later = Later()
+    gone = list[str]()
+    told = list[str]()
     owner = QWidget()
     dialog = ForgetTextDialog(bench, BackgroundRunner(later), gone.append, owner, owner)
     dialog.closed_early = told.append

@@ -59,7 +59,8 @@ class FakeConnections:
         rows = []
         for entry in remembered:
             row = WorkspaceElsewhere(self.workspace)
-            row.id, row.name = entry.id, entry.name
+            row.id = entry.id
+            row.name = entry.name
             row.first_folder = Path(entry.address)
             rows.append(row)
         return rows

@@ -35,7 +35,8 @@ def line_of(dialog: QFileDialog) -> QLineEdit:
 
 def select_another(dialog: QFileDialog, folder: Path) -> None:
     """What Qt's dialog does by itself, when its thread has listed a folder on the way."""
-    shown, files = dialog.findChild(QListView, "listView"), dialog.findChild(QFileSystemModel)
+    shown = dialog.findChild(QListView, "listView")
+    files = dialog.findChild(QFileSystemModel)
     assert shown is not None
     assert files is not None
     shown.selectionModel().select(files.index(str(folder)), WRITTEN)
@@ -48,7 +49,8 @@ def test_a_folder_typed_as_a_whole_is_taken_whatever_is_selected(
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = tmp_path / "one" / "two"
     folder.mkdir(parents=True)
-    parent, taken = QWidget(), list[Path]()
+    parent = QWidget()
+    taken = list[Path]()
     dialog = question_dialogs.ask_folder(parent, "A folder", taken.append)
     line = line_of(dialog)
     QTest.keyClicks(line, str(folder) if by == "word" else "~/one/two")
@@ -73,7 +75,8 @@ def test_files_are_looked_for_and_saved_in_the_users_folder(
 
 
 def test_a_name_is_one_line_and_not_endless(application: object) -> None:
-    parent, names = QWidget(), list[str]()
+    parent = QWidget()
+    names = list[str]()
     dialog = question_dialogs.ask_text(parent, "Rename", "Title", "", names.append)
     dialog.setTextValue(" one\u2028 two\tthree " + "x" * 1_000)
     dialog.accept()

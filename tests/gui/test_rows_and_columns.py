@@ -10,7 +10,8 @@ from helix_desktop.gui.theme import Theme
 
 def test_what_stood_in_a_layout_is_gone_and_so_is_what_stood_in_those_inside(theme: Theme) -> None:
     parent = QWidget()
-    column, row = QVBoxLayout(parent), QHBoxLayout()
+    column = QVBoxLayout(parent)
+    row = QHBoxLayout()
     labels = [QLabel("outside", parent), QLabel("inside", parent)]
     column.addWidget(labels[0])
     row.addWidget(labels[1])
@@ -33,7 +34,8 @@ def test_a_row_that_wraps_needs_the_height_of_its_lines(theme: Theme) -> None:
         labels = [QLabel("words " * 4, owner) for _ in range(3)]
         row = build_row(*labels, owner=owner, margins=4, spacing=6, wraps=True)
         line = labels[0].sizeHint().height()
-        wide, narrow = 3 * labels[0].sizeHint().width() + 20, labels[0].sizeHint().width() + 8
+        wide = 3 * labels[0].sizeHint().width() + 20
+        narrow = labels[0].sizeHint().width() + 8
         assert (row.minimumHeightForWidth(wide), row.heightForWidth(wide)) == (line + 8, line + 8)
         assert (row.minimumHeightForWidth(narrow), row.heightForWidth(narrow)) == (
             3 * line + 20,
@@ -64,7 +66,8 @@ def test_a_row_that_is_narrower_than_its_margins_is_laid_out(theme: Theme) -> No
 
 def test_a_spacer_takes_the_room_that_is_left_in_its_line(theme: Theme) -> None:
     owner = QWidget()
-    first, last = QLabel("first", owner), QLabel("last", owner)
+    first = QLabel("first", owner)
+    last = QLabel("last", owner)
     build_row(first, 1, last, owner=owner, margins=0, spacing=6, wraps=True)
     owner.show()
     for width, is_beside in ((500, True), (first.sizeHint().width() + 8, False)):

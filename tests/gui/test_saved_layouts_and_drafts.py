@@ -70,7 +70,9 @@ def test_a_file_that_cannot_be_read_is_kept_under_another_name_and_said(
 def test_drafts_are_on_the_disk_before_writing_counts_as_done(
     tmp_path: Path, application: QApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state_file, synced, sync = WindowStateFile(tmp_path / "window.json"), list[int](), os.fsync
+    state_file = WindowStateFile(tmp_path / "window.json")
+    synced = list[int]()
+    sync = os.fsync
 
     def sync_and_note(handle: int) -> None:
         synced.append(os.fstat(handle).st_size)

@@ -87,7 +87,8 @@ def test_a_question_with_a_long_text_scrolls_it_and_keeps_its_buttons(
     theme: Theme, zoom: float
 ) -> None:
     theme.set_zoom(zoom)
-    parent, long = QWidget(), "\n".join([SENTENCE] * 60)
+    parent = QWidget()
+    long = "\n".join([SENTENCE] * 60)
     for box in (
         ask_to_confirm(parent, "Change?", long, "Change the file", lambda: None),
         show_text_box(parent, "Read", long, "a command"),
@@ -158,7 +159,8 @@ def test_every_dialog_of_the_window_is_kept_on_the_screen() -> None:
     """There is one base class, and one module that makes Qt's own boxes: both call
     `keep_on_screen`.
     """
-    folder, found = Path(helix_desktop.gui.__file__).parent, []
+    folder = Path(helix_desktop.gui.__file__).parent
+    found = []
     for file in folder.rglob("*.py"):
         source = file.read_text("utf-8")
         if not any(dialog in source for dialog in ("QMessageBox", "QInputDialog", "QDialog")):

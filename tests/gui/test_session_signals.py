@@ -30,7 +30,8 @@ EVENTS = st.lists(
 
 
 def handed_on(events: list[Event]) -> list[Event]:
-    bridge, got = EventBridge(), list[Event]()
+    bridge = EventBridge()
+    got = list[Event]()
     bridge.events_arrived.connect(got.extend)
     for event in events:
         bridge.queue_event(event)
@@ -78,7 +79,9 @@ def test_of_a_flood_of_output_only_the_end_is_handed_on(application: QApplicatio
 
 
 def test_leaving_hands_on_what_came_before(application: QApplication) -> None:
-    bridge, got, left = EventBridge(), list[Event](), list[str]()
+    bridge = EventBridge()
+    got = list[Event]()
+    left = list[str]()
     bridge.events_arrived.connect(got.extend)
 
     def subscribe(listener: object) -> object:

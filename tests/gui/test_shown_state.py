@@ -9,8 +9,10 @@ from tests.gui.fake_desk import FakeSession, FakeWorkbench
 
 
 def test_what_changes_is_told_after_it_has_changed_and_what_is_left_before(tmp_path: Path) -> None:
-    showing, heard = ShownState(), list[tuple[str, object]]()
-    bench, session = FakeWorkbench("one", "teal", tmp_path), FakeSession("c")
+    showing = ShownState()
+    heard = list[tuple[str, object]]()
+    bench = FakeWorkbench("one", "teal", tmp_path)
+    session = FakeSession("c")
     showing.about_to_change.connect(lambda: heard.append(("leaving", showing.session)))
     showing.workspace_changed.connect(lambda: heard.append(("workspace", showing.bench)))
     showing.conversation_changed.connect(lambda: heard.append(("conversation", showing.session)))

@@ -120,7 +120,8 @@ def test_tab_leaves_the_button_that_jumps_to_the_end(window: MainWindow) -> None
 
 
 def test_back_goes_the_same_way_backwards(window: MainWindow) -> None:
-    there, back = walk(window, Qt.Key.Key_Tab), walk(window, Qt.Key.Key_Backtab)
+    there = walk(window, Qt.Key.Key_Tab)
+    back = walk(window, Qt.Key.Key_Backtab)
     assert back == [there[0], *reversed(there[1:])]
 
 

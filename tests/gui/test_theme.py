@@ -72,7 +72,8 @@ def test_a_look_can_change_later(theme: Theme) -> None:
 
 
 def test_lengths_follow_the_zoom_while_their_owner_lives(theme: Theme) -> None:
-    owner, widths = QWidget(), list[tuple[int, ...]]()
+    owner = QWidget()
+    widths = list[tuple[int, ...]]()
     theme.keep_lengths_scaled(owner, lambda *lengths: widths.append(lengths), 20, 0)
     theme.set_zoom(2.0)
     owner.deleteLater()

@@ -25,7 +25,8 @@ def test_no_two_actions_share_an_id_or_a_shortcut() -> None:
 def test_an_action_is_disabled_until_somebody_does_it(
     theme: Theme, settings: ProgramSettings
 ) -> None:
-    window, done = QWidget(), list[str]()
+    window = QWidget()
+    done = list[str]()
     actions = ActionRegistry(window, settings)
     assert not actions["new"].isEnabled()
     actions.set_action_handler("new", lambda: done.append("new"))

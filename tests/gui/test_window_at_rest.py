@@ -23,7 +23,8 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.frame.workspace_rail import WorkspaceButton
 from helix_desktop.gui.main_window import MainWindow
 
-MOST_CONTROLS, MOST_FIGURES = 14, 6
+MOST_CONTROLS = 14
+MOST_FIGURES = 6
 FIGURE = re.compile(r"\d[\d.,]*")
 
 
@@ -69,7 +70,8 @@ def test_at_rest_the_window_shows_few_controls_and_figures(window: MainWindow) -
     # Without a screen, the pointer stays where an earlier test left it, and Qt never
     # lets it leave the sidebar.
     QApplication.sendEvent(window.sidebar, QEvent(QEvent.Type.Leave))
-    controls, figures = controls_in_sight(window), figures_in_sight(window)
+    controls = controls_in_sight(window)
+    figures = figures_in_sight(window)
     assert len(controls) <= MOST_CONTROLS, controls
     assert len(figures) <= MOST_FIGURES, figures
     assert len(controls) > MOST_CONTROLS - 4, "the test must see them"
@@ -78,7 +80,8 @@ def test_at_rest_the_window_shows_few_controls_and_figures(window: MainWindow) -
 
 def test_the_context_opens_above_the_meter_and_closes_again(window: MainWindow) -> None:
     window.resize(1440, 900)
-    panel, meter = window.context_panel, window.chat.composer.context_button
+    panel = window.context_panel
+    meter = window.chat.composer.context_button
     assert not window.is_side_panel_shown
     meter.click()
     assert panel.isVisible()

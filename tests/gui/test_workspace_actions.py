@@ -146,7 +146,8 @@ def test_the_trash_gives_back_and_deletes_after_a_question(
 
 async def test_what_lasts_shows_how_far_it_is_and_stops(theme: Theme) -> None:
     parent = QWidget()
-    lasting, told = ProgressDialog("Exporting “big”", parent), list[object]()
+    lasting = ProgressDialog("Exporting “big”", parent)
+    told = list[object]()
     begun = asyncio.get_running_loop().create_future()
 
     async def work() -> None:
@@ -169,7 +170,8 @@ async def test_what_lasts_shows_how_far_it_is_and_stops(theme: Theme) -> None:
 
 async def test_a_failure_closes_what_lasts_and_is_told(theme: Theme) -> None:
     parent = QWidget()
-    lasting, told = ProgressDialog("Exporting “big”", parent), list[object]()
+    lasting = ProgressDialog("Exporting “big”", parent)
+    told = list[object]()
 
     async def work() -> None:
         raise StoreFailed("The disk is full.")

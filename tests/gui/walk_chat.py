@@ -53,7 +53,8 @@ class Walk:
     """One person at one window."""
 
     def __init__(self, run: WindowProgram, pictures: Path | None) -> None:
-        self.window, self.pictures = run.window, pictures
+        self.window = run.window
+        self.pictures = pictures
 
     @property
     def session(self) -> Session:

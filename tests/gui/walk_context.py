@@ -153,7 +153,8 @@ class Walk:
         await until(lambda: page.viewer.row is not None and page.viewer.row.stored.digest == digest)
 
     async def _save_to_file(self) -> None:
-        page, target = self.window.pages.cache, Path(self.bench.main_folder, "saved.txt")
+        page = self.window.pages.cache
+        target = Path(self.bench.main_folder, "saved.txt")
         row = page.viewer.row
         assert row is not None
         await click(page.viewer._save)
@@ -165,7 +166,8 @@ class Walk:
         await until(lambda: str(target) in page._figures_label.text())
 
     async def _recall_lines(self) -> None:
-        page, chat = self.window.pages.cache, self.window.chat
+        page = self.window.pages.cache
+        chat = self.window.chat
         lines = page.viewer.content_view.lines
         await until(lambda: lines.isVisible() and len(lines.viewed_lines) > 6)
         lines.scroll_to_line(0)
@@ -406,7 +408,8 @@ class Walk:
         """To a file and back: the copy has the history, and nothing of it is in force
         until it is allowed.
         """
-        first, facts = self.bench.id, len(self.session.all_facts)
+        first = self.bench.id
+        facts = len(self.session.all_facts)
         target = self.bench.main_folder / "walk.helix"
         await self.bench.choose_permission_mode("allow all")
         # A button of the settings and the menu of the workspaces do these two.

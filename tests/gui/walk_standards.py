@@ -35,7 +35,8 @@ from tests.peers.peer import Answer, Pause, Seen
 from tests.soak.driven import HOME, drive, until
 
 SKILLS = 60
-AGENTS, AT_ONCE = 12, 6
+AGENTS = 12
+AT_ONCE = 6
 PLAN = "1. Read src/pairs.py\n2. Let `count` take any iterable\n3. Run the tests"
 STEPS: dict[str, list[list[tuple[str, dict[str, Any]]]]] = {
     "look into src": [[("read_file", {"path": "src/pairs.py"})]],

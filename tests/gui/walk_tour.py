@@ -28,7 +28,9 @@ class Walk:
     """One person who starts the program for the first time."""
 
     def __init__(self, run: WindowProgram, home: Path, pictures: Path | None) -> None:
-        self.window, self.home, self.pictures = run.window, home, pictures
+        self.window = run.window
+        self.home = home
+        self.pictures = pictures
         self.shots = 0
 
     def facts(self, kind: type[Fact]) -> list[Fact]:

@@ -81,7 +81,8 @@ class Signing(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, 
         return self._issue(client, authorization_code.scopes)
 
     def _issue(self, client: OAuthClientInformationFull, scopes: list[str]) -> OAuthToken:
-        name, again = f"token-{next(self._number)}", f"again-{next(self._number)}"
+        name = f"token-{next(self._number)}"
+        again = f"again-{next(self._number)}"
         identity = str(client.client_id)
         self.tokens[name] = AccessToken(
             token=name, client_id=identity, scopes=scopes, expires_at=int(time.time()) + self.lasts

@@ -76,7 +76,8 @@ async def hosting(
     approved: dict[str, str] | None = None,
     secrets: dict[str, str] | None = None,
 ) -> AsyncIterator[Here]:
-    tasks, news = OwnedTasks("test"), asyncio.Event()
+    tasks = OwnedTasks("test")
+    news = asyncio.Event()
     here: Here
 
     async def secret(wanted: McpSecret) -> str | None:

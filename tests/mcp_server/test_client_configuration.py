@@ -86,7 +86,8 @@ def test_what_is_not_understood_is_left_untouched(content: str, tmp_path: Path) 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and rights of POSIX")
 def test_a_link_stays_and_the_rights_stay(tmp_path: Path) -> None:
-    found, real = made("claude-code", tmp_path), tmp_path / "kept elsewhere.json"
+    found = made("claude-code", tmp_path)
+    real = tmp_path / "kept elsewhere.json"
     real.write_text("{}")
     real.chmod(0o600)
     found.file.parent.mkdir(parents=True)

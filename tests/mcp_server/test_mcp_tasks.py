@@ -108,7 +108,8 @@ async def test_a_client_that_knows_tasks_gets_one_and_asks_until_it_has_ended(
     ends: str, text: str
 ) -> None:
     on, _ = await served()
-    fleet, tasks = Fleet(ends), Tasks()
+    fleet = Fleet(ends)
+    tasks = Tasks()
     server = build_cache_server(replace(on, run_task_command=fleet.run))
     async with mcp.Client(server, extensions=[tasks], cache=None) as client:
         result = await client.call_tool("add_task", {"text": "Do it"})

@@ -85,7 +85,8 @@ async def _agent_with_outputs(
         ) as url,
     ):
         headers = {"user-agent": "claude-cli/2.1.331"}
-        agent, left = Agent("anthropic", url, session="a session", headers=headers), iter(outputs)
+        agent = Agent("anthropic", url, session="a session", headers=headers)
+        left = iter(outputs)
         agent.units.append({"role": "user", "content": [_text("<system-reminder>Be short.</system-reminder>"), _text("Look around.")]})  # fmt: skip
         while calls := agent.ask():
             agent.results([(call, name, next(left)) for call, name, _ in calls])

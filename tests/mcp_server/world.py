@@ -101,7 +101,8 @@ async def run_task_command(words: Sequence[str]) -> Any:
 
 async def served() -> tuple[ServedWorkspace, Digest]:
     """The workspace, and the hash of the long entry in it."""
-    cache, journal = MemoryCache(now=lambda: 1.0), Journal(now=lambda: 1.0)
+    cache = MemoryCache(now=lambda: 1.0)
+    journal = Journal(now=lambda: 1.0)
     stored = await cache.store_content(LOG, EntryOrigin("run_command", "make"))
     await cache.store_content(
         b"\xff\x00binary", EntryOrigin("user", "a.bin", "application/octet-stream")

@@ -194,7 +194,8 @@ class Provider:
                 _send(handler, said, {"type": "error", "error": error})
                 return
             if isinstance(said, CutOff):
-                cut_after, said = said.after, said.blocks
+                cut_after = said.after
+                said = said.blocks
             else:
                 cut_after = self.cut_after = self.cuts.pop(len(self.asked), self.cut_after)
             blocks = [
@@ -254,7 +255,8 @@ def _send_raw(handler: BaseHTTPRequestHandler, reply: Raw) -> None:
     handler.send_header("content-type", reply.media_type)
     if reply.encoding:
         handler.send_header("content-encoding", reply.encoding)
-    content, step = reply.content, reply.chunk_bytes
+    content = reply.content
+    step = reply.chunk_bytes
     if not step:
         handler.send_header("content-length", str(len(content)))
         handler.end_headers()

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-LOOK_BACK, MOST_MARKS = 20, 4
+LOOK_BACK = 20
+MOST_MARKS = 4
 
 
 @dataclass(slots=True)
@@ -71,8 +72,10 @@ def _prefixes(body: dict[str, Any], *, sort_keys: bool) -> tuple[list[bytes], li
     """Of each block the hash and the tokens of all up to it; and which are marked."""
     blocks = list(_blocks(body, sort_keys=sort_keys))
     head = len(body.get("tools", [])) + len(body.get("system", []))
-    prefix, length = hashlib.sha256(), 0
-    prefixes, sizes = list[bytes](), list[int]()
+    prefix = hashlib.sha256()
+    length = 0
+    prefixes = list[bytes]()
+    sizes = list[int]()
     for at, (text, _) in enumerate(blocks):
         if at == head:
             prefix.update(json.dumps(body.get("thinking")).encode())

@@ -39,9 +39,11 @@ def create_certificate(folder: Path, host: str) -> tuple[Path, Path]:
     )
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     made = builder.sign(key, hashes.SHA256())
-    public, private = folder / "ca.pem", folder / "key.pem"
+    public = folder / "ca.pem"
+    private = folder / "key.pem"
     public.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    encoding, shape = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    encoding = serialization.Encoding.PEM
+    shape = serialization.PrivateFormat.PKCS8
     private.write_bytes(key.private_bytes(encoding, shape, serialization.NoEncryption()))
     return public, private
 

@@ -165,7 +165,8 @@ class Peer:
         self._thread.join(timeout=60)
 
     async def _serve(self, ready: Future[int]) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
         handlers: set[asyncio.Task[None]] = set()
 
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -27,7 +27,8 @@ class Pooler:
     """`size`: the connections it has to the server."""
 
     def __init__(self, server: postgres.Server, *, size: int = 3) -> None:
-        self._folder, self._size = postgres.new_folder(), size
+        self._folder = postgres.new_folder()
+        self._size = size
         self.port = ports.free_port()
         self.url = f"postgresql://helix@127.0.0.1:{self.port}/postgres"
         postgres.hand_over(self._folder)

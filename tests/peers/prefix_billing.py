@@ -10,7 +10,9 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-UNIT, LEAST = 128, 1_024  # in tokens
+# In tokens.
+UNIT = 128
+LEAST = 1_024
 
 
 @dataclass(slots=True)

@@ -18,7 +18,8 @@ def write(root: Path, **files: str) -> None:
 
 
 def found(root: Path, *touched: str) -> dict[str, ProjectItem]:
-    reading, used = ProjectReading(root), [root / name for name in touched]
+    reading = ProjectReading(root)
+    used = [root / name for name in touched]
     items = [
         *rules_files.find_rules_of_root(reading, used),
         *rules_files.find_rules_of_touched_folders(reading, used),

@@ -120,7 +120,8 @@ def test_files_that_trust_does_not_cover_are_said(tmp_path: Path) -> None:
 def test_a_linked_folder_is_covered_by_the_trust_in_a_skill(tmp_path: Path) -> None:
     from helix_desktop.project.skills import find_skills
 
-    skill, elsewhere = tmp_path / "skills/fmt", tmp_path / "elsewhere"
+    skill = tmp_path / "skills/fmt"
+    elsewhere = tmp_path / "elsewhere"
     skill.mkdir(parents=True)
     elsewhere.mkdir()
     (skill / "SKILL.md").write_text(
@@ -138,7 +139,8 @@ def test_a_linked_folder_is_covered_by_the_trust_in_a_skill(tmp_path: Path) -> N
 def test_what_a_link_out_of_the_folder_leads_to_is_not_looked_through_but_the_link_is_trusted(
     tmp_path: Path,
 ) -> None:
-    root, outside = tmp_path / "root", tmp_path / "outside"
+    root = tmp_path / "root"
+    outside = tmp_path / "outside"
     made = skill(root, "fmt", "name: fmt\ndescription: x")
     (outside / "deep").mkdir(parents=True)
     (outside / "deep" / "file").write_text("x")

@@ -11,7 +11,8 @@ of messages.
 
 from __future__ import annotations
 
-FOLDED, CARRIED = "folded", "carried"
+FOLDED = "folded"
+CARRIED = "carried"
 
 # Content blocks of Messages.
 ANTHROPIC_BLOCKS = {

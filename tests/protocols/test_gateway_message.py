@@ -107,7 +107,9 @@ def test_messages_of_one_role_are_joined_where_one_was_added_and_nowhere_else() 
             units, "parts", lambda one: one["parts"], lambda part: part.startswith("result")
         )
 
-    mine, theirs, reply = unit("user", "hello"), unit("user", "result 1"), unit("model", "yes")
+    mine = unit("user", "hello")
+    theirs = unit("user", "result 1")
+    reply = unit("model", "yes")
     assert joined((mine, False), (theirs, False)) == [mine, theirs]
     assert joined((mine, False), (theirs, True), (reply, False)) == [
         unit("user", "result 1", "hello"),

@@ -82,7 +82,8 @@ def test_replies_that_follow_each_other_are_one_message(protocol: str) -> None:
 @all_protocols
 def test_a_whole_reply_is_put_together_of_several(protocol: str) -> None:
     veil = CALL_FILTERS[protocol](hold=True)
-    veil.any_hidden, veil.hidden_count = True, 1
+    veil.any_hidden = True
+    veil.hidden_count = 1
     values = [
         WRITERS[protocol].whole(blocks, USAGE, "1") for blocks in ([RECALL], [Says("fine"), TOOL])
     ]

@@ -63,11 +63,9 @@ def test_arguments_go_back_as_the_model_wrote_them_and_what_is_no_object_so_that
 
 
 def test_reasoning_goes_back_to_its_own_model_alone() -> None:
-    own, old, foreign = (
-        Reasoning("a", model="peer/scripted"),
-        Reasoning("b"),
-        Reasoning("c", model="other"),
-    )
+    own = Reasoning("a", model="peer/scripted")
+    old = Reasoning("b")
+    foreign = Reasoning("c", model="other")
     same = asking(user("hello"), assistant(own, old, "fine"))
     assert request_parts.without_foreign_reasoning(same) is same
     mixed = asking(user("hello"), assistant(own, foreign, "fine"), user("on"))

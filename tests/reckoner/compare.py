@@ -205,7 +205,8 @@ def _digest(state: Moment, c: Conversation) -> str:
 
 def _figures(state: ConversationState, c: Conversation) -> Iterator[Difference]:
     """What the view counts at every fact, with folds and without, and what each reply took."""
-    ledger, all_facts = state.record.ledger, range(len(c.facts) + 1)
+    ledger = state.record.ledger
+    all_facts = range(len(c.facts) + 1)
     yield from _unequal(
         "tokens at every fact", [*ledger.shown], [figures.counted(c, n) for n in all_facts]
     )

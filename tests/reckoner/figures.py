@@ -157,19 +157,24 @@ def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
     found: dict[int, Usual] = {}
     summarised_away = last_whole = last_count = 0
     steps: list[tuple[int, int]] = []
-    usual_share, last_billed, last_folded = 1.0, 0, 0
+    usual_share = 1.0
+    last_billed = 0
+    last_folded = 0
     for m, answer in replies(c, n):
-        c_, w = counted(c, saw(c, m)), counted(c, saw(c, m), folding=False)
+        c_ = counted(c, saw(c, m))
+        w = counted(c, saw(c, m), folding=False)
         if not c_ or not w:
             continue
         if not last_count:  # what was in the cache before the first step is there either way
             last_count = max(0, answer.usage.cache_read) * c_ // max(1, sent(c, m))
         # Without a new fold, the provider reads the same share either way.
-        read, share = actual_bill(c, m).read, usual_share
+        read = actual_bill(c, m).read
+        share = usual_share
         if last_billed and w >= last_whole and w - c_ == last_folded:
             share = min(1.0, read / last_billed)
         usual_share = share if read else usual_share
-        last_billed, last_folded = sent(c, m), w - c_
+        last_billed = sent(c, m)
+        last_folded = w - c_
         limit = window_before(c, m)
         limit = max(limit, sent(c, m)) if limit else 0
         summarised_away = summarised_away if w >= last_whole else 0
@@ -184,7 +189,9 @@ def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
             full = round(rest * f) <= limit  # else no summary makes enough room
             count = rest if full else c_
         found[m] = Usual(count, f, full, last_count, 0.0 if found_cache_empty(c, m) else share)
-        summarised_away, last_whole, last_count = w - count, w, count
+        summarised_away = w - count
+        last_whole = w
+        last_count = count
     return found
 
 
@@ -304,7 +311,8 @@ def money_without_folds(
             prices = priced(main_model(c, m))
             cached, writing, output = prices if prices[1] else USUAL_PRICES
             wrote = (fact.usage.output or sum(part.tokens for part in fact.parts)) * output
-            bill, was = usual_bill(c, m), actual_bill(c, m)
+            bill = usual_bill(c, m)
+            was = actual_bill(c, m)
             usual = bill.read * cached + bill.new * writing + bill.written * output + wrote
             actual = was.read * cached + was.new * writing + wrote
             total += fact.usage.cost * usual / actual if actual else fact.usage.cost

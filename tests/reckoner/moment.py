@@ -115,7 +115,8 @@ def _say(now: Moment, n: int, fact: UserSaid) -> None:
     if fact.steering and now.running:
         now.words.append(n)
     else:
-        now.words, now.running = [n], True
+        now.words = [n]
+        now.running = True
 
 
 def _reply(now: Moment, n: int, fact: ModelReplied) -> None:

@@ -383,8 +383,11 @@ def fold_rows(c: Conversation, n: int) -> list[FoldRow]:
 
 # --- the inspector
 
-SYSTEM, HANDOVER, OBSERVATIONS = "system and tools", "handover", "observations"
-CONVERSATION, OUTPUT = "conversation", "tool outputs"
+SYSTEM = "system and tools"
+HANDOVER = "handover"
+OBSERVATIONS = "observations"
+CONVERSATION = "conversation"
+OUTPUT = "tool outputs"
 
 
 def kinds(c: Conversation, n: int) -> dict[str, int]:

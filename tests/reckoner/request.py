@@ -157,7 +157,8 @@ def _write_reply(draft: Draft, now: Moment, shown: Shown, *, ended: bool) -> Non
     assert shown.ref
     if draft.reply != shown.ref.seq:
         draft.answer()
-        draft.reply, draft.ended = shown.ref.seq, ended
+        draft.reply = shown.ref.seq
+        draft.ended = ended
     part = _replied(now, shown)
     draft.add("assistant", part)
     if part[0] == "call":
@@ -326,7 +327,8 @@ def _json(value: Object | str) -> str:
 
 
 def _shortened(values: Object, text: str) -> Object:
-    shortened, put = {}, False
+    shortened = {}
+    put = False
     for key, value in values.items():
         written = value if isinstance(value, str) else json.dumps(value)
         shortened[key] = value if len(written) <= LONG else SAME_ENTRY if put else text

@@ -301,7 +301,8 @@ def test_kept_parts_count_against_a_fold() -> None:
 
 def test_spans_nest() -> None:
     facts = (said(), replied(), said(), replied(), END, folded("f", Span(2, 3), 9))
-    cross, around = folded("g", Span(3, 4), 1), folded("g", Span(1, 4), 1)
+    cross = folded("g", Span(3, 4), 1)
+    around = folded("g", Span(1, 4), 1)
     assert moment(of(*facts, cross), 7).in_force == {"f"}
     assert seen(of(*facts, around)) == [["g"]]
     assert seen(of(*facts, folded("g", Span(2, 2), 1))) == [

@@ -85,7 +85,8 @@ def play(
 
     async def played() -> ReplayFigures:
         now = simulated_clock.LoopClock().current_time
-        journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
+        journal = MemoryJournal(now=now)
+        cache = MemoryCache(now=now)
         return await SessionPlayer(
             recording, terms, ReplayStores(journal, cache, MemoryIndex(journal, cache)), Words()
         ).play_session()

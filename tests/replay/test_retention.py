@@ -58,10 +58,8 @@ def test_summaries_count_as_nothing_and_the_system_prompt_stands() -> None:
 def test_what_leaves_the_view_counts_no_more() -> None:
     retention = ReferenceRetention(lambda _: "")
     retention.remember_identifiers_of(user("first_identifier"))
-    one, other = (
-        block(Text("first_identifier")),
-        block(ToolCall("c", "f", '{"path": "first_identifier"}')),
-    )
+    one = block(Text("first_identifier"))
+    other = block(ToolCall("c", "f", '{"path": "first_identifier"}'))
     for shown in ([one, other], [other], []):
         retention.set_current_view(shown)
         retention.count_known_identifiers_in(says("first_identifier"))

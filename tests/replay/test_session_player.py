@@ -153,7 +153,8 @@ def recalled_session(spoken: str) -> RecordedSession:
 
 
 def test_the_words_of_the_extra_request_are_billed_by_the_recorded_mean() -> None:
-    quiet, loud = play(recalled_session("")), play(recalled_session("I think about it. " * 100))
+    quiet = play(recalled_session(""))
+    loud = play(recalled_session("I think about it. " * 100))
     assert quiet.recalled_pages == loud.recalled_pages > 0
     more = loud.recalls_billed - quiet.recalls_billed
     assert more > 400 * 4, (

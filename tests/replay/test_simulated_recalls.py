@@ -8,6 +8,7 @@ from helix_desktop.engine.facts import PartRef, Text, ToolCall
 from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedSession
+from helix_desktop.replay import simulated_recalls
 from helix_desktop.replay.simulated_recalls import (
     MANY,
     MOST_WRONG,
@@ -139,10 +140,8 @@ def test_an_entry_whose_marker_fits_better_is_opened_in_vain_first_and_once() ->
     right = ShownEntry("right", "merge_tables lives here", "output of bash ls")
     wrong = ShownEntry("wrong", "something else entirely", "read tables of the warehouse")
     misses.add_earlier_message(returned("c", right.text))
-    reply, view = (
-        says("In the tables of the warehouse I call merge_tables"),
-        ["the tables of the warehouse"],
-    )
+    reply = says("In the tables of the warehouse I call merge_tables")
+    view = ["the tables of the warehouse"]
     opened = misses.pages_to_recall(
         {"merge_tables"}, reply, [right, wrong], view, has_summary=False
     )
@@ -238,7 +237,8 @@ def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
     said = RecordedSession(
         "used again", (session.messages[0], *first, *session.messages[1:], user("go on"), asks)
     )
-    with_them, without = play(said), play(said, recalls=RecallMode.NONE)
+    with_them = play(said)
+    without = play(said, recalls=RecallMode.NONE)
     assert with_them.recalls_billed > 0
     assert with_them.recalled_pages > 0
     assert with_them.billed_with_recalls == with_them.billed + with_them.recalls_billed
@@ -342,3 +342,13 @@ def test_an_agent_that_names_several_entries_finds_the_right_one_in_one_request(
         assert [page.entry for page in pages if page.holds][-1:] == ["right"]
         rounds[mode] = sorted({page.round for page in pages})
     assert len(rounds[RecallMode.TOGETHER]) < len(rounds[RecallMode.SEARCHED])
+
+
+def test_the_last_page_that_is_needed_is_the_first_if_none_helps() -> None:
+    pages = [
+        RecalledPage(entry="e", asked=(), text=name, holds=frozenset({name}))
+        for name in ("one", "two", "three")
+    ]
+    assert simulated_recalls._last_needed_index(pages, frozenset({"elsewhere"})) == 0
+    assert simulated_recalls._last_needed_index(pages, frozenset({"one"})) == 0
+    assert simulated_recalls._last_needed_index(pages, frozenset({"one", "two"})) == 1

@@ -54,7 +54,8 @@ def played(recording: RecordedSession, preset: str, window: int) -> tuple[Replay
 
     async def play() -> tuple[ReplayFigures, set[str]]:
         now = simulated_clock.LoopClock().current_time
-        journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
+        journal = MemoryJournal(now=now)
+        cache = MemoryCache(now=now)
         stores = ReplayStores(journal, cache, MemoryIndex(journal, cache))
         figures = await SessionPlayer(
             recording, ReplayTerms(context_policy.preset_policy(preset), window), stores, COUNTING

@@ -27,7 +27,8 @@ def test_the_command_to_copy_exists_in_a_checkout_too(
     """From a checkout, the dialog offered `helix-desktop wrap claude`, which did not
     exist there.
     """
-    python, script = tmp_path / "python", tmp_path / "helix-desktop"
+    python = tmp_path / "python"
+    script = tmp_path / "helix-desktop"
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     assert list_words_that_start_this_program() == [str(python), "-m", "helix_desktop"]

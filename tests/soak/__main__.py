@@ -70,7 +70,8 @@ class Soak:
     """The person at the window, and the notes taken meanwhile."""
 
     def __init__(self, minutes: float, seed: int, out: Path | None) -> None:
-        self.minutes, self.out = minutes, out
+        self.minutes = minutes
+        self.out = out
         self.chance = random.Random(seed)
         self.begun = time.monotonic()
         self.turns = 0
@@ -121,7 +122,8 @@ class Soak:
                 self.failures[returned.head.split("\n", 1)[0]] += 1
 
     async def _choose_conversation(self, run: window_program.WindowProgram) -> None:
-        window, chance = run.window, self.chance
+        window = run.window
+        chance = self.chance
         rows = [row for row in window.sides.list_rows() if not row.trashed and not row.parent]
         if window.current_session is None or not rows:
             return
@@ -138,7 +140,8 @@ class Soak:
         """Type it, send it with the key, and wait for the end of the turn while it is shown."""
         window = run.window
         window.switch_to_page("chat")
-        before, box = turns(run), window.chat.composer.text
+        before = turns(run)
+        box = window.chat.composer.text
         for letter in f"Please go on with part {self.turns} of the plan":
             QTest.keyClicks(box, letter)
             await asyncio.sleep(0.005)
@@ -203,7 +206,8 @@ class Soak:
         while True:
             await asyncio.sleep(0)
             now = time.perf_counter()
-            self.gap, last = max(self.gap, now - last), now
+            self.gap = max(self.gap, now - last)
+            last = now
             await asyncio.sleep(0.002)
             last = time.perf_counter()
 
@@ -339,7 +343,8 @@ def main() -> int:
     if arguments.keep:
         figures.keep([run_of(soak.samples, arguments.minutes, where)])
     good, words = verdict(soak.samples, arguments.minutes)
-    done, failed = soak.calls[True], soak.calls[False]
+    done = soak.calls[True]
+    failed = soak.calls[False]
     tools = (
         f"{done} calls of tools, {failed} more failed; {soak.refused} folds refused with a reason"
     )

@@ -42,7 +42,8 @@ async def workspace(workspaces: AllWorkspaces, tmp_path: Path) -> AsyncIterator[
 @pytest.fixture(params=["memory", "disk"])
 async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stores]:
     if request.param == "memory":
-        journal, cache = MemoryJournal(), MemoryCache()
+        journal = MemoryJournal()
+        cache = MemoryCache()
         yield Stores(journal, cache, MemoryIndex(journal, cache))
         return
     workspaces = AllWorkspaces(tmp_path / "workspaces")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import concurrency
+from helix_desktop.engine.cache_entry_rows import EntryFilter
 from helix_desktop.engine.facts import Fact, Recorded, Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
@@ -57,7 +59,8 @@ async def test_a_cancelled_append_keeps_the_right_to_write_until_its_facts_are_o
     workspace: StoredWorkspace,
 ) -> None:
     journal = workspace.journal
-    has_begun, may_end = threading.Event(), threading.Event()
+    has_begun = threading.Event()
+    may_end = threading.Event()
     events: list[str] = []
     append = workspace._stores.journal.append_all_or_nothing
     tell_changed = journal._changed
@@ -192,7 +195,8 @@ async def test_tokens_are_known_once_the_index_has_counted_them_and_nobody_waits
     workspaces = AllWorkspaces(tmp_path, count=lambda text: len(text) // 4)
     named = workspaces.create_stored_workspace("Counted").id
     async with aclosing(await workspaces.open_stored_workspace(named)) as workspace:
-        index, known = workspace.index, []
+        index = workspace.index
+        known = []
         stored = await workspace.cache.store_content(b"a line of words\n" * 400, SHELL)
         await index.wait_until_indexed()
         entry = await workspace.cache.describe_entry(stored.digest, 5)
@@ -203,3 +207,22 @@ async def test_tokens_are_known_once_the_index_has_counted_them_and_nobody_waits
 
         await index.rebuild_after(ask_while_there_is_no_index)
         assert known == [0]
+
+
+async def test_what_is_removed_for_room_is_counted_oldest_first_and_only_as_much_as_needed(
+    workspace: StoredWorkspace,
+) -> None:
+    for number in range(4):
+        content = random.Random(number).randbytes(1_000)
+        await workspace.cache.store_content(content, EntryOrigin("shell", f"{number}"))
+    await workspace.index.wait_until_indexed()
+    kept_before = (await workspace.index.compute_figures()).kept
+
+    nothing = await workspace.cache.remove_unused_down_to(kept_before)
+    assert (nothing.entries, nothing.bytes) == (0, 0)
+    removed = await workspace.cache.remove_unused_down_to(kept_before - 1_500)
+    assert removed.entries == 2
+    kept_now = (await workspace.index.compute_figures()).kept
+    assert removed.bytes == kept_before - kept_now
+    rows = await workspace.index.entries_page(EntryFilter(gone=True))
+    assert {row.about.source for row in rows} == {"0", "1"}

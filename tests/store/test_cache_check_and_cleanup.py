@@ -54,7 +54,8 @@ def test_contents_of_checkpoints_are_read_and_counted_apart_from_entries(
 
 
 def test_a_large_cache_is_checked_in_slices(cache: CacheFolder) -> None:
-    check, steps = CacheCheck(cache), 1
+    check = CacheCheck(cache)
+    steps = 1
     while check.check_next_slice_if_any():
         steps += 1
     assert steps > 1
@@ -68,11 +69,9 @@ def test_an_entry_whose_hash_leads_nowhere_is_linked_again(cache: CacheFolder) -
 
 
 def test_what_ought_to_be_there_is_named(cache: CacheFolder) -> None:
-    missing, forgotten, there = (
-        Digest.of_content(b"missing"),
-        Digest.of_content(b"entry 3"),
-        Digest.of_content(b"entry 4"),
-    )
+    missing = Digest.of_content(b"missing")
+    forgotten = Digest.of_content(b"entry 3")
+    there = Digest.of_content(b"entry 4")
     cache.forget_entry(forgotten)
     result = checked(cache, missing, forgotten, there)
     assert [digest for digest, _ in result.damaged] == [missing]

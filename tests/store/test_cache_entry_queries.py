@@ -27,7 +27,8 @@ COUNT = 300
 
 def filled() -> ListFeed:
     """Three hundred entries with many equal values, some used, some pinned, some gone."""
-    chance, feed = random.Random(5), ListFeed()
+    chance = random.Random(5)
+    feed = ListFeed()
     for number in range(1, COUNT + 1):
         content = chance.randbytes(chance.choice((5, 10, 20))) + number.to_bytes(4, "big")
         about = EntryOrigin(
@@ -212,7 +213,8 @@ def test_what_collection_takes_first(asked: CacheEntryQueries) -> None:
 def test_what_only_a_fold_refers_to_is_not_collected(
     asked: CacheEntryQueries, index: IndexFile
 ) -> None:
-    first, unused = asked.unused_entries()[0], asked.count_entries(EntryFilter(unused=True))
+    first = asked.unused_entries()[0]
+    unused = asked.count_entries(EntryFilter(unused=True))
     feed = index._feed
     assert isinstance(feed, ListFeed)
     feed.say(Folded("f", FoldKind.MARKER, PartRef(1), "", 1, 2, entries=(first,)))

@@ -91,10 +91,8 @@ def test_quarantine_lasts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["description", "number", "other"])
 def test_a_damaged_description_is_named(cache: CacheFolder, what: str) -> None:
-    digest, other = (
-        put_whole(cache, b"x" * 3 * CHUNK, SHELL).digest,
-        put_whole(cache, b"other", SHELL).digest,
-    )
+    digest = put_whole(cache, b"x" * 3 * CHUNK, SHELL).digest
+    other = put_whole(cache, b"other", SHELL).digest
     number = cache_records.key_of_number(b"m", cache.reader.record_of_content(digest).number)
     value = {
         "description": b"nonsense",
@@ -143,10 +141,8 @@ def test_numbers_only_grow(tmp_path: Path) -> None:
 
 
 def test_two_puts_of_the_same_staged_at_once_are_one(cache: CacheFolder) -> None:
-    one, two = (
-        cache.stage_content(b"same", SHELL),
-        cache.stage_content(b"same", EntryOrigin("other")),
-    )
+    one = cache.stage_content(b"same", SHELL)
+    two = cache.stage_content(b"same", EntryOrigin("other"))
     cache.commit_staged([one, two])
     assert one.record == two.record
     assert len(cache.reader.records_after()) == 1

@@ -236,7 +236,8 @@ async def test_what_is_damaged_sends_nobody_there(workspace: StoredWorkspace) ->
     stored = await workspace.cache.store_content(b"a needle", SHELL)
     await workspace.journal.append_to_journal("c", [UserSaid((Text("a needle said"),))])
     await workspace.index.wait_until_indexed()
-    cache, thread = workspace._stores.cache, workspace._stores.thread
+    cache = workspace._stores.cache
+    thread = workspace._stores.thread
     await thread.run_work(
         cache.level.write_batch,
         [

@@ -124,10 +124,8 @@ async def test_lines_are_counted_in_text_alone(stores: Stores) -> None:
 
 async def test_content_that_is_there_is_what_it_is_put_as_now(stores: Stores) -> None:
     picture = EntryOrigin(media_type="image/png")
-    first, second = (
-        await stores.cache.store_content(b"bytes", picture),
-        await stores.cache.store_content(b"bytes", SHELL),
-    )
+    first = await stores.cache.store_content(b"bytes", picture)
+    second = await stores.cache.store_content(b"bytes", SHELL)
     streamed = await stores.cache.store_content(pieces(b"by", b"tes"), picture)
     assert [each.media_type for each in (first, second, streamed)] == [
         "image/png",

@@ -253,7 +253,8 @@ def test_an_output_that_was_folded_is_not_used_a_second_time_by_its_fold(
     index: IndexFile, feed: ListFeed
 ) -> None:
     """Four equal outputs, each folded, were eight uses in the list of the cache."""
-    early, late = feed.add(b"early"), Digest.of_content(b"late")
+    early = feed.add(b"early")
+    late = Digest.of_content(b"late")
     for digest in (early, late) * 4:
         feed.say(ToolReturned("1", Stored(digest, 5), 1))
         feed.say(Folded("f", FoldKind.MARKER, PartRef(1), "", 1, 2, entries=(digest,)))
@@ -274,7 +275,8 @@ def test_a_conversation_has_an_entry_once_however_often_it_names_it(
 
 
 def test_changes_of_known_entries_are_taken_over(index: IndexFile, feed: ListFeed) -> None:
-    one, two = feed.add(b"one"), feed.add(b"two")
+    one = feed.add(b"one")
+    two = feed.add(b"two")
     finish(index)
     feed.pins.add(one)
     record, content = feed.entries.pop()

@@ -110,7 +110,8 @@ def test_which_messages_an_agent_sent_is_read_without_the_rest(tmp_path: Path) -
     """A gateway that was killed read all facts of all agents, 37,000 of one for a
     second, before it answered.
     """
-    received, back = Received(("a", "b"), (1, 2), "s", "h"), Rewound(1)
+    received = Received(("a", "b"), (1, 2), "s", "h")
+    back = Rewound(1)
     with closing(JournalFile(tmp_path / "journal", now=lambda: 5.0)) as journal:
         journal.append_all_or_nothing(
             "a", [said("one"), said("two"), received, back, said("three")]

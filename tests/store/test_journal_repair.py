@@ -100,7 +100,8 @@ def damaged_journal(tmp_path: Path, seed: int) -> tuple[Path, Path]:
     """A journal with a few bytes wrong in the middle of the file, and a copy of it from
     before its last facts.
     """
-    path, backup = tmp_path / "journal.sqlite3", tmp_path / "backup.sqlite3"
+    path = tmp_path / "journal.sqlite3"
+    backup = tmp_path / "backup.sqlite3"
     journal = JournalFile(path)
     for number in range(30):
         journal.append_all_or_nothing("a" if number % 2 else "b", [said(number)])

@@ -117,3 +117,20 @@ def test_a_part_that_is_longer_than_its_file_is_damage_where_its_batch_is_whole(
     assert has_silent_damage(tmp_path)
     log.write_bytes(content[:-1])
     assert not has_silent_damage(tmp_path), "nobody was told that a torn batch is stored"
+
+
+def test_a_batch_of_several_parts_is_damage_where_only_its_last_part_is_too_long(
+    tmp_path: Path,
+) -> None:
+    """The last part alone is no batch: it is one only behind the parts before it."""
+    level = LevelDatabase(tmp_path)
+    level.write_batch([(key_of(1), b"x" * 40_000)])
+    level.close()
+    log = the_file(tmp_path, ".log")
+    content = bytearray(log.read_bytes())
+    start_of_last_part = 32_768  # A part never crosses the border of a block.
+    content[start_of_last_part + 5] ^= 64  # The higher byte of its length.
+    log.write_bytes(content)
+    assert has_silent_damage(tmp_path)
+    log.write_bytes(content[:-1])
+    assert not has_silent_damage(tmp_path), "nobody was told that a torn batch is stored"

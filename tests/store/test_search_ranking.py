@@ -162,3 +162,20 @@ async def test_a_list_of_details_with_all_words_hides_no_output_with_one_of_them
     await workspace.cache.store_content(f"{LINES}signature = True\n{LINES}".encode(), original)
     await workspace.cache.store_content(f"{LINES}autodoc True\n{LINES}".encode(), details)
     assert set(await _search(workspace, "autodoc True")) == {original, details}
+
+
+async def test_an_older_version_comes_later_though_less_stands_around_its_words(
+    workspace: StoredWorkspace,
+) -> None:
+    """By its words alone, the shorter text would come first."""
+    file = EntryOrigin("read_file", "src/a.py")
+    other_file = EntryOrigin("read_file", "src/b.py")
+    older = f"{LINES}the needle, older\n"
+    newer = f"{LINES * 4}the needle, newer\n"
+    await workspace.cache.store_content(older.encode(), file)
+    await workspace.cache.store_content(newer.encode(), file)
+    await workspace.cache.store_content(f"{LINES}the needle, beside\n".encode(), other_file)
+    await workspace.index.wait_until_indexed()
+    snippets = [hit.snippet for hit in await workspace.index.search_index("the needle")]
+    assert snippets.index("the needle, newer") < snippets.index("the needle, older")
+    assert snippets.index("the needle, beside") < snippets.index("the needle, older")

@@ -150,7 +150,9 @@ def test_rows_of_any_number_are_inserted_by_few_different_statements(
     connection: sqlite3.Connection,
 ) -> None:
     connection.execute("CREATE TABLE numbers(one, two)")
-    chance, sizes, expected = random.Random(1), set[int](), 0
+    chance = random.Random(1)
+    sizes = set[int]()
+    expected = 0
     connection.set_trace_callback(lambda statement: sizes.add(statement.count("), (")))
     for count in (
         0,

@@ -30,7 +30,8 @@ CONTENTS = [b"one" * 500, b"two" * 500, bytes(range(256)) * 9000]
 
 
 def filled(folder: Path) -> None:
-    cache, journal = CacheFolder(folder / "cache"), JournalFile(folder / "journal.sqlite3")
+    cache = CacheFolder(folder / "cache")
+    journal = JournalFile(folder / "journal.sqlite3")
     for number, content in enumerate(CONTENTS):
         put_whole(cache, content, EntryOrigin("shell"))
         journal.append_all_or_nothing("c", [UserSaid((Text(f"fact {number}"),))])
@@ -42,10 +43,8 @@ def filled(folder: Path) -> None:
 def whole(folder: Path) -> tuple[list[str], int, int]:
     """The notes of opening, and how many entries and facts are there."""
     notes: list[str] = []
-    cache, journal = (
-        cache_opening.open_or_repair_cache(folder, notes.append),
-        store_opening.open_or_repair_journal(folder, notes.append),
-    )
+    cache = cache_opening.open_or_repair_cache(folder, notes.append)
+    journal = store_opening.open_or_repair_journal(folder, notes.append)
     entries = 0
     for content in CONTENTS:
         try:

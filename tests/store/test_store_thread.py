@@ -26,7 +26,9 @@ async def test_one_thing_after_another_on_one_thread() -> None:
 
 async def test_what_was_begun_is_finished_though_nobody_waits() -> None:
     thread = StoreThread("store")
-    begun, go, done = threading.Event(), threading.Event(), threading.Event()
+    begun = threading.Event()
+    go = threading.Event()
+    done = threading.Event()
 
     def work() -> None:
         begun.set()
@@ -44,7 +46,8 @@ async def test_what_was_begun_is_finished_though_nobody_waits() -> None:
 
 
 async def test_what_was_opened_is_closed_though_nobody_waits_and_the_last_first() -> None:
-    thread, said = StoreThread("store"), list[str]()
+    thread = StoreThread("store")
+    said = list[str]()
 
     class File:
         def __init__(self, name: str) -> None:

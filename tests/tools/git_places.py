@@ -151,7 +151,8 @@ def what_got_through(base: Path, name: str) -> str:
     """Plant it in a repository below `base`, have the guard take it back, and use git;
     what ran or was touched then.
     """
-    out, folder = base / "out", base / "root"
+    out = base / "out"
+    folder = base / "root"
     for each in (out, folder):
         each.mkdir(parents=True)
     (out / "file").write_text("outside\n")

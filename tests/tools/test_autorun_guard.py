@@ -108,7 +108,8 @@ def test_what_is_put_back_stays_inside_though_a_folder_became_a_link(
 @pytest.mark.parametrize("before", [None, b"small"])
 def test_a_large_file_is_put_back_and_kept_whole(root: Path, before: bytes | None) -> None:
     """`yarn set version` makes one of 2.7 MB."""
-    path, content = root / ".yarn/releases/yarn.cjs", b"0123456789" * 200_000
+    path = root / ".yarn/releases/yarn.cjs"
+    content = b"0123456789" * 200_000
     path.parent.mkdir(parents=True)
     if before is not None:
         path.write_bytes(before)

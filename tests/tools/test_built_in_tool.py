@@ -56,7 +56,8 @@ def test_every_tool_of_the_program_is_declared() -> None:
     for name, tool in declared.items():
         assert tool.description.endswith(".") or "{where}" in tool.description, name
         assert tool.schema["type"] == "object", name
-        properties, required = tool.schema["properties"], tool.schema["required"]
+        properties = tool.schema["properties"]
+        required = tool.schema["required"]
         assert isinstance(properties, dict), name
         assert isinstance(required, list), name
         assert set(required) <= properties.keys(), name

@@ -140,7 +140,8 @@ async def test_a_command_that_floods_is_ended_in_time_and_its_pipe_is_closed(her
 
 async def test_what_is_printed_without_a_pause_does_not_outrun_the_clock() -> None:
     class Flood:
-        pieces, ended = 0, False
+        pieces = 0
+        ended = False
 
         async def iterate_output(self) -> AsyncIterator[bytes]:
             while self.pieces < 100_000:
@@ -150,7 +151,8 @@ async def test_what_is_printed_without_a_pause_does_not_outrun_the_clock() -> No
         def kill_process_tree(self) -> None:
             self.ended = True
 
-    flood, nobody = Flood(), cast(Any, None)
+    flood = Flood()
+    nobody = cast(Any, None)
     followed = _FollowedCommand(nobody, nobody, "yes", cast(RunningCommand, flood), 0)
     async for _ in followed.output_until_deadline():
         pass

@@ -7,7 +7,7 @@ import pytest
 
 from helix_desktop.engine.ports import CallContext
 from helix_desktop.engine.session_setup import TurnLimits
-from helix_desktop.tools.delegate_tool import AgentPlace, Delegation, DelegationResult
+from helix_desktop.tools.delegate_tool import AgentPlace, AgentRole, Delegation, DelegationResult
 from tests.tools.world import World
 
 
@@ -91,3 +91,39 @@ async def test_stopping_stops_the_child(here: World) -> None:
     with pytest.raises(asyncio.CancelledError):
         await run
     assert children.running == 0
+
+
+@pytest.mark.parametrize(
+    ("patterns", "asked_for", "given"),
+    [
+        ((), (), ()),
+        ((), ("read_file",), ("read_file",)),
+        (("read_*", "list_f*"), ("read_file", "write_file"), ("read_file",)),
+        (("nothing",), ("write_file",), ("none",)),
+    ],
+)
+async def test_an_agent_has_the_tools_that_its_file_and_the_call_name(
+    here: World, patterns: tuple[str, ...], asked_for: tuple[str, ...], given: tuple[str, ...]
+) -> None:
+    children = Children()
+    children.go.set()
+    roles = {"reader": AgentRole("reader", patterns)}
+    place = AgentPlace(roles=lambda: roles)
+    here.box = here.kit.build_toolbox(start_child=children, place=place)
+    await here.run("delegate", task="look", agent="reader", tools=list(asked_for))
+    assert children.wishes[0].tools == given
+
+
+async def test_an_agent_without_a_wish_has_all_that_fits_and_can_always_recall(
+    here: World,
+) -> None:
+    children = Children()
+    children.go.set()
+    roles = {"reader": AgentRole("reader", ("read_file", "list_f?les"))}
+    place = AgentPlace(roles=lambda: roles)
+    here.box = here.kit.build_toolbox(start_child=children, place=place)
+    await here.run("delegate", task="look", agent="reader")
+    given = set(children.wishes[0].tools)
+    assert {"read_file", "list_files", "recall_cached_content"} <= given
+    assert "write_file" not in given
+    assert "delegate" not in given

@@ -58,7 +58,9 @@ async def server() -> AsyncIterator[tuple[str, list[bytes]]]:
             writer.write(line.encode())
         else:
             if path == "/bomb":
-                status, kind, body = 200, "text/plain", await asyncio.to_thread(gigabyte_of_zeros)
+                status = 200
+                kind = "text/plain"
+                body = await asyncio.to_thread(gigabyte_of_zeros)
                 coding = "content-encoding: zstd\r\n"
             else:
                 status, kind, body = PAGES[path]

@@ -112,7 +112,8 @@ def test_what_stands_there_instead_is_shown(old: str, shown: str) -> None:
 @pytest.mark.parametrize("spaces", [" ", "  "])
 def test_a_long_text_that_is_not_there_takes_no_longer_than_both_are_long(spaces: str) -> None:
     """An expression with any spaces between the words went on for hours here."""
-    before, old = f"0,{spaces}" * 2_000_000, "0, " * 100_000 + "1"
+    before = f"0,{spaces}" * 2_000_000
+    old = "0, " * 100_000 + "1"
     with pytest.raises(InvalidInput, match=r"not in f"):
         replace_text_in_file(before.encode(), old, "1", "f", every=False)
 

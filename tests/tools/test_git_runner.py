@@ -156,7 +156,8 @@ def test_the_name_that_git_itself_would_use_is_used(project: Path, tmp_path: Pat
 def test_a_repository_names_no_program_for_signing_beside_the_users(
     project: Path, tmp_path: Path
 ) -> None:
-    own, planted = tmp_path / "own", tmp_path / "planted"
+    own = tmp_path / "own"
+    planted = tmp_path / "planted"
     for program in (own, planted):
         program.write_text(f"#!/bin/sh\ntouch {program}.ran\nexit 1\n")
         program.chmod(0o755)

@@ -26,7 +26,8 @@ async def test_a_page_is_read_as_a_reader_sees_it() -> None:
 
 
 async def test_a_page_that_takes_too_long_is_given_as_it_is(monkeypatch: object) -> None:
-    html_seconds, fetch_tool.HTML_SECONDS = fetch_tool.HTML_SECONDS, 0.0
+    html_seconds = fetch_tool.HTML_SECONDS
+    fetch_tool.HTML_SECONDS = 0.0
     try:
         assert await fetch_tool.html_as_text(b"<p>x\xff") == "<p>x\N{REPLACEMENT CHARACTER}"
     finally:

@@ -156,7 +156,8 @@ def test_what_is_not_committed_is_carried_over_exactly(project: Path) -> None:
     git(project, "rm", "-q", "--cached", ".gitignore")
     before = state_of_user(project)
     copy = copy_of(project, with_changes=True)
-    theirs, ours = entries(project), entries(copy.folder)
+    theirs = entries(project)
+    ours = entries(copy.folder)
     assert {path: (mode & 0o170000, content) for path, (mode, content) in ours.items()} == {
         path: (mode & 0o170000, content) for path, (mode, content) in theirs.items()
     }
@@ -375,3 +376,16 @@ def test_a_file_that_came_with_a_copy_is_never_missing_in_it_while_it_is_set_asi
     assert copying.list_uncommitted_paths(copy, made) == []
     assert copying.merge_or_rebase_in_copy(source, copy, made, rebase=False) == copy.head
     assert git(copy.folder, "status", "--porcelain") == b""
+
+
+def test_a_repository_within_a_copy_is_named_and_nothing_is_committed(project: Path) -> None:
+    copy = copy_of(project)
+    head = git(copy.folder, "rev-parse", "HEAD")
+    (copy.folder / "lib").mkdir()
+    git(copy.folder / "lib", "init", "-q", ".")
+    (copy.folder / "lib" / "file").write_text("x")
+    git(copy.folder / "lib", "add", "-A")
+    git(copy.folder / "lib", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "own")
+    with pytest.raises(ActionRefused, match=r"^lib/? in the copy is a repository of its own"):
+        copying.commit_and_bundle_copy(None, copy, copying.CopySource(str(project)))
+    assert git(copy.folder, "rev-parse", "HEAD") == head

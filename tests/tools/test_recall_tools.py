@@ -23,7 +23,8 @@ async def test_a_short_entry_comes_back_as_it_was(here: World) -> None:
 async def test_a_long_entry_comes_back_page_by_page(here: World) -> None:
     lines = [f"line {number} {'x' * (number % 50)}" for number in range(1, 5001)]
     name = await stored(here, "\n".join(lines))
-    seen, wanted = [], ""
+    seen = []
+    wanted = ""
     while True:
         said = await here.said("recall_cached_content", sha256=name, lines=wanted)
         assert Words().count_tokens(said) <= PAGE_TOKENS + 100

@@ -163,7 +163,8 @@ async def test_the_rest_of_the_system_can_be_read(box: Sandbox, base: Path) -> N
 async def test_the_programs_own_data_and_the_users_keys_are_not_there(
     box: Sandbox, base: Path
 ) -> None:
-    own, key = box.closed_paths[0] / "journal", base / "home" / ".ssh" / "id"
+    own = box.closed_paths[0] / "journal"
+    key = base / "home" / ".ssh" / "id"
     assert "content" not in await ran(box, f"cat {own} {key}")
     await ran(box, f"echo x > {own}; echo x > {own.parent}/new; rm -rf {own.parent}")
     assert own.read_text() == "content\n"
@@ -393,10 +394,8 @@ def test_children_get_no_keys_and_no_bus() -> None:
 
 def test_docker_and_podman_without_root_are_reached_where_they_are_opened() -> None:
     """Their sockets are among the user's own, of which commands reach none otherwise."""
-    opened, environ = (
-        CommandOpenings(("docker",)),
-        {"XDG_RUNTIME_DIR": "/run/user/7", "DOCKER_HOST": "unix:///a/b"},
-    )
+    opened = CommandOpenings(("docker",))
+    environ = {"XDG_RUNTIME_DIR": "/run/user/7", "DOCKER_HOST": "unix:///a/b"}
     reached = set(opened_sockets(opened, environ, network=True))
     assert {
         "/run/user/7/docker.sock",

@@ -196,7 +196,8 @@ async def test_a_cache_is_there_though_a_link_stands_for_it_and_one_with_a_toolc
 
 
 def test_a_link_that_is_made_in_a_folder_seen_before_is_closed(base: Path) -> None:
-    home, target = base / "home", base / "elsewhere"
+    home = base / "home"
+    target = base / "elsewhere"
     (home / ".config/app").mkdir(parents=True)
     (home / ".config/older").mkdir()
     target.mkdir()

@@ -3,9 +3,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +17,10 @@ from helix_desktop.engine.ports import (
     PermissionAnswer,
     PermissionQuestion,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, ProviderUnreachable, StoreFull
+from helix_desktop.tools.changes.change_attribution import OpenStep
+from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import PermissionMode, PermissionRule
 from tests.tools.world import World, world
 
@@ -309,3 +312,20 @@ async def test_an_answer_that_never_comes_can_be_cancelled(here: World) -> None:
     with pytest.raises(asyncio.CancelledError):
         await run
     assert list(here.folder.iterdir()) == []
+
+
+async def test_what_changed_between_two_turns_belongs_to_no_step_of_the_next_call(
+    here: World,
+) -> None:
+    # Nothing is stored here, so the cache need not take many contents at once.
+    cache = cast("Any", here.cache)
+    checkpoints = Checkpoints([here.folder], cache, file=here.folder.parent / "checkpoints")
+    here.kit.resources = replace(here.kit.resources, checkpoints=checkpoints)
+    here.box = here.kit.build_toolbox()
+    nothing = Digest.of_content(b"")
+    step = OpenStep("", "c", "command", 0, nothing, is_between_turns=True)
+    checkpoints.steps.open.append(step)
+    await here.run("read_file", conversation="another", path="nothing")
+    assert step.is_between_turns, "it is of another conversation"
+    await here.run("read_file", conversation="c", path="nothing")
+    assert not step.is_between_turns

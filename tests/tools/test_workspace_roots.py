@@ -209,7 +209,9 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(roots: WorkspaceRoots)
 def test_what_somebody_saves_between_the_check_and_the_write_is_kept(
     roots: WorkspaceRoots, was: bytes | None, content: bytes | None
 ) -> None:
-    file, place, saved = roots.folders[0] / "file", roots.resolve_path("file"), list[int]()
+    file = roots.folders[0] / "file"
+    place = roots.resolve_path("file")
+    saved = list[int]()
     if was is not None:
         file.write_bytes(was)
 

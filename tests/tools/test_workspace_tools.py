@@ -19,7 +19,8 @@ from tests.tools.world import Words
 
 
 async def opened(folders: list[Path], *closed: Path) -> tuple[WorkspaceTools, WorkspacePermissions]:
-    cache, permissions = MemoryCache(), WorkspacePermissions()
+    cache = MemoryCache()
+    permissions = WorkspacePermissions()
     stores = (cache, MemoryIndex(MemoryJournal(), cache), Words())
     kit = await WorkspaceTools.open_workspace_tools(
         folders,

@@ -104,7 +104,8 @@ async def world(
 ) -> AsyncIterator[World]:
     folder = tmp_path / "work"
     folder.mkdir(exist_ok=True)
-    cache, tasks = MemoryCache(), OwnedTasks("test")
+    cache = MemoryCache()
+    tasks = OwnedTasks("test")
     permissions = WorkspacePermissions(mode)
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setattr(kits, "find_sandbox", found_before)

@@ -57,8 +57,11 @@ class HostileCopy:
     """One repository below `base`; `copy_and_bring_back` plants as much in the copy."""
 
     def __init__(self, base: Path, number: int) -> None:
-        self.base, self.chance = base, random.Random(number)
-        self.project, self.out, self.canary = base / "project", base / "out", base / "canary"
+        self.base = base
+        self.chance = random.Random(number)
+        self.project = base / "project"
+        self.out = base / "out"
+        self.canary = base / "canary"
         self.has_bitten = False  # whether something ran where git was used as a user uses it
         for folder in (self.project, self.out / "objects"):
             folder.mkdir(parents=True)

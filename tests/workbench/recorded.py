@@ -169,7 +169,8 @@ def on_a_folder(steps: Sequence[Step], folder: Path) -> list[Step]:
     """
     outputs = folder / "outputs"
     outputs.mkdir(parents=True)
-    made, number = [], 0
+    made = []
+    number = 0
     for step in steps:
         calls: list[tuple[str, dict[str, Any], str]] = []
         for name, arguments, result in step.calls:

@@ -121,7 +121,8 @@ async def test_random_pairs_of_trees_come_out_as_git_has_them(
         git(project, "reset", "-q", "--hard", base)
         git(project, "clean", "-qfdx")
         copy = await bench.copies.create_copy(f"copy{seed}")
-        work, expected = copy.folder / "0", tmp_path / f"{way}{seed}"
+        work = copy.folder / "0"
+        expected = tmp_path / f"{way}{seed}"
         change_tree(work, chance)
         change_tree(project, chance)
         if way != "apply":

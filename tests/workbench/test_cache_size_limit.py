@@ -27,7 +27,8 @@ async def workspace(tmp_path: Path) -> AsyncIterator[StoredWorkspace]:
 async def test_who_watches_hears_when_the_limit_is_passed_and_when_no_longer(
     workspace: StoredWorkspace,
 ) -> None:
-    owner, heard = concurrency.OwnedTasks("test"), list[int]()
+    owner = concurrency.OwnedTasks("test")
+    heard = list[int]()
     room = CacheSizeLimit(workspace, owner.spawn_task, pause=0)
     workspace.cache.changed = room.count_cache_size_soon
     stop = room.watch_cache_size(heard.append)

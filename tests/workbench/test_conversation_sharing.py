@@ -65,7 +65,8 @@ class Cut:
 @pytest.fixture
 async def homes(tmp_path: Path, folder: Path) -> AsyncIterator[tuple[Home, Home]]:
     """A desktop and a laptop."""
-    shelf, memory = MemoryServer(), MemoryHeads(time.monotonic)
+    shelf = MemoryServer()
+    memory = MemoryHeads(time.monotonic)
     desks: list[Workbenches] = []
     made: list[Home] = []
     for name in ("desktop", "laptop"):
@@ -77,7 +78,8 @@ async def homes(tmp_path: Path, folder: Path) -> AsyncIterator[tuple[Home, Home]
         bench = await desk.create_workspace("Pairs", folder)
         await bench.choose_model_for_role("demo/demo")
         engine = MemoryRowStore(shelf, b"space")
-        heads, remote = Cut(engine, memory), AsyncRowStore(engine)
+        heads = Cut(engine, memory)
+        remote = AsyncRowStore(engine)
         connected = SharedStoreConnection(remote, RowCipher(KEY))
         bench.sharing.start_conversation_sync(
             partial(bench.workspace.build_conversation_sync, connected, heads, name)

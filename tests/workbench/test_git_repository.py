@@ -103,7 +103,8 @@ async def test_what_the_last_commit_contains_is_known(desks: Desks, project: Pat
     commit, whoever took it back.
     """
     bench = await bench_on(desks, project)
-    changes, found = bench.file_changes, list[FileChange]()
+    changes = bench.file_changes
+    found = list[FileChange]()
     await changes.prepare_checkpoints()
 
     async def do_step(act: Callable[[], object]) -> None:

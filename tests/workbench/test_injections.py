@@ -155,7 +155,8 @@ async def test_prompts_of_servers_are_words_of_a_message(
     )
     await server_ready(bench)
     session = await bench.start_conversation()
-    before, asked = verdicts(bench), list[str]()
+    before = verdicts(bench)
+    asked = list[str]()
 
     def hear(event: Event) -> None:
         if isinstance(event, QuestionAsked):

@@ -67,8 +67,10 @@ async def test_what_is_at_rest_is_let_go_when_others_were_wanted_and_opens_again
     gc.disable()
     try:
         first = await bench.start_conversation()
-        name, facts = await told(first, "read README.md"), list(first.all_facts)
-        state, first = weakref.ref(first), None  # type: ignore[assignment]
+        name = await told(first, "read README.md")
+        facts = list(first.all_facts)
+        state = weakref.ref(first)
+        first = None  # type: ignore[assignment]
         await others(bench, open_sessions.MOST_IDLE_SESSIONS - 1)
         assert state() is not None
         await others(bench, 1)

@@ -66,7 +66,8 @@ async def test_nested_rules_come_into_force_behind_the_prefix(
     await trusting(bench)
     await told(bench, session, model, calls("read_file", path="README.md"))
     assert sent(model).count("In src: four spaces.") == 1
-    before, after = model.requests[-2], model.requests[-1]
+    before = model.requests[-2]
+    after = model.requests[-1]
     assert before.system == after.system
     assert after.messages[: len(before.messages) - 1] == before.messages[: len(before.messages) - 1]
     (folder / "src" / "AGENTS.md").unlink()

@@ -37,10 +37,8 @@ def files(tmp_path: Path) -> list[FileToRead]:
     )
     odd.write_bytes(odd.read_bytes() + b"no line of ours\n")
     output = "\n".join(f"{number} a word and another" for number in range(30_000))
-    call, answer = (
-        written.claude_reply(1, 0, "m1", written.use("t1")),
-        written.claude_said(2, 1, [written.result("t1", output)]),
-    )
+    call = written.claude_reply(1, 0, "m1", written.use("t1"))
+    answer = written.claude_said(2, 1, [written.result("t1", output)])
     long = written.lines(
         tmp_path / "long.jsonl", [written.claude_said(0, None, "run it"), call, answer]
     )

@@ -243,7 +243,8 @@ async def test_a_conversation_costs_what_its_agents_cost_too_and_totals_count_no
     desks: Desks, folder: Path, team: Team
 ) -> None:
     bench, session = await begun(desks, folder, agents_depth=3)
-    team.cost, heard = 0.5, list[str]()
+    team.cost = 0.5
+    heard = list[str]()
     bench.subscribe_to_events(
         lambda event: heard.append(event.conversation) if type(event) is MeterChanged else None
     )
@@ -372,7 +373,8 @@ async def test_stopping_all_ends_those_that_are_being_opened(
 ) -> None:
     """On a busy machine the last of twelve began after "Stop all" was pressed, and worked on."""
     bench, session = await begun(desks, folder)
-    open_, slowly = bench.workforce.open, asyncio.Event()
+    open_ = bench.workforce.open
+    slowly = asyncio.Event()
     opening: list[Delegation] = []
 
     async def open_slowly(started: ConversationStarted, wish: Delegation) -> Session:

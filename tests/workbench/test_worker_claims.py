@@ -16,7 +16,8 @@ async def nothing_sent(_conversation: str) -> None:
 
 
 def test_the_claim_of_a_sub_agent_is_found_above_it_and_none_where_parents_go_in_a_circle() -> None:
-    rows, hooks = ConversationListRows(cast("Any", None)), cast("Any", None)
+    rows = ConversationListRows(cast("Any", None))
+    hooks = cast("Any", None)
     for name, parent in (("task", ""), ("child", "task"), ("one", "two"), ("two", "one")):
         rows.add_new_row(name, ConversationStarted(parent=parent), 0.0)
     claims = WorkerClaims(hooks, rows.ids_above)

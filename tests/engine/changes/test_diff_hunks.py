@@ -57,7 +57,8 @@ def test_what_somebody_changed_beside_it_stays_and_what_they_changed_in_it_is_re
 
 
 def test_lines_that_were_deleted_come_back_only_between_the_same_neighbours() -> None:
-    before, after = b"a\nb\nc\n", b"a\nc\n"
+    before = b"a\nb\nc\n"
+    after = b"a\nc\n"
     assert revert_hunks(before, after, b"0\na\nc\n", find_hunks(before, after)) == b"0\na\nb\nc\n"
     with pytest.raises(ActionRefused):
         revert_hunks(before, after, b"a\nx\nc\n", find_hunks(before, after))
@@ -112,12 +113,14 @@ def by_git(folder: Path, before: bytes, after: bytes, chosen: tuple[Hunk, ...]) 
 def _patch(chosen: tuple[Hunk, ...], before: bytes, after: bytes) -> Iterator[bytes]:
     """The same hunks, seen from the new version, and where they come to be without the others."""
     yield b"--- a/f\n+++ b/f\n"
-    wanted, moved = {(hunk.old, hunk.new) for hunk in chosen}, 0
+    wanted = {(hunk.old, hunk.new) for hunk in chosen}
+    moved = 0
     for hunk in find_hunks(after, before):
         if (hunk.new, hunk.old) not in wanted:
             moved -= (hunk.new_end - hunk.new) - (hunk.old_end - hunk.old)
             continue
-        start, length = hunk.new + moved, hunk.new_end - hunk.new
+        start = hunk.new + moved
+        length = hunk.new_end - hunk.new
         yield f"{hunk.unified_header.partition(' +')[0]} +{start + bool(length)},{length} @@\n".encode()
         for sign, line in hunk.rows:
             yield sign.encode() + (

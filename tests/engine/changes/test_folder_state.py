@@ -79,7 +79,8 @@ def test_what_somebody_changed_in_between_is_named() -> None:
 
 
 def test_folders_are_counted_only_where_no_file_changed() -> None:
-    folder, file = TreeItem(PathKind.FOLDER, 0o755), TreeItem(PathKind.FILE, 0o644, 0, bytes(32))
+    folder = TreeItem(PathKind.FOLDER, 0o755)
+    file = TreeItem(PathKind.FILE, 0o644, 0, bytes(32))
     changes = [
         PathChange("0/a", None, folder),
         PathChange("0/a/b", None, file),

@@ -19,11 +19,9 @@ from helix_desktop.engine.changes.git_patch import (
     format_unified_diff,
 )
 
-FILE, RUN, LINK = (
-    TreeItem(PathKind.FILE, 0o100644),
-    TreeItem(PathKind.FILE, 0o100755),
-    TreeItem(PathKind.LINK, 0o120777),
-)
+FILE = TreeItem(PathKind.FILE, 0o100644)
+RUN = TreeItem(PathKind.FILE, 0o100755)
+LINK = TreeItem(PathKind.LINK, 0o120777)
 CASES = [
     ("new.txt", (None, b""), (FILE, b"one\ntwo")),
     ("empty", (None, b""), (FILE, b"")),
@@ -60,12 +58,14 @@ def test_git_applies_it(
     before: tuple[TreeItem | None, bytes],
     after: tuple[TreeItem | None, bytes],
 ) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
+    here = tmp_path / "here"
+    there = tmp_path / "there"
     here.mkdir()
     there.mkdir()
     put(here / name, before)
     put(there / name, after)
-    old, new = FileVersion(*before), FileVersion(*after)
+    old = FileVersion(*before)
+    new = FileVersion(*after)
     for versions, flags in (((old, new), []), ((old, new), ["-R"])):
         subprocess.run(
             ["git", "apply", *flags, "-"],

@@ -15,7 +15,8 @@ def test_what_is_common_stands_in_both_in_order(left: list[str], right: list[str
     a = b = 0
     for same in find_matching_lines(left, right):
         assert (same.left >= a, same.right >= b, same.count > 0) == (True, True, True)
-        a, b = same.left + same.count, same.right + same.count
+        a = same.left + same.count
+        b = same.right + same.count
         assert left[same.left : a] == right[same.right : b]
 
 

@@ -76,7 +76,8 @@ def test_what_is_recorded_after_a_kill_belongs_to_the_turn_of_its_call(by: str, 
 def test_what_an_agent_added_begins_no_turn() -> None:
     """The defect: a reminder of Claude Code was a turn of its own, named after it."""
     reminder = "<system-reminder>\nToday is the 24th.\n</system-reminder>"
-    added, said = UserSaid((Text(reminder),)), UserSaid((Text(f"{reminder}\ndo it"),))
+    added = UserSaid((Text(reminder),))
+    said = UserSaid((Text(f"{reminder}\ndo it"),))
     start = ConversationStarted(origin=Origin("claude-code", "s"))
     facts: list[Fact] = [start, said, added, _changed()]
     recorded = [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(facts, 1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from helix_desktop.engine.facts import (
     Excluded,
+    Folded,
     FoldKind,
     ModelReplied,
     PartRef,
@@ -81,11 +82,9 @@ def test_what_a_step_adds_that_can_be_cleared() -> None:
 def test_messages_worth_a_marker_are_known() -> None:
     talk = Talk()
     talk.user("go")
-    one, _, three = (
-        talk.step("a", tokens=300),
-        talk.step("b", tokens=20),
-        talk.step("c", tokens=300),
-    )
+    one = talk.step("a", tokens=300)
+    talk.step("b", tokens=20)
+    three = talk.step("c", tokens=300)
     assert talk.state.branch.plain_outputs == [one, three]
     talk.fold("m", PartRef(one), kind=FoldKind.MARKER, tokens=60)
     assert talk.state.branch.plain_outputs == [three]
@@ -222,3 +221,34 @@ def test_a_note_is_all_its_texts() -> None:
     talk = Talk()
     seq = talk.add(UserSaid((Text("one ", 1), Text("two", 1)), by="a skill"))
     assert talk.state.branch.notes["a skill"] == (seq, "one two")
+
+
+def test_a_fold_covers_messages_that_are_there_in_their_order_and_before_itself() -> None:
+    talk = Talk()
+    first = talk.user("a long question", tokens=100)
+    last = talk.step("a long answer", tokens=100)
+    next_seq = talk.state.seq + 1
+
+    def is_valid(first_seq: int, last_seq: int, *, tokens: int = 5) -> bool:
+        fold = Folded("h", FoldKind.HANDOVER, Span(first_seq, last_seq), "text", tokens, 1_000)
+        return talk.state.branch.is_valid_fold(next_seq, fold)
+
+    assert is_valid(first, last)
+    assert not is_valid(0, last), "facts are numbered from 1"
+    assert not is_valid(last, first)
+    assert not is_valid(first, next_seq), "it would cover itself"
+    assert not is_valid(next_seq + 1, next_seq + 2)
+    assert not is_valid(first, last, tokens=10_000), "it would be longer"
+
+
+def test_the_fold_of_a_part_names_a_part_that_is_there() -> None:
+    talk = Talk()
+    message = talk.user("a long question", tokens=100)
+
+    def is_valid(ref: PartRef) -> bool:
+        fold = Folded("e", FoldKind.EXCERPT, ref, "text", 5, 100)
+        return talk.state.branch.is_valid_fold(talk.state.seq + 1, fold)
+
+    assert is_valid(PartRef(message))
+    assert not is_valid(PartRef(message, 1)), "it has one part"
+    assert not is_valid(PartRef(message + 1))

@@ -13,7 +13,8 @@ from helix_desktop.engine.state.fenwick_tree import FenwickTree
     st.integers(0, 80),
 )
 def test_sums_are_what_adding_up_gives(changes: list[tuple[bool, int, int]], upto: int) -> None:
-    sums, plain = FenwickTree(), list[int]()
+    sums = FenwickTree()
+    plain = list[int]()
     for grows, position, value in changes:
         if grows or not plain:
             sums.append_number(value)

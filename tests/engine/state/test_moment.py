@@ -31,7 +31,8 @@ def test_a_moment_is_the_state_the_facts_come_to(
 ) -> None:
     talk = played(acts)
     seq = data.draw(st.integers(0, talk.state.seq))
-    then, replayed = talk.state.past_moment(seq), build_state(talk.facts[:seq])
+    then = talk.state.past_moment(seq)
+    replayed = build_state(talk.facts[:seq])
     assert then.get_view() == replayed.get_view()
     assert then.get_view().seq == seq
     assert then.branch.tokens == +replayed.branch.tokens
@@ -65,7 +66,8 @@ def test_counting_an_undo_is_what_the_undo_comes_to_and_changes_nothing(
     live = list(talk.state.branch.live)
     if not live:
         return
-    name, before = live[number % len(live)], talk.view()
+    name = live[number % len(live)]
+    before = talk.view()
     counted = talk.state.branch.view_tokens_without_fold(name)
     assert talk.view() == before
     assert list(talk.state.branch.live) == live

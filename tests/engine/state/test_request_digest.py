@@ -100,7 +100,8 @@ def test_any_text_has_a_digest_and_a_failed_call_is_another() -> None:
 
 async def changing_while_prepared(at: World, change: Fact) -> None:
     """What the user does while the content of the second request is read."""
-    whole, conversation = at.cache.read_contents, at.session.conversation
+    whole = at.cache.read_contents
+    conversation = at.session.conversation
 
     async def contents(digests: Collection[Digest]) -> Mapping[Digest, bytes]:
         if (
@@ -147,7 +148,8 @@ async def test_the_request_shown_is_the_one_sent_whatever_changes_meanwhile(seed
     at = await world(
         *[calls("look", "run") if chance.random() < 0.7 else says("done") for _ in range(14)]
     )
-    whole, conversation = at.cache.read_contents, at.session.conversation
+    whole = at.cache.read_contents
+    conversation = at.session.conversation
 
     async def contents(digests: Collection[Digest]) -> Mapping[Digest, bytes]:
         while chance.random() < 0.5:

@@ -26,7 +26,8 @@ def after(*facts: Fact) -> RequestSettings:
 
 
 def test_what_was_set_last_holds_and_other_facts_change_nothing() -> None:
-    main, fast = ModelSet(ModelRole.MAIN, "m", 9), ModelSet(ModelRole.FAST, "f", 9)
+    main = ModelSet(ModelRole.MAIN, "m", 9)
+    fast = ModelSet(ModelRole.FAST, "f", 9)
     other = ModelSet(ModelRole.MAIN, "other", 9)
     settings = after(
         SystemSet("old", 1), main, fast, SystemSet("new", 2), other, PolicySet("helix")
@@ -43,7 +44,8 @@ def test_what_was_set_last_holds_and_other_facts_change_nothing() -> None:
 def test_a_changed_rules_file_keeps_its_place_an_equal_one_its_number_and_an_empty_one_goes() -> (
     None
 ):
-    first, second = RulesSet("AGENTS.md", "one", 1), RulesSet("src/AGENTS.md", "two", 1)
+    first = RulesSet("AGENTS.md", "one", 1)
+    second = RulesSet("src/AGENTS.md", "two", 1)
     changed = RulesSet("AGENTS.md", "three", 1)
     assert after(first, second, changed).rules == ((3, changed), (2, second))
     assert after(first, second, first).rules == ((1, first), (2, second))

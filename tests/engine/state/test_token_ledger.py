@@ -480,7 +480,8 @@ def test_a_rewind_forgets_the_usual_summary() -> None:
 def test_what_every_request_has_alike_is_not_multiplied_by_what_folds_left_out() -> None:
     """With Codex, whose requests have much that we do not count, a quarter too much was saved."""
     baseline = SummaryBaseline()
-    overhead, rate = 8_000, 1.1
+    overhead = 8_000
+    rate = 1.1
     whole = 0
     for step in range(12):
         whole += 3_000

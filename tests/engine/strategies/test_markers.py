@@ -119,7 +119,8 @@ def test_after_a_pause_a_third_of_the_context_is_enough() -> None:
     talk = Talk()
     talk.user("go")
     talk.steps(16, tokens=800)
-    warm, cold = due(talk), due(talk, pause=1_000)
+    warm = due(talk)
+    cold = due(talk, pause=1_000)
     assert len(cold) == 8
     assert len(warm) <= len(cold)
     few = Talk()
@@ -206,7 +207,8 @@ def test_short_outputs_are_not_looked_at_one_by_one() -> None:
         talk.user("go")
         long = talk.step("long", tokens=6_000)
         talk.steps(number, tokens=200)
-        now, count = situation(talk), 0
+        now = situation(talk)
+        count = 0
         clearing = markers.PlannedClearing(1, talk.state.branch.steps[-8], "asked")
 
         def note(_frame: FrameType, event: str, _argument: object) -> None:
@@ -215,7 +217,8 @@ def test_short_outputs_are_not_looked_at_one_by_one() -> None:
 
         sys.setprofile(note)
         try:
-            chosen, freed = clearing.parts_to_clear(now), markers.count_freed_tokens(now, clearing)
+            chosen = clearing.parts_to_clear(now)
+            freed = markers.count_freed_tokens(now, clearing)
         finally:
             sys.setprofile(None)
         assert (chosen, freed) == ([PartRef(long)], 6_000 - 90)

@@ -63,7 +63,8 @@ def test_names_are_told_of_a_text_without_lines_alone() -> None:
 
 def test_headings_and_signatures_stand_with_their_lines() -> None:
     lines = [f"    some_work({number})" for number in range(900)]
-    lines[100], lines[500] = "class Table:", "    def merge_with(self, other):"
+    lines[100] = "class Table:"
+    lines[500] = "    def merge_with(self, other):"
     shown = build_preview("\n".join(lines), 500)
     assert "101: class Table:" in shown
     assert "501: def merge_with(self, other):" in shown

@@ -114,7 +114,8 @@ def begin(
 
 
 def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
-    home, folder = tmp_path / "home", tmp_path / "project"
+    home = tmp_path / "home"
+    folder = tmp_path / "project"
     folder.mkdir()
     (folder / "notes.txt").write_text("nothing yet\n")
     script = [
@@ -220,7 +221,8 @@ STATES = {
 def test_closing_in_any_state_loses_nothing_and_takes_no_time(
     screen: Screen, tmp_path: Path, state: str
 ) -> None:
-    home, folder = tmp_path / "home", tmp_path / "project"
+    home = tmp_path / "home"
+    folder = tmp_path / "project"
     folder.mkdir()
     answer = STATES[state]
     with ChatServer([reply("Hello."), answer]) as server, program(screen, home) as process:
@@ -287,7 +289,9 @@ needs_a_service = pytest.mark.skipif(
 def test_with_a_secret_service_the_key_is_there_after_a_restart(
     screen: Screen, tmp_path: Path
 ) -> None:
-    home, folder, user = tmp_path / "home", tmp_path / "project", tmp_path / "user"
+    home = tmp_path / "home"
+    folder = tmp_path / "project"
+    user = tmp_path / "user"
     folder.mkdir()
     user.mkdir()
     more = [

@@ -168,7 +168,8 @@ def test_while_a_server_does_not_start(screen: Screen, tmp_path: Path) -> None:
 
 
 def test_while_a_server_does_not_answer_a_call(screen: Screen, tmp_path: Path) -> None:
-    home, mark = tmp_path / "home", tmp_path / "mark"
+    home = tmp_path / "home"
+    mark = tmp_path / "mark"
     call = reply(calls=[("strange__echo", {})])
     with ChatServer([reply(LONG), reply(LONG), call]) as server:
         furnish(
@@ -190,7 +191,9 @@ def test_while_a_server_does_not_answer_a_call(screen: Screen, tmp_path: Path) -
 
 
 def test_while_the_keyring_is_silent(screen: Screen, tmp_path: Path) -> None:
-    home, mark, settings = tmp_path / "home", tmp_path / "mark", tmp_path / "python_keyring"
+    home = tmp_path / "home"
+    mark = tmp_path / "mark"
+    settings = tmp_path / "python_keyring"
     settings.mkdir()
     (settings / "silent_keyring.py").write_text(SILENT.format(mark=str(mark)))
     chosen = f"[backend]\ndefault-keyring=silent_keyring.Keyring\nkeyring-path={settings}\n"

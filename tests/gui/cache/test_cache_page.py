@@ -28,7 +28,8 @@ from tests.turns import qt_works
 
 Settle = Callable[[], None]
 LEFT = Qt.MouseButton.LeftButton
-CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+CONTROL = Qt.KeyboardModifier.ControlModifier
+SHIFT = Qt.KeyboardModifier.ShiftModifier
 
 
 def click_row(
@@ -80,7 +81,8 @@ def test_with_large_text_no_column_and_no_button_of_an_entry_is_cut(
     assert page.viewer._uses_button.isVisible()
     theme.set_zoom(2.0)
     settle()
-    uses, table = page.viewer._uses_button, page.table
+    uses = page.viewer._uses_button
+    table = page.table
     assert not uses.isVisible() or uses.width() >= uses.sizeHint().width()
     assert table.horizontalScrollBar().maximum() == 0
     theme.set_zoom(1.0)
@@ -477,7 +479,8 @@ def test_columns_and_divider_are_kept(page: CachePage, settle: Settle) -> None:
     header.moveSection(header.visualIndex(number_of_column("size")), 1)
     page.table._set_column_hidden(number_of_column("recalled"), hidden=False)
     page._split.setSizes([500, 200])
-    kept, sizes = page.encode_cache_layout(), page._split.sizes()
+    kept = page.encode_cache_layout()
+    sizes = page._split.sizes()
     header.moveSection(1, 3)
     page.table._set_column_hidden(number_of_column("recalled"), hidden=True)
     page._split.setSizes([200, 500])

@@ -79,7 +79,8 @@ async def test_damage_leaves_no_half_file(catalogue: MemoryCatalogue, tmp_path: 
 
 
 async def test_only_texts_of_a_sensible_size_are_compared(catalogue: MemoryCatalogue) -> None:
-    text, binary = catalogue.put(b"a\n"), catalogue.put(b"\0\1")
+    text = catalogue.put(b"a\n")
+    binary = catalogue.put(b"\0\1")
     with pytest.raises(InvalidInput, match="Only text"):
         await entry_tasks.read_two_entry_texts(catalogue, text.stored, binary.stored)
     large = catalogue.put(b"x" * (5 << 20))

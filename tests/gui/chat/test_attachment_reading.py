@@ -17,11 +17,9 @@ from tests.gui.fake_desk import FakeWorkbench
 def made(
     doing: BackgroundRunner, tmp_path: Path
 ) -> tuple[AttachmentReader, FakeWorkbench, list[Attachment], list[HelixError]]:
-    bench, attached, errors = (
-        FakeWorkbench("one", "#0d7d74", tmp_path),
-        list[Attachment](),
-        list[HelixError](),
-    )
+    bench = FakeWorkbench("one", "#0d7d74", tmp_path)
+    attached = list[Attachment]()
+    errors = list[HelixError]()
     doing.failed.connect(errors.append)
     reader = AttachmentReader(doing, lambda: bench, lambda: "", lambda: attached.extend)
     return reader, bench, attached, errors

@@ -528,7 +528,8 @@ def test_a_shortcut_allows_nothing_that_was_not_in_sight(
     panel = PermissionQuestionPanel(theme)
     panel.resize(900, 400)
     panel.show_waiting_questions({1: COMMAND})
-    spy, card = QSignalSpy(panel.answered), panel.visible_card
+    spy = QSignalSpy(panel.answered)
+    card = panel.visible_card
     assert card is not None
     card.allow_by_shortcut("once")
     assert spy.count() == 0, "it was never painted"
@@ -552,7 +553,8 @@ def test_the_second_of_two_clicks_does_not_answer_the_next_question(
     theme: Theme, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     panel, _ = shown_by(theme, "ls")
-    spy, button = QSignalSpy(panel.answered), buttons(panel)["Allow once"]
+    spy = QSignalSpy(panel.answered)
+    button = buttons(panel)["Allow once"]
 
     def click_for_the_second_time() -> None:
         QTest.mouseDClick(button, Qt.MouseButton.LeftButton)

@@ -91,7 +91,8 @@ def test_a_limit_that_cannot_act_is_told_once_in_each_conversation(
     assert "$0.280" in line._words.text()
     assert line.isVisible()
     assert set_price.isHidden(), "this is about something else"
-    session.rewrite, session.unpriced = None, ""
+    session.rewrite = None
+    session.unpriced = ""
     session.tell(MeterChanged(session.id))
     window.chat.bridge.emit_waiting_events()
     assert line.isHidden()

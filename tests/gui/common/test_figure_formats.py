@@ -70,7 +70,8 @@ def test_money(dollars: float, words: str) -> None:
 
 
 def test_figures_are_written_as_the_language_writes_them() -> None:
-    before, then = QLocale(), datetime(2026, 3, 5, 8, 4).astimezone().timestamp()
+    before = QLocale()
+    then = datetime(2026, 3, 5, 8, 4).astimezone().timestamp()
     try:
         QLocale.setDefault(QLocale("de"))
         assert (

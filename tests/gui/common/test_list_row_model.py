@@ -42,7 +42,8 @@ def test_the_row_with_the_keyboard_is_framed_and_one_that_was_clicked_is_not(
     theme: Theme, build: Callable[[Theme, QWidget], QAbstractItemView]
 ) -> None:
     owner = QWidget()
-    line, rows = QLineEdit(owner), build(theme, owner)
+    line = QLineEdit(owner)
+    rows = build(theme, owner)
     build_column(line, rows, owner=owner)
     owner.resize(400, 300)
     owner.show()
@@ -52,7 +53,8 @@ def test_the_row_with_the_keyboard_is_framed_and_one_that_was_clicked_is_not(
 
     def accent() -> int:
         """Pixels in the colour of the focus."""
-        seen, wanted = rows.viewport().grab().toImage(), theme.colour_of_token("accent").rgb()
+        seen = rows.viewport().grab().toImage()
+        wanted = theme.colour_of_token("accent").rgb()
         return sum(
             seen.pixel(x, y) == wanted
             for x in range(seen.width())

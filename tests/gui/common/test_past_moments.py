@@ -28,12 +28,10 @@ from tests.gui.fake_desk import FakeSession, Held
 
 @pytest.mark.parametrize("order", [(3, 9, 16), (16, 9, 3), (9, 9, 1)])
 def test_any_step_in_any_order(theme: Theme, order: tuple[int, ...]) -> None:
-    session, held, owner, found = (
-        FakeSession("c", story.recorded()),
-        Held(),
-        QObject(),
-        list[Moment](),
-    )
+    session = FakeSession("c", story.recorded())
+    held = Held()
+    owner = QObject()
+    found = list[Moment]()
     past = PastMomentLoader(BackgroundRunner(held), owner)
     for seq in order:
         past.compute_moment_at(session, seq, found.append)
@@ -42,12 +40,10 @@ def test_any_step_in_any_order(theme: Theme, order: tuple[int, ...]) -> None:
 
 
 def test_a_later_question_takes_the_place_of_an_earlier_one(theme: Theme) -> None:
-    session, held, owner, found = (
-        FakeSession("c", story.recorded()),
-        Held(),
-        QObject(),
-        list[Moment](),
-    )
+    session = FakeSession("c", story.recorded())
+    held = Held()
+    owner = QObject()
+    found = list[Moment]()
     past = PastMomentLoader(BackgroundRunner(held), owner)
     past.compute_moment_at(session, 3, found.append)
     past.compute_moment_at(session, 5, found.append)

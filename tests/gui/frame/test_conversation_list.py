@@ -23,7 +23,8 @@ from helix_desktop.gui.theme import Theme
 from tests.gui.fake_desk import parts
 
 NOW = datetime(2026, 11, 20, 15, 0, tzinfo=UTC).astimezone().replace(hour=15).timestamp()
-HOUR, DAY = 3_600, 86_400
+HOUR = 3_600
+DAY = 86_400
 
 
 def lines(rows: list[Row], words: str = "", place: str = "") -> list[str]:
@@ -122,10 +123,8 @@ def test_a_screen_reader_hears_title_and_state(theme: Theme) -> None:
 def test_a_second_line_stands_only_where_there_is_something_to_say(theme: Theme) -> None:
     shown = ConversationList(theme)
     shown.resize(252, 400)
-    quiet, agents = (
-        Row("a", "Quiet", NOW, parts(4, 9, 0, 8, 13)),
-        Row("b", "Theirs", NOW - 1, agent="Codex"),
-    )
+    quiet = Row("a", "Quiet", NOW, parts(4, 9, 0, 8, 13))
+    agents = Row("b", "Theirs", NOW - 1, agent="Codex")
     shown.lines.replace_list_lines(group_conversations([quiet, agents], now=NOW))
     shown.show()
     heights = [shown.visualRect(shown.lines.index(at)).height() for at in (1, 2)]
@@ -176,7 +175,8 @@ def test_an_update_keeps_the_place_of_the_reader(theme: Theme) -> None:
 
 def test_who_writes_there_stands_in_the_line_and_is_spoken(theme: Theme) -> None:
     shown = ConversationList(theme)
-    bare, agents = Row("a", "Talk", NOW), Row("a", "Talk", NOW, agent="Claude Code")
+    bare = Row("a", "Talk", NOW)
+    agents = Row("a", "Talk", NOW, agent="Claude Code")
     shown.resize(260, 120)
     pictures = []
     for row in (bare, agents):

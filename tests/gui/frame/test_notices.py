@@ -11,7 +11,8 @@ from helix_desktop.gui.theme import Theme
 
 
 def test_a_notice_can_be_undone_once(theme: Theme) -> None:
-    parent, undone = QWidget(), list[str]()
+    parent = QWidget()
+    undone = list[str]()
     parent.resize(800, 400)
     parent.show()
     notices = Notices(theme, parent)
@@ -39,7 +40,8 @@ def test_what_is_offered_to_be_read_comes_back_after_a_newer_notice(theme: Theme
     """What opening a workspace had to mend is not covered for good by a rules file that
     is found a moment later.
     """
-    parent, done = QWidget(), list[str]()
+    parent = QWidget()
+    done = list[str]()
     parent.resize(800, 400)
     parent.show()
     notices = Notices(theme, parent)
@@ -55,7 +57,8 @@ def test_what_is_offered_to_be_read_comes_back_after_a_newer_notice(theme: Theme
 
 
 def test_a_notice_that_stays_goes_only_when_the_user_says_so(theme: Theme) -> None:
-    parent, dismissed = QWidget(), list[str]()
+    parent = QWidget()
+    dismissed = list[str]()
     parent.resize(800, 400)
     parent.show()
     notices = Notices(theme, parent)
@@ -112,7 +115,8 @@ def test_errors_of_one_moment_stand_together_and_a_later_one_alone(theme: Theme)
 def test_an_undo_comes_back_after_an_error_of_something_else_and_its_shortcut_means_no_other_offer(
     theme: Theme,
 ) -> None:
-    parent, done = QWidget(), list[str]()
+    parent = QWidget()
+    done = list[str]()
     parent.resize(800, 400)
     parent.show()
     notices = Notices(theme, parent)
@@ -147,7 +151,8 @@ def test_a_long_hash_wraps(theme: Theme) -> None:
 
 def test_a_notice_that_stays_keeps_room_below_the_text_and_others_do_not(theme: Theme) -> None:
     """The notice on a folder's rules covered a line of the chat until it was answered."""
-    parent, rooms = QWidget(), list[int]()
+    parent = QWidget()
+    rooms = list[int]()
     parent.resize(800, 400)
     parent.show()
     notices = Notices(theme, parent, lambda: 100)

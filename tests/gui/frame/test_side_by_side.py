@@ -110,7 +110,8 @@ def test_both_stream_at_once_and_their_messages_go_to_their_own_conversation(
     window: MainWindow, sides: list[ChatPage], bench: FakeWorkbench
 ) -> None:
     left, right = sides
-    one, two = bench.sessions[story.CONVERSATION], bench.sessions["other"]
+    one = bench.sessions[story.CONVERSATION]
+    two = bench.sessions["other"]
     for chat, words in ((left, "to the left"), (right, "to the right")):
         write(chat, words)
         QTest.keyClick(chat.composer.text, Qt.Key.Key_Return)
@@ -207,7 +208,8 @@ def test_a_button_pressed_without_the_focus_acts_on_its_own_side(
 ) -> None:
     """As a screen reader presses it."""
     left, right = sides
-    one, two = bench.sessions[story.CONVERSATION], bench.sessions["other"]
+    one = bench.sessions[story.CONVERSATION]
+    two = bench.sessions["other"]
     for chat, session in ((left, one), (right, two)):
         session.set_running(ConversationActivity.THINKING)
         chat.bridge.emit_waiting_events()

@@ -59,7 +59,8 @@ def test_the_card_covers_nothing_of_the_panel_that_its_button_is_in(theme: Theme
     coach.show_tour_step(
         ShownTourStep(3, 6, "Shorten now", "When the context fills up, older parts are folded.")
     )
-    panel, button = QRect(480, 300, 560, 440), QRect(500, 700, 90, 24)
+    panel = QRect(480, 300, 560, 440)
+    button = QRect(500, 700, 90, 24)
     coach.point_at_area(button, [panel])
     assert not coach.card.geometry().intersects(panel)
     coach.point_at_area(button, [QRect()])
@@ -80,7 +81,8 @@ def test_the_card_covers_nothing_of_the_page_while_there_is_room_beside_it(
             2, 6, "See what was left out", "One command printed 52,000 tokens. Click the label."
         )
     )
-    page, panel = QRect(309, 48, 957, 690), QRect(480, 130, 290, 360)
+    page = QRect(309, 48, 957, 690)
+    panel = QRect(480, 130, 290, 360)
     coach.point_at_area(place, [page, panel])
     assert not coach.card.geometry().intersects(page)
     coach.point_at_area(place, [QRect(56, 48, 1210, 690), panel])  # without the list beside it
@@ -140,7 +142,8 @@ def test_where_there_is_nothing_to_point_at_it_stands_in_the_corner(
 def test_escape_leaves_where_nothing_else_wants_it(theme: Theme) -> None:
     window = QWidget()
     window.resize(900, 600)
-    search, text = ConversationSearchField(theme, window), QTextEdit(window)
+    search = ConversationSearchField(theme, window)
+    text = QTextEdit(window)
     search.setText("words")
     window.show()
     coach = TourGuide(theme, window)

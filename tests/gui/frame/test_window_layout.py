@@ -90,7 +90,8 @@ def test_with_text_twice_as_large_the_tabs_are_whole_beside_the_list_and_wide_ag
     before = [frame.top.page_tab(page).width() for page in PAGES]
     theme.set_zoom(2.0)
     qt_works(10)
-    bar, last = frame.top, frame.top.page_tab("timeline")
+    bar = frame.top
+    last = frame.top.page_tab("timeline")
     assert bar.mapTo(frame, bar.rect().topRight()).x() < 900
     assert bar.rect().contains(last.geometry())
     assert all(

@@ -73,8 +73,10 @@ def test_everything_has_a_name_for_a_screen_reader(theme: Theme) -> None:
 
 
 def wheel(delta: int) -> QWheelEvent:
-    at, buttons = QPointF(20, 20), Qt.MouseButton.NoButton
-    phase, modifiers = Qt.ScrollPhase.NoScrollPhase, Qt.KeyboardModifier.NoModifier
+    at = QPointF(20, 20)
+    buttons = Qt.MouseButton.NoButton
+    phase = Qt.ScrollPhase.NoScrollPhase
+    modifiers = Qt.KeyboardModifier.NoModifier
     return QWheelEvent(at, at, QPoint(), QPoint(0, delta), buttons, modifiers, phase, False)
 
 

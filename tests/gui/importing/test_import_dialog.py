@@ -245,7 +245,8 @@ def test_what_is_here_already_is_marked_and_not_ticked(window: MainWindow) -> No
             FoundHistories("codex", Path("/b.jsonl"), "/gone", 1, 20_000, 0.0, 1.0),
         ]
     )
-    known, new = dialog.found.rows["/a.jsonl", "/gone"], dialog.found.rows["/b.jsonl", "/gone"]
+    known = dialog.found.rows["/a.jsonl", "/gone"]
+    new = dialog.found.rows["/b.jsonl", "/gone"]
     assert [row.checkState(0) for row in (known, new)] == [
         Qt.CheckState.Unchecked,
         Qt.CheckState.Checked,

@@ -133,7 +133,8 @@ def test_a_preset_that_costs_as_much_as_the_one_in_use_is_not_called_cheaper(
 def test_a_preset_whose_requests_would_have_been_refused_is_neither_cheap_nor_compared_with(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    program.cheapest, program.peaks = ["none"], {"none": 6.47}
+    program.cheapest = ["none"]
+    program.peaks = {"none": 6.47}
     lab = lab_of_paid_conversation(window, bench)
     assert lab.answer.text() == "No other setting would have cost less here."
     assert "Leave everything\nwould not have fit" in said(lab)

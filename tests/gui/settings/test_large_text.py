@@ -79,10 +79,8 @@ def test_no_row_is_cut_at_the_right(
 ) -> None:
     theme.set_zoom(2.0)
     settings = bench.workspace.settings
-    settings.rules, settings.models = (
-        [LONG_RULE],
-        {"main": SONNET.name, "fast": SONNET.name, "long": ""},
-    )
+    settings.rules = [LONG_RULE]
+    settings.models = {"main": SONNET.name, "fast": SONNET.name, "long": ""}
     settings.roots = [LONG_FOLDER]
     tools = {"find_symbols_by_name": "Finds symbols."}
     server = "npx -y @example/a-server-with-a-long-name"

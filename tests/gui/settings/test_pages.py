@@ -556,7 +556,8 @@ def test_what_of_the_home_is_open_to_commands_is_chosen_by_one_press_each(
 ) -> None:
     page = PermissionsPage(bench, program, window.background_runner)
     assert "can read your SSH keys" in said(page)
-    ssh, gh = child(page, QCheckBox, "ssh"), child(page, QCheckBox, "gh")
+    ssh = child(page, QCheckBox, "ssh")
+    gh = child(page, QCheckBox, "gh")
     assert isinstance(ssh, QCheckBox)
     assert isinstance(gh, QCheckBox)
     assert (ssh.isChecked(), gh.isChecked()) == (False, True)
@@ -864,10 +865,8 @@ def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
     bench.mcp_servers.running = [
         listed_server("npx server", "github", "ready", tools=dict.fromkeys("abc", ""))
     ]
-    storage, servers = (
-        StoragePage(bench, program, window.background_runner),
-        McpServersPage(window.theme, bench, program, window.background_runner),
-    )
+    storage = StoragePage(bench, program, window.background_runner)
+    servers = McpServersPage(window.theme, bench, program, window.background_runner)
     setup = FakeSetup()
     setup.added = [(OLLAMA, "", "")]
     providers = ProvidersPage(setup, window.background_runner)

@@ -640,3 +640,11 @@ def test_the_line_falls_where_a_fold_began_but_not_for_what_was_never_sent_whole
     story = story_of(written)
     assert len(story.points) == before + points_of_fold
     assert story.points[-1] < used(story, len(written.facts) - 1)
+
+
+def test_of_a_recorded_request_a_kind_that_is_not_in_it_takes_no_room() -> None:
+    story = ConversationTimeline()
+    story.read_all_facts(compacted_by_its_agent())
+    system, handover, observations, conversation, outputs = (layer[0] for layer in story.layers)
+    assert system == handover == observations
+    assert observations < conversation == outputs

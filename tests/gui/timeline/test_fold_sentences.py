@@ -164,7 +164,8 @@ def test_undoing_the_compaction_of_an_agent_says_how_the_agent_gets_its_messages
         Unfolded("f"),
         Refolded("f"),
     ]
-    story, hints = ConversationTimeline(), []
+    story = ConversationTimeline()
+    hints = []
     for seq, fact in enumerate(begun, 1):
         story.read_next_fact(Recorded("c", seq, float(seq), fact))
         if seq >= 6:
@@ -292,3 +293,24 @@ def test_what_rounds_to_nothing_does_not_decide_where_sub_agents_were_paid(
         [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(begun, 1)]
     )
     assert fold_sentences.describe_timeline(story, 0.02).endswith(f", 2 steps, {cost}")
+
+
+@pytest.mark.parametrize(
+    ("facts", "window"),
+    [
+        ([], "128K"),
+        ([ModelSet(ModelRole.FAST, "f", 9_000)], "128K"),
+        ([ModelSet(ModelRole.MAIN, "m", 0)], "128K"),
+        ([ModelSet(ModelRole.MAIN, "m", 0), ModelSet(ModelRole.MAIN, "m", 32_000)], "32K"),
+    ],
+)
+def test_the_start_names_the_window_of_that_time_or_if_none_was_known_the_one_of_now(
+    facts: list[Fact], window: str
+) -> None:
+    story = ConversationTimeline()
+    begun: list[Fact] = [ConversationStarted(), *facts]
+    story.read_all_facts(
+        [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(begun, 1)]
+    )
+    line = fold_sentences.describe_event_briefly(story.events[0], 128_000)
+    assert line == f"{window} context window"

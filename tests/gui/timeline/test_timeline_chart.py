@@ -63,7 +63,8 @@ def test_every_fold_has_its_ring(theme: Theme, written: Written) -> None:
     chart, story = chart_of(theme, written)
     folds = [event for event in story.events if event.current_folds]
     assert [event.fold_kind for event in folds[-2:]] == [FoldKind.EXCERPT] * 2
-    picture, ground = chart.grab().toImage(), theme.colour_of_token("panel").rgb()
+    picture = chart.grab().toImage()
+    ground = theme.colour_of_token("panel").rgb()
     for event in folds:
         at = min(event.point, len(story.points) - 1)
         x = chart.scale.x_of_point(event.point)
@@ -88,7 +89,8 @@ def test_zooming_keeps_the_place_and_ends_at_the_ends(theme: Theme) -> None:
         written.step(1_000 + number)
     chart, _ = chart_of(theme, written)
     chart.zoom_plot(0.5, 100.0)
-    first, last = chart._first, chart._last
+    first = chart._first
+    last = chart._last
     assert first <= 100 <= last
     assert round(last - first) == round(199 / 2)
     for _ in range(30):

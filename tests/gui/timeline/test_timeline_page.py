@@ -361,10 +361,8 @@ def test_bars_show_what_each_request_cost_and_why(page: Page, settle: Settle) ->
     assert parts[0] == f"{format_dollars(dearest.cost)} for this request"
     assert any(line.startswith("new content: $") for line in parts)
     assert timeline.chart.grab().toImage() != before
-    shown, row = (
-        timeline.chart.grab().toImage(),
-        round(timeline.chart._theme.zoomed_pixels(LEGEND) * 1.5),
-    )
+    shown = timeline.chart.grab().toImage()
+    row = round(timeline.chart._theme.zoomed_pixels(LEGEND) * 1.5)
     legend = {shown.pixelColor(x, row).name() for x in range(shown.width())}
     named = timeline.chart._bars.names_and_colours_of_parts()
     assert [name for name, _ in named] == [

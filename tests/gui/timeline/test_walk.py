@@ -65,7 +65,8 @@ async def test_a_walk(theme: Theme, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     create_tour_folder(folder)
-    desk, tasks = desk_at(tmp_path / "home"), OwnedTasks("walk")
+    desk = desk_at(tmp_path / "home")
+    tasks = OwnedTasks("walk")
     bench = await desk.create_workspace("walk", folder)
     session = await run_tour_session(bench)
     await bench.workspace.index.wait_until_indexed()
@@ -148,7 +149,8 @@ async def find_in_the_cache(theme: Theme, tasks: OwnedTasks, bench: Workbench) -
     """Found by words and by hash; recalled by lines; pinned, verified, forgotten in the
     store itself.
     """
-    page, wanted = CachePage(theme, BackgroundRunner(tasks.spawn_task)), list[ChatIntent]()
+    page = CachePage(theme, BackgroundRunner(tasks.spawn_task))
+    wanted = list[ChatIntent]()
     page.intent_wanted.connect(wanted.append)
     page.resize(1_100, 800)
     page.show()

@@ -163,7 +163,8 @@ def test_a_bar_says_that_code_goes_on_sideways(theme: Theme) -> None:
 
     assert bar("short", near=True) == []
     assert bar("x" * 200, near=False) == []
-    first, last = bar("x" * 200, near=True), bar("x" * 200, near=False, by=10_000)
+    first = bar("x" * 200, near=True)
+    last = bar("x" * 200, near=False, by=10_000)
     assert first
     assert min(first) < min(last)
     assert max(last) > max(first)

@@ -125,7 +125,8 @@ def test_however_it_came_the_same_is_hidden_and_never_what_needs_a_look(acts: li
     told.user("begin")
     for number, act in enumerate(acts):
         tell(told, number, act)
-    once, steps = TranscriptItems(), grown(told)
+    once = TranscriptItems()
+    steps = grown(told)
     once.add_many_facts(told.facts)
     assert [once.is_item_hidden(i) for i in range(len(once.all))] == [
         steps.is_item_hidden(i) for i in range(len(steps.all))

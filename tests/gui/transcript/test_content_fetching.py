@@ -72,7 +72,8 @@ def test_the_call_of_a_sub_agent_that_works_is_running_until_it_has_ended(
     told = Told()
     told.user("find it")
     told.reply("", call(1))
-    source.children["child"], source.running["child"] = told.facts, ConversationActivity.TOOLS
+    source.children["child"] = told.facts
+    source.running["child"] = ConversationActivity.TOOLS
     content = FetchedTranscriptContent(source, BackgroundRunner(now))
     content.get_or_fetch_subagent_items("child")
     items = content.get_or_fetch_subagent_items("child")

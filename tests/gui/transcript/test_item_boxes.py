@@ -248,7 +248,8 @@ def test_pictures_come_from_the_cache_alone(theme: Theme) -> None:
 
 
 def test_a_sub_agent_is_nested(theme: Theme) -> None:
-    told, child = Told(), Told()
+    told = Told()
+    child = Told()
     child.user("find it")
     child.reply("Found.")
     told.reply("", call(1, "delegate"))

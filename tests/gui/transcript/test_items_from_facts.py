@@ -63,7 +63,8 @@ def test_a_turn_in_order() -> None:
 
 
 def test_changes_of_which_nothing_is_left_are_undone_until_they_are_redone() -> None:
-    told, nothing = Told(), Stored(Digest.of_content(b""), 0)
+    told = Told()
+    nothing = Stored(Digest.of_content(b""), 0)
     told.user("do it")
     told.reply("Done.")
     change = FilesChanged(nothing, nothing.digest, nothing.digest, 1, 3, 1, names=("a.py",))
@@ -121,7 +122,8 @@ def test_step_by_step_is_the_same_as_all_at_once(acts: list[str]) -> None:
     told = Told()
     for number, act in enumerate(acts):
         tell(told, number, act)
-    once, steps = TranscriptItems(), grown(told.facts)
+    once = TranscriptItems()
+    steps = grown(told.facts)
     once.add_many_facts(told.facts)
     assert once.all == steps.all
     assert [once.is_item_hidden(i) for i in range(len(once.all))] == [
@@ -132,7 +134,8 @@ def test_step_by_step_is_the_same_as_all_at_once(acts: list[str]) -> None:
 
 @given(ACTS)
 def test_a_change_names_everything_that_looks_different(acts: list[str]) -> None:
-    told, items = Told(), TranscriptItems()
+    told = Told()
+    items = TranscriptItems()
     told.user("begin")
     items.show_fact(told.facts[-1])
     for number, act in enumerate(acts):

@@ -88,7 +88,8 @@ def test_a_button_with_the_keyboard_has_a_frame_and_one_under_the_pointer_has_no
         bar = pane.view.hover_bar_of(2)
         assert bar is not None
         copy = bar.hot_spots[0].place.translated(pane.view.hover_bar_rect(2, bar).topLeft())
-        picture, row = pane.view.grab().toImage(), round(copy.center().y())
+        picture = pane.view.grab().toImage()
+        row = round(copy.center().y())
         return any(
             picture.pixelColor(round(copy.left()) + x, row).red() < 160 for x in range(4)
         )  # It is green.

@@ -17,7 +17,8 @@ from helix_desktop.gui.views.large_text_view import TextLineView
 
 def shown(theme: Theme) -> tuple[QWidget, TextLineView]:
     owner = QWidget()
-    line, view = QLineEdit(owner), TextLineView(theme, owner)
+    line = QLineEdit(owner)
+    view = TextLineView(theme, owner)
     build_column(line, view, owner=owner)
     view.show_text_lines(["first", "second"])
     owner.resize(300, 200)

@@ -29,7 +29,8 @@ from tests.gui.transcript.facts import OUTPUT, Told, call
 
 Settle = Callable[[], None]
 LEFT = Qt.MouseButton.LeftButton
-CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+CONTROL = Qt.KeyboardModifier.ControlModifier
+SHIFT = Qt.KeyboardModifier.ShiftModifier
 
 
 @pytest.fixture
@@ -260,7 +261,8 @@ def test_an_opened_rewound_part_looks_replaced_and_can_be_closed_where_it_begins
 
     def drawn(index: int) -> tuple[QColor, QColor]:
         """Beside the item and behind it."""
-        picture, top = pane.view.grab().toImage(), at(pane, index, QRectF(0, 30, 0, 0)).y()
+        picture = pane.view.grab().toImage()
+        top = at(pane, index, QRectF(0, 30, 0, 0)).y()
         return picture.pixelColor(pane.view.column_left - 13, top), picture.pixelColor(
             pane.view.column_left - 6, top
         )

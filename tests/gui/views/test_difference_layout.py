@@ -38,7 +38,8 @@ def test_a_wrapped_row_is_measured_once_and_the_rows_below_move(
 
 
 def test_a_comment_makes_room_below_its_row_alone(heights: DifferenceRowHeights) -> None:
-    before, room = list(heights.tops), heights._lines.ink.scaled_pixels(BOX)
+    before = list(heights.tops)
+    room = heights._lines.ink.scaled_pixels(BOX)
     heights.reserve_room_for_comment_below(1)
     heights.reserve_room_for_comment_below(3)
     assert heights.tops == pytest.approx([*before[:4], before[4] + room])
@@ -60,7 +61,8 @@ def test_a_place_has_its_row_and_beyond_the_ends_the_nearest(heights: Difference
 
 
 def test_only_lines_in_sight_are_coloured(heights: DifferenceRowHeights) -> None:
-    lines, rows = heights._lines, heights._sheet.rows
+    lines = heights._lines
+    rows = heights._sheet.rows
     laid = {
         number: lines.lay_out_line(number, line, right=True)
         for number in (1, 3)

@@ -151,7 +151,8 @@ def test_only_the_rows_of_the_parts_that_changed_are_drawn(
     QApplication.processEvents()
     monkeypatch.setattr(DifferenceLines, "draw_line", paint_line)
     view._lines.plain.clear()
-    first, last = 5, 25
+    first = 5
+    last = 25
     for number in (first, last):
         view.viewport().update(0, int(view._heights.tops[number]) + 3, 600, 5)
     QApplication.processEvents()

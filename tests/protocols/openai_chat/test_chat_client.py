@@ -73,10 +73,8 @@ def test_results_are_messages_of_their_own_before_what_the_user_says() -> None:
 
 
 def test_arguments_go_back_as_the_model_wrote_them_and_malformed_ones_as_an_object() -> None:
-    whole, torn = (
-        ToolCall("call_whole_1", "read", '{ "path" : "a" }'),
-        ToolCall("call_torn_01", "read", '{"path": "a'),
-    )
+    whole = ToolCall("call_whole_1", "read", '{ "path" : "a" }')
+    torn = ToolCall("call_torn_01", "read", '{"path": "a')
     request = asking(
         user("Go"),
         assistant(whole, torn),
@@ -115,10 +113,8 @@ def test_ids_of_another_provider_are_made_legal_alike_in_call_and_result() -> No
     odd = "toolu vrtx/01:" + "x" * 80
     for base_url, length in (("https://api.mistral.ai/v1", 9), ("https://api.openai.com/v1", 40)):
         body = sent(after_a_call(odd), base_url)
-        called, answered = (
-            messages(body)[2]["tool_calls"][0]["id"],
-            messages(body)[3]["tool_call_id"],
-        )
+        called = messages(body)[2]["tool_calls"][0]["id"]
+        answered = messages(body)[3]["tool_call_id"]
         assert called == answered
         assert len(called) == length
         assert called.isalnum()

@@ -312,10 +312,8 @@ def failed(error: dict[str, Any]) -> ModelFailed:
 
 
 def test_a_failure_is_known_by_its_code_or_by_its_kind() -> None:
-    by_code, by_kind = (
-        failed({"code": "rate_limit_exceeded"}),
-        failed({"type": "rate_limit_exceeded"}),
-    )
+    by_code = failed({"code": "rate_limit_exceeded"})
+    by_kind = failed({"type": "rate_limit_exceeded"})
     assert (type(by_kind), by_kind.remedy) == (type(by_code), by_code.remedy)
     assert type(failed({"type": "unheard_of"})) is type(failed({}))
 

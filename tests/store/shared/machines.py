@@ -126,7 +126,8 @@ class Machine:
         self.shared = ConversationSync(
             self.journal, self.thread, steps, self.way, self.way.heads, seal, self.name, self.desk
         )
-        self.shared.now, self.shared.lease = self.clock.now, LEASE
+        self.shared.now = self.clock.now
+        self.shared.lease = LEASE
 
     async def write(self, conversation: str, text: str) -> Recorded:
         fact = UserSaid((Text(text, 1),))

@@ -53,7 +53,8 @@ class MemoryRowStore:
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         with self._lock_if_reachable():
-            shelf, gone = self._shelf, self._forgotten_names()
+            shelf = self._shelf
+            gone = self._forgotten_names()
             new = {
                 name: bytes(row)
                 for name, row in rows.items()
@@ -210,11 +211,9 @@ class MemoryHeads:
     def fail_over(self) -> MemoryHeads:
         """A standby that has all until now, and takes over when it is asked instead."""
         standby = MemoryHeads(self._now)
-        standby._rows, standby._changes, standby.timeline = (
-            dict(self._rows),
-            self._changes,
-            self.timeline + 1,
-        )
+        standby._rows = dict(self._rows)
+        standby._changes = self._changes
+        standby.timeline = self.timeline + 1
         return standby
 
     def _store_head(self, row: ConversationHead) -> ConversationHead:

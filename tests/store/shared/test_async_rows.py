@@ -80,11 +80,9 @@ async def test_large_rows_go_by_their_bytes() -> None:
 
 async def test_workspaces_on_one_server_share_its_threads_until_the_last_is_closed() -> None:
     shelf = MemoryServer()
-    first, second, other = (
-        AsyncRowStore(Counted(shelf)),
-        AsyncRowStore(Counted(shelf)),
-        AsyncRowStore(Counted(MemoryServer())),
-    )
+    first = AsyncRowStore(Counted(shelf))
+    second = AsyncRowStore(Counted(shelf))
+    other = AsyncRowStore(Counted(MemoryServer()))
     assert first._shared is second._shared
     assert first._shared is not other._shared
     server = first.engine.server

@@ -14,7 +14,8 @@ from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from tests.store.shared.memory_rows import MemoryHeads
 
-HERE, THERE = b"here" * 4, b"there" * 3 + b"."
+HERE = b"here" * 4
+THERE = b"there" * 3 + b"."
 ONE = b"name of one".ljust(32)
 Another = Callable[[], ConversationHeads]
 
@@ -100,7 +101,8 @@ def test_a_head_that_is_not_there_is_not_moved_on(heads: ConversationHeads) -> N
 
 
 def test_what_changed_is_seen_from_the_mark_on(another: Another) -> None:
-    here, there = another(), another()
+    here = another()
+    there = another()
     nothing, mark = there.fetch_changed_heads(0)
     assert list(nothing) == []
     names = [bytes([number]) * 32 for number in range(5)]

@@ -109,7 +109,8 @@ def test_facts_of_others_in_a_wrong_place_or_with_a_wrong_value_are_refused_by_t
 def test_small_segments_are_made_anew_and_large_ones_stay(
     sizes: list[int], fresh: int, renewed: int
 ) -> None:
-    made, last = [], 0
+    made = []
+    last = 0
     for size in sizes:
         made.append(FactSegment(b"name", last + 1, last + size))
         last += size

@@ -11,7 +11,8 @@ from helix_desktop.store.shared.fact_segments import HeadContents
 from helix_desktop.store.shared.known_leases import KnownLeases, seconds_since_start_of_computer
 from helix_desktop.store.shared.sync_state import SharedProgress
 
-HERE, THERE = b"here", b"there"
+HERE = b"here"
+THERE = b"there"
 
 
 class Clock:
@@ -42,7 +43,8 @@ def leases(clock: Clock) -> KnownLeases:
 
 def test_a_lease_ends_while_the_computer_sleeps() -> None:
     """By the clock that goes on meanwhile; `time.monotonic` stands still."""
-    before, now = time.clock_gettime(time.CLOCK_BOOTTIME), seconds_since_start_of_computer()
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    now = seconds_since_start_of_computer()
     assert before <= now <= time.clock_gettime(time.CLOCK_BOOTTIME)
     assert ConversationSync.__dataclass_fields__["now"].default is seconds_since_start_of_computer
 

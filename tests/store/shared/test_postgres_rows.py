@@ -518,7 +518,8 @@ def test_a_quota_is_read_again_when_it_is_near_and_else_now_and_then(
     def rows(size: int) -> dict[bytes, bytes]:
         return {secrets.token_bytes(32): secrets.token_bytes(ROW_KEY_BYTES + size)}
 
-    here, there = PostgresRowStore(server.url, seal.space), PostgresRowStore(server.url, seal.space)
+    here = PostgresRowStore(server.url, seal.space)
+    there = PostgresRowStore(server.url, seal.space)
     assert here.fetch_row_usage() == RowUsage(0, 0, 0)
     here.store_rows(rows(100))
     assert here.fetch_row_usage() == RowUsage(1, 100 + ROW_KEY_BYTES, 0)

@@ -55,7 +55,8 @@ def test_sizes_are_padded_to_few(size: int) -> None:
 def test_the_same_content_sealed_twice_differs_and_its_key_is_needed() -> None:
     seal = RowCipher(row_encryption.new_workspace_key())
     name = seal.keyed_row_name("entry", b"x")
-    one, other = seal.encrypt_row(name, b"x" * 400), seal.encrypt_row(name, b"x" * 400)
+    one = seal.encrypt_row(name, b"x" * 400)
+    other = seal.encrypt_row(name, b"x" * 400)
     assert one != other
     assert len(one) == len(other) == ROW_KEY_BYTES + SMALLEST
     with pytest.raises(CacheCorrupt):

@@ -131,7 +131,8 @@ async def test_a_part_that_is_found_damaged_while_it_is_streamed_comes_back_from
     async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
         stored = await here.cache.store_content(content, SHELL)
         await here.link.sync_content_now()
-        folder, thread = here.workspace._stores.cache, here.workspace._stores.thread
+        folder = here.workspace._stores.cache
+        thread = here.workspace._stores.thread
         record = await thread.run_work(folder.reader.record_of_content, stored.digest)
         damaged_part = (key_of_chunk(record.blob, 1), bytes([RAW]) + b"flipped")
         await thread.run_work(folder.level.write_batch, [damaged_part])

@@ -14,10 +14,8 @@ from helix_desktop.store.shared.row_store import RowStore
 from helix_desktop.store.shared.s3_rows import S3RowStore
 from tests.store.shared.homes import machine
 
-POSTGRES, S3 = (
-    "postgresql://me:secret@host/helix",
-    "s3://key:secret@bucket/folder?endpoint=https://host",
-)
+POSTGRES = "postgresql://me:secret@host/helix"
+S3 = "s3://key:secret@bucket/folder?endpoint=https://host"
 
 
 @pytest.mark.parametrize("text", [POSTGRES, S3])

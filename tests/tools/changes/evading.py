@@ -128,7 +128,8 @@ def _is(path: Path, content: bytes) -> bool:
 
 
 def main() -> int:
-    base, every = Path(sys.argv[1]), commands()
+    base = Path(sys.argv[1])
+    every = commands()
     failed = 0
     for number in map(int, sys.argv[2:]):
         name, line = every[number]

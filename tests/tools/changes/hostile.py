@@ -107,7 +107,8 @@ def _same_size(folder: Path, chance: random.Random) -> None:
 
 
 def _move(folder: Path, chance: random.Random) -> None:
-    one, other = _pick(folder, chance), _pick(folder, chance)
+    one = _pick(folder, chance)
+    other = _pick(folder, chance)
     if one and other:
         _run(folder, "mv", "-f", str(one), str(other))
 

@@ -133,7 +133,8 @@ async def test_the_folder_of_a_restored_file_is_synced(
     fill(net.folder)
     fact = await net.step(lambda: shell("echo agent > d0/f0.txt")(net.folder))
     assert fact is not None
-    synced, sync = list[int](), os.fsync
+    synced = list[int]()
+    sync = os.fsync
 
     def sync_and_note(handle: int) -> None:
         synced.append(os.fstat(handle).st_ino)

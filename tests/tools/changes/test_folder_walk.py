@@ -102,7 +102,9 @@ class Looks:
     """A folder that is looked at again and again."""
 
     def __init__(self, *roots: Path, coverage: CheckpointCoverage | None = None, closed: frozenset[tuple[int, int]] = frozenset()) -> None:  # fmt: skip
-        self.roots, self.coverage, self.closed = roots, coverage or CheckpointCoverage(), closed
+        self.roots = roots
+        self.coverage = coverage or CheckpointCoverage()
+        self.closed = closed
         self.known: KnownRecords = {}
         self.heard: list[str] = []
 
@@ -185,7 +187,8 @@ def test_a_folder_that_is_gone_when_it_is_asked_for_is_gone_with_all_beneath_it(
 
 
 def test_of_a_root_that_is_missing_nothing_is_gone(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
+    first = tmp_path / "first"
+    second = tmp_path / "second"
     put(first, "x/a")
     put(second, "b")
     looks = Looks(first, second)

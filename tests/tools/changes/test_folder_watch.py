@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helix_desktop import concurrency
 from helix_desktop.tools.changes import folder_watch
 from helix_desktop.tools.changes.folder_watch import FolderWatch
 
@@ -68,7 +70,8 @@ def test_every_kind_of_change_in_a_folder_is_told(tmp_path: Path) -> None:
     watch = FolderWatch()
     watch.forget_changes_before_walk()
     entered(watch, tmp_path / "a", "0/a")
-    inside, outside = tmp_path / "a" / "f", tmp_path / "elsewhere" / "f"
+    inside = tmp_path / "a" / "f"
+    outside = tmp_path / "elsewhere" / "f"
     changes: dict[str, Callable[[], object]] = {
         "created": inside.touch,
         "written": lambda: inside.write_text("more"),
@@ -117,4 +120,27 @@ def test_a_folder_that_is_gone_is_watched_anew_when_it_is_there_again(tmp_path: 
     entered(watch, tmp_path / "a", "0/a", same=True)
     (tmp_path / "a" / "f").touch()
     assert watch.pop_changed_folders() == {"0/a"}
+    watch.close()
+
+
+def test_waiting_ends_with_a_change_or_when_the_other_end_is_closed(tmp_path: Path) -> None:
+    watch = FolderWatch()
+    watch.forget_changes_before_walk()
+    entered(watch, tmp_path, "0")
+    until, other_end = os.pipe()
+    is_waiting = threading.Event()
+
+    def change_a_file() -> None:
+        is_waiting.wait()
+        (tmp_path / "f").write_text("x")
+
+    changing = concurrency.start_thread(change_a_file, name="changes a file")
+    is_waiting.set()
+    watch.wait_for_change(until)
+    assert watch.pop_changed_folders() == {"0"}
+    changing.join()
+
+    os.close(other_end)
+    watch.wait_for_change(until)
+    os.close(until)
     watch.close()

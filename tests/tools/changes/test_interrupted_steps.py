@@ -25,7 +25,8 @@ class Killed:
     """Checkpoints that are not closed, and their next start."""
 
     def __init__(self, net: Net, tmp_path: Path) -> None:
-        self.net, self.steps_file = net, tmp_path / "steps.json"
+        self.net = net
+        self.steps_file = tmp_path / "steps.json"
         self.recorded: Recorded = []
         self.is_disk_full = False
         self.started = self.begin()
@@ -214,7 +215,8 @@ async def test_other_rules_make_no_changes_of_what_they_leave_out(killed: Killed
 async def test_a_step_whose_end_is_cancelled_is_still_recorded(killed: Killed, moment: str) -> None:
     step = await killed.step()
     (killed.net.folder / "old").write_text("after")
-    checkpoints, reached = killed.started, asyncio.Event()
+    checkpoints = killed.started
+    reached = asyncio.Event()
     real: Callable[..., object] = getattr(checkpoints, moment)
 
     async def wait_there(*given: object, **named: object) -> object:
