@@ -90,6 +90,19 @@ COMPARED: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
 COVERED_BY: Mapping[
     str, Sequence[str]
 ] = {  # Tests that carry another name: a port's, a server's, a helper's of two modules.
+    "documents/document_archive.py": ("documents/test_document_reading.py",),
+    "documents/document_worker.py": ("documents/test_document_reading.py",),
+    "documents/section_builder.py": ("documents/test_document_reading.py",),
+    "documents/text_tables.py": ("documents/test_document_reading.py",),
+    "documents/readers/csv_reader.py": ("documents/test_document_reading.py",),
+    "documents/readers/epub_reader.py": ("documents/test_document_reading.py",),
+    "documents/readers/html_reader.py": ("documents/test_document_reading.py",),
+    "documents/readers/notebook_reader.py": ("documents/test_document_reading.py",),
+    "documents/readers/open_document_reader.py": ("documents/test_document_reading.py",),
+    "documents/readers/pdf_reader.py": ("documents/test_document_reading.py",),
+    "documents/readers/powerpoint_reader.py": ("documents/test_document_reading.py",),
+    "documents/readers/spreadsheet_reader.py": ("documents/test_document_reading.py",),
+    "documents/readers/word_reader.py": ("documents/test_document_reading.py",),
     "store/shared/s3_rows.py": ("store/shared/test_row_store.py",),
     "store/shared/postgres_rows.py": ("store/shared/test_row_store.py",),
     "tools/changes/folder_walk.py": ("tools/changes/test_checkpoints.py",),
