@@ -232,22 +232,34 @@ def test_what_is_in_the_trash_is_not_found(helix: Helix, workspace: str) -> None
 
 def test_a_conversation_is_shown_in_pages(helix: Helix, workspace: str) -> None:
     asyncio.run(work_with_tools(workspace))
+    show = ("conversation", "show", "-w", "Work", "tools", "--json")
+    code, out, err = helix(*show, "--limit", "2")
+    assert (code, err) == (0, "2 more messages. To see them, add --from 4.\n")
+    assert [message["seq"] for message in json.loads(out)] == [2, 3]
+
+    code, out, err = helix(*show, "--from", "4")
+    assert (code, err) == (0, "")
+    assert [message["by"] for message in json.loads(out)] == ["tool", "m"]
+    assert helix("conversation", "show", "-w", "Work", "nobody")[0] == 1
+
+
+def test_a_conversation_is_shown_as_text_with_the_way_to_each_output(
+    helix: Helix, workspace: str
+) -> None:
+    asyncio.run(work_with_tools(workspace))
     code, out, err = helix("conversation", "show", "-w", "Work", "tools")
     assert (code, err) == (0, "")
-    texts = [part.split("\n", 1) for part in out.split("\n\n") if part.strip()]
-    assert [head.split()[-1] for head, _ in texts] == ["user", "m", "tool", "m"]
-    assert texts[0][1] == "Where is the page?"
-    assert texts[1][1] == 'I look.\n· Bash {"command": "cat birds"}'
-    assert texts[2][1].startswith("19 bytes, to read by: helix-desktop cache get ")
-    assert texts[3][1].strip() == "It is there."
-    name = texts[2][1].split()[-1]
+    messages = [part.split("\n", 1) for part in out.split("\n\n") if part.strip()]
+    authors = [heading.split()[-1] for heading, _ in messages]
+    question, call, output, answer = (text for _, text in messages)
+    assert authors == ["user", "m", "tool", "m"]
+    assert question == "Where is the page?"
+    assert call == 'I look.\n· Bash {"command": "cat birds"}'
+    assert output.startswith("19 bytes, to read by: helix-desktop cache get ")
+    assert answer.strip() == "It is there."
+
+    name = output.split()[-1]
     assert helix("cache", "get", "-w", "Work", name)[1] == "the pelican, \x1b[2J big"[:19]
-    code, out, err = helix("conversation", "show", "-w", "Work", "tools", "--limit", "2", "--json")
-    assert [one["seq"] for one in json.loads(out)] == [2, 3]
-    assert err == "2 more messages. To see them, add --from 4.\n"
-    _, out, err = helix("conversation", "show", "-w", "Work", "tools", "--from", "4", "--json")
-    assert ([one["by"] for one in json.loads(out)], err) == (["tool", "m"], "")
-    assert helix("conversation", "show", "-w", "Work", "nobody")[0] == 1
 
 
 def test_an_output_that_was_forgotten_is_said_to_be(helix: Helix, workspace: str) -> None:

@@ -227,15 +227,22 @@ def test_causes_in_a_connected_agent_s_requests_are_named(
     play(tmp_path, trial, causes)
     requests = explained(tmp_path, helix)
     assert len(requests) == len(trial.paid) == 7
-    for request, paid in zip(requests, trial.paid, strict=True):
-        assert request.keys() == {"seq", "tokens", "cost", "causes"}
-        assert all(one.keys() == {"cause", "tokens", "cost"} for one in request["causes"])
-        assert sum(one["tokens"] for one in request["causes"]) == request["tokens"]
-        assert sum(one["cost"] for one in request["causes"]) == pytest.approx(request["cost"])
-        if "model switched" not in causes:
-            assert request["cost"] == pytest.approx(paid, abs=1e-6)
-    assert words(requests[5]) - PLAIN == set(causes)
-    assert all(words(requests[at]) <= PLAIN for at in (0, 1, 2, 3, 4, 6))
+    for request in requests:
+        check_that_causes_add_up(request)
+    if "model switched" not in causes:
+        assert [request["cost"] for request in requests] == pytest.approx(trial.paid, abs=1e-6)
+    injected = requests.pop(5)
+    assert words(injected) - PLAIN == set(causes)
+    for request in requests:
+        assert words(request) <= PLAIN
+
+
+def check_that_causes_add_up(request: dict[str, Any]) -> None:
+    assert request.keys() == {"seq", "tokens", "cost", "causes"}
+    for cause in request["causes"]:
+        assert cause.keys() == {"cause", "tokens", "cost"}
+    assert sum(cause["tokens"] for cause in request["causes"]) == request["tokens"]
+    assert sum(cause["cost"] for cause in request["causes"]) == pytest.approx(request["cost"])
 
 
 def test_an_output_that_the_agent_shortened_itself_is_no_fold_of_ours(

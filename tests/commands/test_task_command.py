@@ -104,22 +104,35 @@ def test_a_worker_whose_disk_is_full_or_whose_workspace_was_open_elsewhere_tries
     assert show(helix, task)["state"] == "done"
 
 
-def test_tasks_that_were_given_back_too_often_are_listed_and_tried_again(
+def test_tasks_that_were_given_back_too_often_are_listed_with_the_way_on(
     tmp_path: Path, workspace: Path, helix: Helix
 ) -> None:
     first, second, third = (add(helix, f"say {number}") for number in range(3))
-    (file,) = tmp_path.rglob("tasks.sqlite3")
-    with closing(sqlite3.connect(file)) as there, there:
-        there.execute("UPDATE tasks SET state = 'dead-letter', reason = 'lost'")
+    give_all_back_too_often(tmp_path)
     listed = json.loads(helix("task", "list", "-w", "Here", "--state", "dead-letter", "--json")[1])
     assert [row["id"] for row in listed] == [third, second, first]
-    code, out, _ = helix("task", "show", "-w", "Here", first)
+    _, out, _ = helix("task", "show", "-w", "Here", first)
     assert "its worker stopped responding" in out
     assert f"`task retry {first} -w Here`" in out
     status = helix("fleet", "status", "-w", "Here")[1]
     assert "3 dead-letter" in status
     assert first in status
     assert helix("task", "wait", "-w", "Here", first)[0] == 1
+
+
+def give_all_back_too_often(home: Path) -> None:
+    (file,) = home.rglob("tasks.sqlite3")
+    with closing(sqlite3.connect(file)) as tasks, tasks:
+        tasks.execute("UPDATE tasks SET state = 'dead-letter', reason = 'lost'")
+
+
+def test_one_of_the_tasks_that_were_given_back_too_often_is_tried_again_or_all_are(
+    tmp_path: Path, workspace: Path, helix: Helix
+) -> None:
+    first = add(helix, "say 0")
+    add(helix, "say 1")
+    add(helix, "say 2")
+    give_all_back_too_often(tmp_path)
     assert helix("task", "retry", "-w", "Here", first)[0] == 0
     assert show(helix, first)["state"] == "waiting"
     assert helix("task", "retry", "-w", "Here")[0] == 2

@@ -8,6 +8,7 @@ import pytest
 
 from helix_desktop.desktop.extension_administration import ExtensionAdministration
 from helix_desktop.errors import ActionRefused
+from helix_desktop.gui.settings.installation_port import ShownExtension
 from helix_desktop.program_folders import find_program_folders
 
 
@@ -24,18 +25,24 @@ def write_package(folder: Path, code: str) -> None:
 async def test_only_the_files_that_were_shown_are_allowed(tmp_path: Path) -> None:
     where = find_program_folders(tmp_path / "home")
     extensions = ExtensionAdministration(where)
-    assert not [each for each in await extensions.list_extensions() if each.name == "shown"]
+    names = [listed.name for listed in await extensions.list_extensions()]
+    assert "shown" not in names
+
     write_package(where.extensions_folder, "extension = 1")
-    (first,) = [each for each in await extensions.list_extensions() if each.name == "shown"]
+    first = await find_listed(extensions)
     assert (first.state, first.version, first.target) == ("off", "1.0", "shown:extension")
     write_package(where.extensions_folder, "extension = 2")
     with pytest.raises(ActionRefused, match="has changed since it was shown"):
         await extensions.allow_extension(first)
-    (second,) = [each for each in await extensions.list_extensions() if each.name == "shown"]
+
+    second = await find_listed(extensions)
     assert second.state == "off"
     await extensions.allow_extension(second)
-    (allowed,) = [each for each in await extensions.list_extensions() if each.name == "shown"]
-    assert allowed.state == "allowed"
+    assert (await find_listed(extensions)).state == "allowed"
     await extensions.switch_extension_off("shown")
-    (switched,) = [each for each in await extensions.list_extensions() if each.name == "shown"]
-    assert switched.state == "off"
+    assert (await find_listed(extensions)).state == "off"
+
+
+async def find_listed(extensions: ExtensionAdministration) -> ShownExtension:
+    (found,) = [listed for listed in await extensions.list_extensions() if listed.name == "shown"]
+    return found

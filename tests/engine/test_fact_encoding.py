@@ -2,7 +2,7 @@ import json
 import math
 import types
 import typing
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import StrEnum
 
 import pytest
@@ -107,24 +107,26 @@ def _sample(hint: typing.Any) -> typing.Any:
 def _is_of_type(value: typing.Any, hint: typing.Any) -> bool:
     origin = typing.get_origin(hint)
     inner = typing.get_args(hint)
-    if origin is tuple and inner[-1] is Ellipsis:
-        return type(value) is tuple and all(_is_of_type(one, inner[0]) for one in value)
     if origin is tuple:
-        return (
-            type(value) is tuple
-            and len(value) == len(inner)
-            and all(map(_is_of_type, value, inner))
-        )
+        return type(value) is tuple and _are_of_types(value, inner)
     if origin in {typing.Union, types.UnionType}:
-        return any(_is_of_type(value, one) for one in inner)
+        return any(_is_of_type(value, kind) for kind in inner)
+    is_whole_number_for_float = hint is float and type(value) is int
+    if type(value) is not hint and not is_whole_number_for_float:
+        return False
+    if hint in {int, float}:
+        return math.isfinite(value) and abs(value) < 2**63
     if is_dataclass(hint):
         hints = typing.get_type_hints(hint)
-        return type(value) is hint and all(
-            _is_of_type(getattr(value, one.name), hints[one.name]) for one in fields(value)
-        )
-    if type(value) in {int, float} and hint in {int, float}:
-        return (hint is float or type(value) is int) and math.isfinite(value) and abs(value) < 2**63
-    return type(value) is hint
+        return all(_is_of_type(getattr(value, name), kind) for name, kind in hints.items())
+    return True
+
+
+def _are_of_types(values: tuple[typing.Any, ...], hints: tuple[typing.Any, ...]) -> bool:
+    """Whether a tuple is as its hint says: `tuple[int, ...]`, or one type for each value."""
+    if hints[-1] is Ellipsis:
+        return all(_is_of_type(value, hints[0]) for value in values)
+    return len(values) == len(hints) and all(map(_is_of_type, values, hints))
 
 
 WRONG: list[object] = [

@@ -95,26 +95,28 @@ async def test_the_excerpt_is_in_the_same_transaction_as_the_output() -> None:
     assert kept.facts[seq].time == kept.facts[seq - 1].time
 
 
+@pytest.mark.parametrize("tokens", [3_999, 20_000], ids=["just under the limit", "large"])
 @pytest.mark.parametrize("ahead", [0, 7, 29])
-async def test_thirty_outputs_just_under_the_limit_and_thirty_large_ones(ahead: int) -> None:
-    for tokens in (3_999, 20_000):
-        kept = await began()
-        seqs = await kept.batch(
-            [words(tokens - 9, f"n{index:02}") for index in range(30)], ahead=ahead
-        )
-        shown = [block for block in kept.conversation.current_view().blocks if block.call]
-        whole = sum(block.tokens for block in shown if not block.fold)
-        assert len(shown) == 30
-        assert whole <= 12_000
-        assert {fold.batch for fold in kept.folds()} != {""}
-        assert len({fold.batch for fold in kept.folds()}) == 1
-        assert {fold.cover for fold in kept.folds()} <= {PartRef(seq) for seq in seqs}
-        for fold in kept.folds():
-            assert isinstance(fold.cover, PartRef)
-            output = kept.facts[fold.cover.seq - 1].fact
-            assert isinstance(output, ToolReturned)
-            assert fold.entries == (output.output.digest,)
-        await kept.request()
+async def test_of_thirty_outputs_little_is_shown_whole_and_the_rest_as_one_batch(
+    ahead: int, tokens: int
+) -> None:
+    kept = await began()
+    outputs = [words(tokens - 9, f"n{index:02}") for index in range(30)]
+    seqs = await kept.batch(outputs, ahead=ahead)
+
+    shown = [block for block in kept.conversation.current_view().blocks if block.call]
+    assert len(shown) == 30
+    assert sum(block.tokens for block in shown if not block.fold) <= 12_000
+
+    (batch,) = {fold.batch for fold in kept.folds()}
+    assert batch
+    for fold in kept.folds():
+        assert isinstance(fold.cover, PartRef)
+        assert fold.cover in [PartRef(seq) for seq in seqs]
+        output = kept.facts[fold.cover.seq - 1].fact
+        assert isinstance(output, ToolReturned)
+        assert fold.entries == (output.output.digest,)
+    await kept.request()
 
 
 @pytest.mark.parametrize(

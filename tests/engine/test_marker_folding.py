@@ -17,14 +17,13 @@ async def with_outputs() -> tuple[Keeping, list[int]]:
 
 async def test_one_batch_is_one_transaction_of_a_fold_for_each_part() -> None:
     kept, seqs = await with_outputs()
-    made = await kept.folding._shortener.replace_with_markers(
-        [PartRef(seq) for seq in seqs], "because"
-    )
-    assert len(made) == 3
-    assert len({one.time for one in made}) == 1
+    refs = [PartRef(seq) for seq in seqs]
+    recorded_folds = await kept.folding._shortener.replace_with_markers(refs, "because")
+    (_,) = {recorded.time for recorded in recorded_folds}
     folds = kept.folds(FoldKind.MARKER)
-    assert len({fold.batch for fold in folds}) == 1
-    assert len({fold.fold for fold in folds}) == 3
+    (_,) = {fold.batch for fold in folds}
+    names = {fold.fold for fold in folds}
+    assert len(recorded_folds) == len(folds) == len(names) == 3
     for fold in folds:
         assert MARKER.match(fold.text)
         assert fold.tokens < fold.tokens_before

@@ -247,18 +247,26 @@ def test_the_running_sums_are_what_the_blocks_come_to(script: list[tuple[str, in
         for item in branch.items:
             for block in item.blocks:
                 counted[block.kind] += block.tokens
-        assert {kind: count for kind, count in branch.tokens.items() if count} == {
-            k: c for k, c in counted.items() if c
-        }
+        # A counter without the kinds of which there is nothing.
+        assert +Counter(branch.tokens) == +counted
         assert branch.shown_messages == sum(bool(item.blocks) for item in branch.items)
         assert branch.token_sums.sum_before(len(branch.order)) == counted.total()
         assert branch.plain_tokens == sum(item.tokens for item in branch.items if not item.fold)
-        originals: dict[Cover, int] = {}
-        for fold in branch.live_folds:
+
+    played(script, check)
+
+
+@given(SCRIPTS)
+@settings(max_examples=200)
+def test_what_can_be_recalled_is_each_original_once(script: list[tuple[str, int, int]]) -> None:
+    def check(talk: Talk, fact: Fact) -> None:
+        tokens_of_originals: dict[Cover, int] = {}
+        for fold in talk.state.branch.live_folds:
             if fold.kind in (FoldKind.MARKER, FoldKind.EXCERPT):
                 assert not fold.entries, "each part is an original of its own"
-                originals[fold.cover] = max(originals.get(fold.cover, 0), fold.tokens_before)
-        assert talk.state.count_recallable_tokens() == sum(originals.values())
+                known = tokens_of_originals.get(fold.cover, 0)
+                tokens_of_originals[fold.cover] = max(known, fold.tokens_before)
+        assert talk.state.count_recallable_tokens() == sum(tokens_of_originals.values())
 
     played(script, check)
 
@@ -436,21 +444,24 @@ def test_nesting_and_the_outermost_spans_are_what_looking_at_every_fold_gives(
 ) -> None:
     talk = played(script)
     branch = talk.state.branch
-    spans = [cover for name in branch.live if isinstance(cover := branch.folds[name].cover, Span)]
+    covers = [branch.folds[name].cover for name in branch.live]
+    spans = [cover for cover in covers if isinstance(cover, Span)]
     for one, other in pairs:
         cover = a_cover(talk, one, other)
         assert branch.would_fold_nest(cover) == all(covers_nest(cover, span) for span in spans)
         if isinstance(cover, Span):
-            inside = {span for span in spans if cover_contains(cover, span)}
-            outermost = {
-                span
-                for span in inside
-                if not any(cover_contains(more, span) for more in inside - {span})
-            }
-            assert [found for found, _ in branch.outermost_folds(cover)] == sorted(
-                outermost, key=lambda span: span.first
-            )
-            assert all(
-                branch.folds[fold.fold].cover == found
-                for found, fold in branch.outermost_folds(cover)
-            )
+            found = branch.outermost_folds(cover)
+            assert [span for span, _ in found] == outermost_within(cover, spans)
+            for span, fold in found:
+                assert branch.folds[fold.fold].cover == span
+
+
+def outermost_within(cover: Span, spans: list[Span]) -> list[Span]:
+    """The spans within a cover that lie in no other of them, in order."""
+    inside = {span for span in spans if cover_contains(cover, span)}
+    outermost: list[Span] = []
+    for span in sorted(inside, key=lambda span: span.first):
+        others = inside - {span}
+        if not any(cover_contains(other, span) for other in others):
+            outermost.append(span)
+    return outermost

@@ -74,18 +74,26 @@ def _refuse(*_: object) -> Iterator[Prepared]:
 def test_another_process_reads_the_same(
     files: list[FileToRead], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = _prepare(files, sys.maxsize)
+    prepared_here = _prepare(files, sys.maxsize)
     monkeypatch.setattr(SessionPreparation, "prepare_file", _refuse)
-    there = _prepare(files, 0)
-    assert there == here
-    sessions = [one for one in there if isinstance(one, SessionToImport)]
+    prepared = _prepare(files, 0)
+    assert prepared == prepared_here
+
+    sessions = [session for session in prepared if isinstance(session, SessionToImport)]
     assert len(sessions) >= len(files) - 1
-    assert [one.file.name for one in sessions if one.keys] == ["odd.jsonl"]
+    for session in sessions:
+        assert session.meter is not None
+        assert session.drafts
+    with_keys = [session.file.name for session in sessions if session.keys]
+    assert with_keys == ["odd.jsonl"]
     # Copilot's log has events that are no messages.
-    assert {one.file.name for one in sessions if one.unread} == {"odd.jsonl", "events.jsonl"}
-    assert all(one.meter is not None and one.drafts for one in sessions)
-    assert [one for one in there if isinstance(one, Path)] == [file for file, _ in files]
-    assert any(isinstance(one, str) and "gone.jsonl" in one for one in there)
+    with_unread_lines = {session.file.name for session in sessions if session.unread}
+    assert with_unread_lines == {"odd.jsonl", "events.jsonl"}
+
+    finished_files = [path for path in prepared if isinstance(path, Path)]
+    assert finished_files == [file for file, _ in files]
+    complaints = [sentence for sentence in prepared if isinstance(sentence, str)]
+    assert "gone.jsonl" in "\n".join(complaints)
 
 
 @pytest.mark.parametrize("heard", [1, 3, 5])

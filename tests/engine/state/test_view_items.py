@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.facts import PartRef, Pinned, Span, Unfolded
+from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.view_items import (
     MARKER_TOKENS,
     MESSAGE_TOKENS,
@@ -75,24 +76,26 @@ def test_the_sums_are_those_of_what_is_left_however_much_of_it_a_fold_covers(
     talk = talked()
     branch = talk.state.branch
     talk.fold("h", Span(first, max(first, last)), tokens=50)
-    for _ in range(2):
-        plain = [item for item in branch.items if not item.fold]
-        assert branch.plain_tokens == sum(item.tokens for item in plain)
-        assert branch.token_births == sum(item.tokens * item.born for item in plain)
-        assert branch.plain_outputs == [
-            item.first for item in plain if any(map(is_worth_a_marker, item.blocks))
-        ]
-        assert branch.freed_sums.sum_before(10) == sum(
-            count_clearable_tokens(item.blocks) for item in plain
-        )
-        assert (
-            branch.tokens.total()
-            == sum(item.tokens for item in branch.items)
-            == branch.token_sums.sum_before(10)
-        )
-        assert branch.shown_messages == sum(bool(item.blocks) for item in branch.items)
-        talk.add(Unfolded("h"))
+    check_sums(branch)
+    talk.add(Unfolded("h"))
+    check_sums(branch)
     assert [item.first for item in branch.items] == list(range(1, 11))
+
+
+def check_sums(branch: ConversationBranch) -> None:
+    """The sums that a branch keeps are those of its items, counted one by one."""
+    total_tokens = sum(item.tokens for item in branch.items)
+    assert branch.tokens.total() == total_tokens
+    assert branch.token_sums.sum_before(10) == total_tokens
+    assert branch.shown_messages == sum(bool(item.blocks) for item in branch.items)
+
+    plain = [item for item in branch.items if not item.fold]
+    assert branch.plain_tokens == sum(item.tokens for item in plain)
+    assert branch.token_births == sum(item.tokens * item.born for item in plain)
+    clearable_tokens = sum(count_clearable_tokens(item.blocks) for item in plain)
+    assert branch.freed_sums.sum_before(10) == clearable_tokens
+    worth_a_marker = [item.first for item in plain if any(map(is_worth_a_marker, item.blocks))]
+    assert branch.plain_outputs == worth_a_marker
 
 
 def test_from_which_item_on_something_changed() -> None:
