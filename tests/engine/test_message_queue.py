@@ -4,6 +4,7 @@ first.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -84,3 +85,38 @@ def test_a_message_that_could_not_be_sent_is_not_shown_in_the_place_of_one_that_
     assert shown_as_steering == [waiting.steer for waiting in queue]
     queue.move_message(1, 0)
     assert words(queue) == ["written meanwhile", "refused by a hook", "later"]
+
+
+def test_a_message_that_is_taken_back_is_given_to_who_asked_and_waits_no_more() -> None:
+    queue, heard = queue_with(("one", False), ("two", False))
+    (part,) = queue.take_back_queued(0)
+    assert part == Text("one", 1)
+    assert words(queue) == ["two"]
+    assert heard[-1].taken_back == ((part,),)
+    assert [message for (message,) in heard[-1].messages] == [Text("two", 1)]
+
+
+def test_the_next_message_is_the_first_and_what_could_not_be_sent_is_first_again() -> None:
+    queue, heard = queue_with(("one", False), ("two", False))
+    message = queue.pop_next_message()
+    assert message.parts == (Text("one", 1),)
+    queue.requeue_messages([message])
+    assert words(queue) == ["one", "two"]
+    assert not queue[0].steer
+    assert heard[-1].put_back == (message.parts,)
+    assert heard[-1].taken_back == ()
+
+
+def test_before_messages_that_steer_one_steers_too_unless_it_rewinds() -> None:
+    queue, _ = queue_with(("now", True))
+    plain, _ = queue_with(("again", False))
+    queue.requeue_messages([plain[0], replace(plain[0], rewinds_to=3)])
+    assert words(queue) == ["again", "again", "now"]
+    assert [message.steer for message in queue] == [True, False, True]
+
+
+def test_nothing_is_told_where_no_message_steers() -> None:
+    queue, heard = queue_with(("one", False))
+    count = len(heard)
+    assert queue.pop_steering_messages() == []
+    assert len(heard) == count

@@ -54,3 +54,29 @@ def test_the_shape_of_the_json() -> None:
     assert shape["details"] == {"found": 5, "kept": 0, "added": 0, "entry": 0, "lost": 1}
     assert shape["markers"] == 3
     assert shape["steps"] == 3
+
+
+def test_what_a_session_would_be_billed_is_compared_with_the_cheaper_way_to_send_all() -> None:
+    figures = ReplayFigures(
+        name="s", window=100, steps=(10, 30, 20), sent=60, billed=40, cache_read=5, peak=50,
+        overflowed=0, plain_sent=90, plain_billed=80, recalls_billed=20, plain_peak=100,
+    )  # fmt: skip
+    assert figures.billed_with_recalls == 60
+    assert figures.bill_share == 60 / 80
+    assert replace(figures, at_limit_billed=120).bill_share == 0.5
+    assert figures.median_window_share == 0.2
+    assert figures.peak_window_share == 0.5
+    assert figures.fits_window
+    assert not replace(figures, plain_peak=101).fits_window
+    assert replace(figures, steps=()).median_window_share == 0.0
+
+
+def test_without_identifiers_that_are_used_again_nothing_is_missed() -> None:
+    figures = ReplayFigures(
+        name="s", window=100, steps=(), sent=0, billed=0, cache_read=0, peak=0, overflowed=0,
+        plain_sent=0, plain_billed=0,
+    )  # fmt: skip
+    assert figures.retained_share == figures.share_of_names_outside_markers == 1.0
+    some = replace(figures, used=4, standing=3, standing_plain=1)
+    assert (some.retained_share, some.share_of_names_outside_markers) == (0.75, 0.25)
+    assert figures.bill_share == 0.0

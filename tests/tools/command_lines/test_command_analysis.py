@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from helix_desktop.tools.command_lines import command_analysis
 from helix_desktop.tools.command_lines.command_analysis import (
     KnownPrograms,
     UnknownPrograms,
@@ -164,3 +165,58 @@ def test_what_is_nested_too_deeply_is_unknown(opening: str) -> None:
     assert find_started_programs(f"echo {opening * 10_000}") == UnknownPrograms(
         "it is nested too deeply"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "rules"),
+    [
+        ("ls", ["ls *", "ls"]),
+        ("ls -l a", ["ls *", "ls -l *", "ls -l a *", "ls -l a"]),
+        ("git log -3", ["git log *", "git log -3 *", "git log -3"]),
+        (
+            "gh pr list -L 3",
+            ["gh pr list -L 3", "gh pr list -L 3 *", "gh pr list -L *", "gh pr list *"],
+        ),
+        # One click allows what is changed here and nothing else.
+        (
+            "git commit -m 'a b'",
+            ["git commit -m 'a b'", "git commit -m 'a b' *", "git commit -m *", "git commit *"],
+        ),
+        ("python3 x.py", ["python3 x.py"]),
+    ],
+)
+def test_a_rule_may_allow_more_arguments_only_where_none_starts_a_program(
+    line: str, rules: list[str]
+) -> None:
+    known = find_started_programs(line)
+    assert isinstance(known, KnownPrograms)
+    (command,) = known.commands
+    assert command_analysis.suggest_rule_commands(command) == rules
+
+
+@pytest.mark.parametrize(
+    ("words", "count", "name"),
+    [
+        (["ls", "-l"], 1, "ls"),
+        (["git", "log", "-3"], 2, "git log"),
+        (["git", "-C", "x"], 0, "git"),
+        (["git"], 0, "git"),
+        (["gh", "pr", "list", "-L", "3"], 3, "gh pr list"),
+        (["gh", "pr"], 0, "gh pr"),
+        (["unknown", "words"], 0, "unknown"),
+    ],
+)
+def test_a_command_is_called_by_as_many_words_as_a_rule_must_name(
+    words: list[str], count: int, name: str
+) -> None:
+    assert command_analysis.count_safe_prefix(words) == count
+    assert command_analysis.is_safe_prefix(words) == (count > 0)
+    assert command_analysis.name_of_command(words) == name
+
+
+def test_files_are_named_where_every_operand_is_one() -> None:
+    assert command_analysis.list_deleted_files(["rm", "-rf", "a", f"b{ANY}"]) == ("a", "b…")
+    assert command_analysis.list_deleted_files(["ls", "a"]) == ()
+    assert command_analysis.list_written_files(["touch", "-c", "a", "b"]) == ("a", "b")
+    assert command_analysis.list_written_files(["cat", "a"]) == ()
+    assert command_analysis.describe_word(f"{MANY} x{ANY}") == "… x…"

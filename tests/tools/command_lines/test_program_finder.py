@@ -79,3 +79,49 @@ def test_a_letter_at_the_end_of_others_takes_the_next_word() -> None:
 )
 def test_a_program_is_known_without_its_version(word: str, name: str) -> None:
     assert program_finder.name_without_version(word) == name
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "rest", "end"),
+    [
+        ("timeout", ["-kv", "3", "5"], 1),
+        ("timeout", ["-k3", "5"], 1),
+        ("timeout", ["--signal=KILL", "--kill-after", "1", "5", "git"], 3),
+        ("sudo", ["-n", "--", "-x"], 2),
+        ("sudo", ["--stdin", "git"], 1),
+        ("sudo", ["--stdin=x", "git"], 1),
+        ("chrt", ["-f", "10", "git"], 1),
+        ("nice", [], 0),
+    ],
+)
+def test_letters_that_take_a_value_end_the_word_or_take_the_next(
+    wrapper: str, rest: list[str], end: int
+) -> None:
+    prefix = program_tables.WRAPPERS[wrapper]
+    assert program_finder.find_end_of_options(prefix, rest) == end
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "clusters", "values"),
+    [
+        (["-xe", "a"], "-e", True, ["a"]),
+        (["-xe", "a"], "-e", False, []),
+        (["-ex", "a"], "-e", True, ["x"]),
+        (["-x1e", "a"], "-e", True, []),
+        (["--exec=a"], "--exec", False, ["a"]),
+        (["--ex=a"], "--exec", False, ["a"]),
+        (["--executable", "a"], "--exec", False, []),
+        (["-exec", "a"], "--exec", False, []),
+    ],
+)
+def test_an_option_is_found_alone_among_others_or_cut_short(
+    arguments: list[str], option: str, clusters: bool, values: list[str]
+) -> None:
+    assert program_finder.option_values(arguments, [option], clusters=clusters) == values
+
+
+@pytest.mark.parametrize(
+    ("name", "is_program"), [("git", True), ("", False), ("A=1", False), (f"g{ANY}", False)]
+)
+def test_a_name_is_a_program_only_if_it_is_known_in_full(name: str, is_program: bool) -> None:
+    assert program_finder._can_be_program(name) == is_program
