@@ -32,8 +32,8 @@ from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 T = TypeVar("T")
-NAME = "tasks.sqlite3"
-COPY_NAME = "tasks.before-0.3.sqlite3"  # What version 0.2 left, from before it was taken over.
+TASK_FILE = "tasks.sqlite3"
+COPY_OF_0_2 = "tasks.before-0.3.sqlite3"  # What version 0.2 left, from before it was taken over.
 _WHAT = "list of tasks"
 VERSION = 3
 _STEPS = read_schema("fleet_tasks").split("-- Next step\n")
@@ -91,8 +91,8 @@ class SqliteTaskTables:
 
         A copy that was interrupted has another name, and is made again.
         """
-        copy = path.with_name(COPY_NAME)
-        unfinished = path.with_name(f"{COPY_NAME}.unfinished")
+        copy = path.with_name(COPY_OF_0_2)
+        unfinished = path.with_name(f"{COPY_OF_0_2}.unfinished")
         with sqlite_database.SqliteErrors(StoreFailed, _WHAT):
             unfinished.unlink(missing_ok=True)
             self._connection.execute("VACUUM INTO ?", (str(unfinished),))
@@ -143,7 +143,7 @@ async def open_fleet_task_list(
             "This shared store cannot store tasks.", remedy="To share tasks, use PostgreSQL."
         )
     shared_list = open_shared_task_list(engine, connected.seal, connected.remote.run_in_thread)
-    path = workspace.folder / NAME
+    path = workspace.folder / TASK_FILE
     if await asyncio.to_thread(_has_tasks_to_move, path):
         async with _open_list_in_folder(workspace.folder) as earlier_list:
             await move_tasks_and_budgets(earlier_list, shared_list)
@@ -152,7 +152,7 @@ async def open_fleet_task_list(
 
 @asynccontextmanager
 async def _open_list_in_folder(folder: Path) -> AsyncIterator[FleetTaskList]:
-    tables = await asyncio.to_thread(SqliteTaskTables, folder / NAME)
+    tables = await asyncio.to_thread(SqliteTaskTables, folder / TASK_FILE)
     try:
         yield tables.open_list_in_file()
     finally:
@@ -198,10 +198,10 @@ async def forget_text_in_tasks(
     if not text:
         return 0, ()
     is_shared = workspace.link is not None
-    has_task_file = (workspace.folder / NAME).exists()
+    has_task_file = (workspace.folder / TASK_FILE).exists()
     blank_text = ForgetRequest(text, ()).blank_text
     # It was kept in case version 0.2 is needed again, and cannot be searched.
-    await asyncio.to_thread((workspace.folder / COPY_NAME).unlink, missing_ok=True)
+    await asyncio.to_thread((workspace.folder / COPY_OF_0_2).unlink, missing_ok=True)
     number_changed = 0
     running_ids: list[str] = []
     sentences: list[str] = []

@@ -35,7 +35,7 @@ class FleetTaskWatch:
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._lists = {
-            workspace: _WatchedList(folder / fleet_task_files.NAME)
+            workspace: _WatchedList(folder / fleet_task_files.TASK_FILE)
             for workspace, folder in folders.items()
         }
 

@@ -117,7 +117,7 @@ class FleetOverview:
     def _list_workspaces_with_tasks(self) -> list[KnownWorkspace]:
         with_tasks: list[KnownWorkspace] = []
         for workspace in self._known.list_workspaces():
-            task_file = workspace.folder / fleet_task_files.NAME
+            task_file = workspace.folder / fleet_task_files.TASK_FILE
             if self._is_shared(workspace) or task_file.exists():
                 with_tasks.append(workspace)
         return with_tasks

@@ -90,18 +90,20 @@ class FleetTaskRun:
         self._owned = owned
         self._is_budget_spent = False
         self._number_of_facts_before = 0
+        # The user's answer to what an earlier run asked, until it has been used for one question.
+        self._unused_answer: PermissionAnswer | None = None
 
     def build_claim(self) -> WorkerClaim:
         """Return what checks, before each step, call and fact, that this run may go on."""
         claimed = self._claimed
         return WorkerClaim(
-            self._await_step_allowed,
-            self._ensure_call_allowed,
-            claimed.ensure_may_write,
-            self._ensure_conversation_is_sent,
-            self._task.order.budget,
-            claimed.waiting,
-            lambda: claimed.is_ending,
+            ensure_may_act=self._await_step_allowed,
+            ensure_may_call=self._ensure_call_allowed,
+            ensure_may_write=claimed.ensure_may_write,
+            ensure_sent=self._ensure_conversation_is_sent,
+            budget=self._task.order.budget,
+            waiting=claimed.waiting,
+            is_ending=lambda: claimed.is_ending,
         )
 
     def list_recorded_facts(self) -> Sequence[Recorded]:
@@ -200,13 +202,8 @@ class FleetTaskRun:
         answer = unattended_permissions.find_user_answer(
             self._task_permissions, self._task.result.why
         )
-        # A list, from which the answer is taken once it has been used.
-        unused_answers: list[PermissionAnswer] = []
-        if answer is not None:
-            unused_answers.append(answer)
-        unsubscribe = session.subscribe_to_events(
-            partial(self._answer_or_note_overload, session, unused_answers)
-        )
+        self._unused_answer = answer
+        unsubscribe = session.subscribe_to_events(partial(self._hear_event, session))
         try:
             await self._send_or_resume(session, answer)
             await session.wait_until_idle()
@@ -245,27 +242,30 @@ class FleetTaskRun:
             return
         session.send_on_behalf("task", PERMITTED.format(asked=asked_for))
 
-    def _answer_or_note_overload(
-        self, session: Session, unused_answers: list[PermissionAnswer], event: Event
-    ) -> None:
-        """Answer what the agent asks, and let all workers pause if the provider is overloaded.
-        `unused_answers`: the user's, which is for one question.
-        """
-        if isinstance(event, ReplyStreamed) and isinstance(event.delta, RetryDelay):
-            if event.delta.is_overload:
-                pausing = self._pause_provider(event.delta.seconds)
-                self._owned.spawn_task(pausing, name="pause a provider")
+    def _hear_event(self, session: Session, event: Event) -> None:
+        if isinstance(event, QuestionAsked):
+            self._answer_question(session, event)
+        elif isinstance(event, ReplyStreamed) and isinstance(event.delta, RetryDelay):
+            self._note_retry_delay(event.delta)
+
+    def _answer_question(self, session: Session, asked: QuestionAsked) -> None:
+        """Answer what the agent asks, by the user's answer or what is allowed, or stop the turn."""
+        answer = self._unused_answer
+        if answer is not None and self._is_answer_to(asked.question, answer):
+            self._unused_answer = None
+            session.answer_question(asked.number, answer)
             return
-        if not isinstance(event, QuestionAsked):
+        if unattended_permissions.is_allowed_unattended(asked.question, self._all_permissions):
+            session.answer_question(asked.number, PermissionAnswer(allowed=True))
             return
-        if unused_answers and self._is_answer_to(event.question, unused_answers[0]):
-            session.answer_question(event.number, unused_answers.pop())
-            return
-        if unattended_permissions.is_allowed_unattended(event.question, self._all_permissions):
-            session.answer_question(event.number, PermissionAnswer(allowed=True))
-            return
-        self._claimed.question = event.question
+        self._claimed.question = asked.question
         self._claimed.stop_turn(NEEDS_PERMISSION)
+
+    def _note_retry_delay(self, delay: RetryDelay) -> None:
+        """Let all workers pause if the provider is overloaded."""
+        if delay.is_overload:
+            pausing = self._pause_provider(delay.seconds)
+            self._owned.spawn_task(pausing, name="pause a provider")
 
     def _is_answer_to(self, question: PermissionQuestion, answer: PermissionAnswer) -> bool:
         """Whether the user's answer, given to what an earlier run asked, is for this question."""

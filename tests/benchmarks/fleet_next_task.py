@@ -99,14 +99,16 @@ def measure_in_home(
     home: Home, add_tasks: AddTasks, times: RequestTimes, sizes: Sizes
 ) -> list[str]:
     home.start_worker()
-    asyncio.run(add_tasks(["task-first"]))
-    times.wait_for(["task-first"])  # The worker has started.
-    elsewhere = measure_added_tasks(add_tasks, times, sizes.added)
     (worker,) = home.workers
-    seconds_before = _processor_seconds(worker.pid)
-    in_same_process = measure_next_tasks(add_tasks, times, sizes.tasks)
-    busy_seconds = _processor_seconds(worker.pid) - seconds_before
-    _end_all([home])
+    try:
+        asyncio.run(add_tasks(["task-first"]))
+        times.wait_for(["task-first"])  # The worker has started.
+        elsewhere = measure_added_tasks(add_tasks, times, sizes.added)
+        seconds_before = _processor_seconds(worker.pid)
+        in_same_process = measure_next_tasks(add_tasks, times, sizes.tasks)
+        busy_seconds = _processor_seconds(worker.pid) - seconds_before
+    finally:
+        _end_all([home])
     return [
         describe("elsewhere", elsewhere),
         describe("in the same process", in_same_process),

@@ -15,8 +15,8 @@ from helix_desktop.errors import WrittenByNewerVersion
 from helix_desktop.resources import read_schema
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.fleet_task_files import (
-    COPY_NAME,
-    NAME,
+    COPY_OF_0_2,
+    TASK_FILE,
     SqliteTaskTables,
     forget_text_in_tasks,
     open_fleet_task_list,
@@ -48,7 +48,7 @@ def open_tables(tmp_path: Path) -> Iterator[Callable[[], FleetTaskList]]:
     opened: list[SqliteTaskTables] = []
 
     def open_list() -> FleetTaskList:
-        tables = SqliteTaskTables(tmp_path / NAME)
+        tables = SqliteTaskTables(tmp_path / TASK_FILE)
         opened.append(tables)
 
         return tables.open_list_in_file()
@@ -77,7 +77,7 @@ def write_tables_of_version_2(path: Path) -> None:
 async def test_tasks_and_budgets_of_version_2_are_taken_over_once_and_a_copy_is_kept(
     tmp_path: Path, open_tables: Callable[[], FleetTaskList]
 ) -> None:
-    write_tables_of_version_2(tmp_path / NAME)
+    write_tables_of_version_2(tmp_path / TASK_FILE)
     tasks = open_tables()
     listed = {task.id[0]: task for task in await tasks.list_fleet_tasks()}
     assert {name: task.state.value for name, task in listed.items()} == {
@@ -101,7 +101,7 @@ async def test_tasks_and_budgets_of_version_2_are_taken_over_once_and_a_copy_is_
     }
     assert (await tasks.notes.read_state()).limits == {"workspace": 7.5}
     assert [task.id[0] for task in await tasks.claim_fleet_tasks("me", 9, 30)] == ["1"]
-    copy = tmp_path / COPY_NAME
+    copy = tmp_path / COPY_OF_0_2
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (2,)
@@ -115,24 +115,24 @@ async def test_tasks_and_budgets_of_version_2_are_taken_over_once_and_a_copy_is_
 async def test_a_copy_that_was_interrupted_is_made_again(
     tmp_path: Path, open_tables: Callable[[], FleetTaskList]
 ) -> None:
-    write_tables_of_version_2(tmp_path / NAME)
-    (tmp_path / f"{COPY_NAME}.unfinished").write_bytes(b"half")
+    write_tables_of_version_2(tmp_path / TASK_FILE)
+    (tmp_path / f"{COPY_OF_0_2}.unfinished").write_bytes(b"half")
     assert len(await open_tables().list_fleet_tasks()) == len(OLD_TASKS)
-    with closing(sqlite3.connect(tmp_path / COPY_NAME)) as connection:
+    with closing(sqlite3.connect(tmp_path / COPY_OF_0_2)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (2,)
-    assert not (tmp_path / f"{COPY_NAME}.unfinished").exists()
+    assert not (tmp_path / f"{COPY_OF_0_2}.unfinished").exists()
 
 
 async def test_a_new_list_has_no_copy_and_a_newer_one_is_left_alone(
     tmp_path: Path, open_tables: Callable[[], FleetTaskList]
 ) -> None:
     await open_tables().add_fleet_tasks([NewFleetTask(FleetTaskOrder("x"))])
-    assert not (tmp_path / COPY_NAME).exists()
-    with closing(sqlite3.connect(tmp_path / NAME)) as connection:
+    assert not (tmp_path / COPY_OF_0_2).exists()
+    with closing(sqlite3.connect(tmp_path / TASK_FILE)) as connection:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(WrittenByNewerVersion):
         open_tables()
-    assert not (tmp_path / COPY_NAME).exists()
+    assert not (tmp_path / COPY_OF_0_2).exists()
 
 
 async def count_steps(tables: SqliteTaskTables, work: Callable[[], Awaitable[object]]) -> int:
@@ -161,7 +161,7 @@ async def test_the_work_is_the_same_after_many_tasks_and_beside_many_blocked_one
 
 async def steps_of_each_question(folder: Path, *, ended: int, blocked: int) -> dict[str, int]:
     folder.mkdir()
-    tables = SqliteTaskTables(folder / NAME)
+    tables = SqliteTaskTables(folder / TASK_FILE)
 
     tasks = tables.open_list_in_file()
     history = [NewFleetTask(FleetTaskOrder("x")) for _ in range(ended)]
@@ -205,7 +205,7 @@ async def test_a_workspace_that_is_not_shared_has_its_list_in_its_folder_open_or
     async with open_fleet_task_list(opened) as tasks:
         assert (await tasks.find_fleet_task(task)).order.text == "look"
     await opened.aclose()
-    assert (opened.folder / NAME).exists()
+    assert (opened.folder / TASK_FILE).exists()
 
 
 async def test_a_text_is_forgotten_in_tasks_and_a_running_one_that_has_it_is_named(
@@ -219,14 +219,14 @@ async def test_a_text_is_forgotten_in_tasks_and_a_running_one_that_has_it_is_nam
     async with open_fleet_task_list(opened) as tasks:
         (running, waiting) = await tasks.add_fleet_tasks([first_task, second_task])
         await tasks.claim_fleet_tasks("worker", 1, 30)
-    (opened.folder / COPY_NAME).write_bytes(b"hunter2")
+    (opened.folder / COPY_OF_0_2).write_bytes(b"hunter2")
 
     changed, sentences = await forget_text_in_tasks(opened, "hunter2")
 
     assert changed == 1
     (sentence,) = sentences
     assert sentence.startswith(f"The task {running} is running and still contains the text.")
-    assert not (opened.folder / COPY_NAME).exists()
+    assert not (opened.folder / COPY_OF_0_2).exists()
     async with open_fleet_task_list(opened) as tasks:
         assert "hunter2" not in (await tasks.find_fleet_task(waiting)).order.text
     assert await forget_text_in_tasks(opened, "") == (0, ())

@@ -14,7 +14,7 @@ import pytest
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from helix_desktop.store.fleet_statements import SQLITE, TableTransaction
-from helix_desktop.store.fleet_task_files import NAME, SqliteTaskTables, open_fleet_task_list
+from helix_desktop.store.fleet_task_files import TASK_FILE, SqliteTaskTables, open_fleet_task_list
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import (
     FleetTaskOrder,
@@ -165,7 +165,7 @@ async def test_a_closed_workspace_is_read_and_changed_without_being_opened(
     assert await desk.fleet.run_on_task_list(bench.id, lambda tasks: tasks.cancel_fleet_task(task))
     await seen(desk.fleet, lambda found: found[0]["tasks"]["cancelled"] == 1)
     assert [one.id for one in desk.opened_workbenches()] == [other.id]
-    assert not (other.workspace.folder / NAME).exists()
+    assert not (other.workspace.folder / TASK_FILE).exists()
 
 
 async def test_only_what_changed_is_read_again(desks: Desks, folder: Path) -> None:
@@ -178,7 +178,7 @@ async def test_only_what_changed_is_read_again(desks: Desks, folder: Path) -> No
 
 
 async def test_the_tasks_of_all_states_are_read_in_one_transaction(tmp_path: Path) -> None:
-    tables = SqliteTaskTables(tmp_path / NAME)
+    tables = SqliteTaskTables(tmp_path / TASK_FILE)
     number_of_transactions = 0
 
     async def run_and_count(work: Callable[[TableTransaction], T]) -> T:

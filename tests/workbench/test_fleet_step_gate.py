@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.store.fleet_task_files import NAME, SqliteTaskTables
+from helix_desktop.store.fleet_task_files import TASK_FILE, SqliteTaskTables
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import (
     FleetTask,
@@ -30,7 +30,7 @@ REQUEST_COST = 0.125  # A power of two, so that sums are exact.
 
 @pytest.fixture
 async def tasks(tmp_path: Path) -> AsyncIterator[FleetTaskList]:
-    tables = SqliteTaskTables(tmp_path / NAME)
+    tables = SqliteTaskTables(tmp_path / TASK_FILE)
     yield tables.open_list_in_file()
     tables.close()
 

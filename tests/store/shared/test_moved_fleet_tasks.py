@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.store.fleet_task_files import NAME, SqliteTaskTables, open_shared_task_list
+from helix_desktop.store.fleet_task_files import TASK_FILE, SqliteTaskTables, open_shared_task_list
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_task_moving import move_tasks_and_budgets
 from helix_desktop.store.fleet_tasks import (
@@ -37,7 +37,7 @@ async def shared(server: postgres.Server, seal: RowCipher) -> AsyncIterator[Flee
 
 @pytest.fixture
 async def tables(tmp_path: Path) -> AsyncIterator[SqliteTaskTables]:
-    opened = SqliteTaskTables(tmp_path / NAME)
+    opened = SqliteTaskTables(tmp_path / TASK_FILE)
     yield opened
     opened.close()
 
@@ -100,9 +100,9 @@ async def test_a_move_that_is_repeated_after_a_task_has_ended_adds_nothing(
     """As after a crash between the adding and the removing."""
     earlier = tables.open_list_in_file()
     await earlier.add_fleet_tasks([new_task("once"), new_task("twice")])
-    copied = tmp_path / "copy" / NAME
+    copied = tmp_path / "copy" / TASK_FILE
     copied.parent.mkdir()
-    for file in tmp_path.glob(f"{NAME}*"):
+    for file in tmp_path.glob(f"{TASK_FILE}*"):
         shutil.copy(file, copied.parent)
     await move_tasks_and_budgets(earlier, shared)
     done = await claim_one(shared)
