@@ -244,11 +244,11 @@ class FleetTaskRun:
 
     def _hear_event(self, session: Session, event: Event) -> None:
         if isinstance(event, QuestionAsked):
-            self._answer_question(session, event)
+            self._answer_asked_question(session, event)
         elif isinstance(event, ReplyStreamed) and isinstance(event.delta, RetryDelay):
             self._note_retry_delay(event.delta)
 
-    def _answer_question(self, session: Session, asked: QuestionAsked) -> None:
+    def _answer_asked_question(self, session: Session, asked: QuestionAsked) -> None:
         """Answer what the agent asks, by the user's answer or what is allowed, or stop the turn."""
         answer = self._unused_answer
         if answer is not None and self._is_answer_to(asked.question, answer):

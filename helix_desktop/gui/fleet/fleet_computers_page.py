@@ -27,7 +27,7 @@ class FleetComputersPage(QWidget):
         )
         empty_words = tr("Computers appear here while they run tasks.")
         self.worker_list = FleetList(tr("Computers"), columns, self, empty_words)
-        self.worker_list.currentItemChanged.connect(self.update_buttons)
+        self.worker_list.currentItemChanged.connect(self.enable_buttons_for_computer)
         self.run_here = build_push_button(
             tr("Run waiting tasks on this computer"), self, self._run_waiting_tasks_here
         )
@@ -38,17 +38,17 @@ class FleetComputersPage(QWidget):
         buttons = build_row(room_before, self.run_here, self.drain, spacing=8, wraps=True)
         build_column((self.worker_list, 1), buttons, owner=self, margins=0, spacing=12)
 
-    def show_fleet(self, workspaces: Sequence[Figures]) -> None:
+    def show_computers_of_fleet(self, workspaces: Sequence[Figures]) -> None:
         self._workspaces = workspaces
         self.worker_list.show_rows(fleet_rows.list_worker_rows(workspaces))
-        self.update_buttons()
+        self.enable_buttons_for_computer()
 
     def has_computers(self) -> bool:
         """Whether computers run tasks, or this one could."""
         has_tasks_for_this_one = any(map(_has_tasks_for_this_computer, self._workspaces))
         return bool(self.worker_list.topLevelItemCount()) or has_tasks_for_this_one
 
-    def update_buttons(self) -> None:
+    def enable_buttons_for_computer(self) -> None:
         self.drain.setEnabled(self._can_chosen_worker_be_drained())
         self.run_here.setEnabled(any(map(_has_tasks_for_this_computer, self._workspaces)))
 

@@ -29,7 +29,7 @@ class FleetConversationsPage(QWidget):
         )
         self.conversation_list = FleetList(tr("Conversations"), columns, self, empty_words)
         self.conversation_list.itemActivated.connect(self._open_listed_conversation)
-        self.conversation_list.currentItemChanged.connect(self.update_buttons)
+        self.conversation_list.currentItemChanged.connect(self.enable_open_button)
         for bench in parts.desk.opened_workbenches():
             parts.run_work(bench.copies.refresh_changed_files(""))
         self.open = build_push_button(tr("Open conversation"), self, self._open_listed_conversation)
@@ -39,12 +39,12 @@ class FleetConversationsPage(QWidget):
     def show_conversations(self) -> None:
         cells = fleet_rows.list_conversation_cells(self._parts.desk.opened_workbenches())
         self.conversation_list.show_rows(cells)
-        self.update_buttons()
+        self.enable_open_button()
 
     def has_conversations(self) -> bool:
         return bool(self.conversation_list.topLevelItemCount())
 
-    def update_buttons(self) -> None:
+    def enable_open_button(self) -> None:
         self.open.setEnabled(bool(self.conversation_list.chosen_row()))
 
     def _open_listed_conversation(self) -> None:

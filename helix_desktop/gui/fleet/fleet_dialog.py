@@ -88,8 +88,8 @@ class FleetDialog(TransientDialog):
 
     def show_fleet(self, workspaces: Sequence[Figures]) -> None:
         self._workspaces = workspaces
-        self.tasks_page.show_fleet(workspaces)
-        self.computers_page.show_fleet(workspaces)
+        self.tasks_page.show_tasks_of_fleet(workspaces)
+        self.computers_page.show_computers_of_fleet(workspaces)
         self.conversations_page.show_conversations()
         self._show_trouble_of_workspaces()
         self._show_what_stop_all_does()

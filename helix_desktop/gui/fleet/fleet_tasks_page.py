@@ -136,7 +136,7 @@ class FleetTasksPage(QWidget):
 
     # --- What is shown
 
-    def show_fleet(self, workspaces: Sequence[Figures]) -> None:
+    def show_tasks_of_fleet(self, workspaces: Sequence[Figures]) -> None:
         self._workspaces = workspaces
         self._tasks = fleet_rows.list_task_rows(workspaces)
         self._show_summary()
@@ -251,7 +251,7 @@ class FleetTasksPage(QWidget):
     def _retry_selected_tasks(self) -> None:
         for row in self._selected_tasks():
             if row.state in RUN_AGAIN_BY_BUTTON:
-                self.card.retry_task(row.workspace["workspace"], row.task)
+                self.card.run_task_again(row.workspace["workspace"], row.task)
 
     def _retry_all_dead_letters(self) -> None:
         for workspace in self._workspaces:

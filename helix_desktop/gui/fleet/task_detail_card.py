@@ -45,7 +45,9 @@ class TaskDetailCard(QWidget):
         self.open = build_push_button(tr("Open conversation"), self, self.open_wanted.emit)
         self.stop = build_push_button(tr("Stop"), self, self.stop_wanted.emit)
         self.retry = build_push_button(tr("Run again"), self, self.retry_wanted.emit)
-        self.answer_buttons = TaskAnswerButtons(self._send_answer_to_task, self.retry_task, self)
+        self.answer_buttons = TaskAnswerButtons(
+            self._send_answer_to_task, self.run_task_again, self
+        )
 
         head = build_row((self.title, 1), self.open, self.stop, self.retry, wraps=True)
         answers_row = build_row(*self.answer_buttons.buttons, 1, spacing=8, wraps=True)
@@ -99,7 +101,7 @@ class TaskDetailCard(QWidget):
     def _allow_answers_once_read(self) -> None:
         self.answer_buttons.enable_allowing(self.question.is_read_to_end)
 
-    def retry_task(self, workspace: str, task: Figures) -> None:
+    def run_task_again(self, workspace: str, task: Figures) -> None:
         """Retries a task, which may use what it has asked for from now on."""
         allowed = []
         if task["asked"] and task["state"] == "needs-you":

@@ -581,7 +581,7 @@ def test_only_what_can_act_on_what_is_chosen_is_enabled(
     assert [each.isEnabled() for each in buttons] == [False, False, True, True]
     dialog.show_fleet([FOUND[1]])
     dialog.conversations_page.conversation_list.show_rows({})
-    dialog.conversations_page.update_buttons()
+    dialog.conversations_page.enable_open_button()
     assert [each.isEnabled() for each in buttons] == [False, False, False, False]
     unable = {**FOUND[0], "workers": {}, "lost": [], "unable": ["old: It lacks a program."]}
     dialog.show_fleet([unable])
