@@ -87,6 +87,13 @@ ALL = (
         2,
     ),
     Trial(
+        "owner_ends",
+        "MCP server, editor and wrapped agent while whoever has their workspace open is killed",
+        "--rounds",
+        50,
+        1,
+    ),
+    Trial(
         "full_disk",
         "the disk of the data fills up around a call that changes files",
         "--trials",

@@ -51,7 +51,8 @@ from tests.peers.ssh_machine import list_kept_hosts
 
 ACTS = 14
 LONGEST_PAUSE_SECONDS = 0.5
-SETTLE_SECONDS = 60.0
+# On a busy computer, processes of a story get a processor only now and then.
+SETTLE_SECONDS = 600.0
 MARKS = "marks.txt"
 OWNER_ENDED = "The running program was closed before it answered. Try again."
 WINDOW_ACTS = ("say", "say", "run", "run", "break line", "hang line", "kill host", "kill host")
@@ -114,7 +115,7 @@ async def tell_story(story: Story, upstream: str) -> None:
         for number in range(ACTS):
             await act_once(story, clients, number)
             await asyncio.sleep(story.chance.random() * LONGEST_PAUSE_SECONDS)
-        await settle(story, clients, working)
+        has_settled = await settle(story, clients, working)
     finally:
         story.is_over = True
         for task in working:
@@ -127,7 +128,8 @@ async def tell_story(story: Story, upstream: str) -> None:
         for pid in list_kept_hosts(story.home / "home"):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    await check_story(story, clients)
+    if has_settled:
+        await check_story(story, clients)
 
 
 async def act_once(story: Story, clients: Clients, number: int) -> None:
@@ -209,8 +211,10 @@ def kill_last_command(story: Story, clients: Clients) -> None:
         story.found["commands killed"] += 1
 
 
-async def settle(story: Story, clients: Clients, working: Sequence[asyncio.Task[None]]) -> None:
-    """Waits until everything that was sent has arrived, and nothing works or asks any more."""
+async def settle(story: Story, clients: Clients, working: Sequence[asyncio.Task[None]]) -> bool:
+    """Waits until everything that was sent has arrived, and nothing works or asks any more. Returns
+    False if that takes too long: then nobody can say what is lost.
+    """
     deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
     while True:
         for task in working:
@@ -219,12 +223,12 @@ async def settle(story: Story, clients: Clients, working: Sequence[asyncio.Task[
         unsettled = [client for client in clients.all_that_settle if not client.has_settled]
         running = [command for command in clients.commands if command.process.is_running]
         if not unsettled and not running:
-            return
+            return True
         if asyncio.get_running_loop().time() > deadline:
             words = [client.describe() for client in unsettled]
             words += [f"{command.words} runs" for command in running]
             story.found[f"LOST a story that does not end: {words}"] += 1
-            return
+            return False
         for window in clients.windows:
             await window.go_on()
         await asyncio.sleep(0.2)

@@ -13,6 +13,7 @@ import os
 import random
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -399,6 +400,27 @@ class PhoneClient:
         await self._hosts.aclose()
 
 
+async def start_with_pipes(
+    story: Story, argv: Sequence[str]
+) -> tuple[NurseryProcess, asyncio.StreamReader, asyncio.StreamWriter]:
+    """Starts a command whose standard input and output are the two pipes."""
+    input_end, our_output = os.pipe()
+    our_input, output_end = os.pipe()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    process = story.nursery.start_command(story.argv(*argv), input_end, output_end, nothing)
+    for end in (input_end, output_end, nothing):
+        os.close(end)
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=1 << 24)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await loop.connect_read_pipe(lambda: protocol, os.fdopen(our_input, "rb"))
+    transport, flow = await loop.connect_write_pipe(
+        partial(asyncio.streams.FlowControlMixin, loop), os.fdopen(our_output, "wb")
+    )
+    writer = asyncio.StreamWriter(transport, flow, None, loop)
+    return process, reader, writer
+
+
 class EditorClient:
     """An editor with our agent in it (ACP). It is killed, starts again, and loads its session."""
 
@@ -408,9 +430,10 @@ class EditorClient:
         self._to_say: list[str] = []
         self.answered: list[str] = []  # Prompts whose turn has ended.
         self.tries: Counter[str] = Counter()
+        self.starts = 0
         self._session = ""
         self._numbers = 0
-        self._last_error = ""
+        self.last_error = ""
         self._waits_for = ""
         self._writer: asyncio.StreamWriter | None = None
 
@@ -429,7 +452,7 @@ class EditorClient:
             try:
                 await self._run_process()
             except (OSError, EOFError, RuntimeError, ValueError) as error:
-                self._last_error = repr(error)[:300]
+                self.last_error = repr(error)[:300]
 
     async def _run_process(self) -> None:
         reader, self._writer = await self._start_process()
@@ -454,22 +477,9 @@ class EditorClient:
                 self._process.kill()
 
     async def _start_process(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Its standard input and output are the two pipes."""
-        input_end, our_output = os.pipe()
-        our_input, output_end = os.pipe()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        argv = self._story.argv("acp", "--workspace", self._story.workspace)
-        self._process = self._story.nursery.start_command(argv, input_end, output_end, nothing)
-        for end in (input_end, output_end, nothing):
-            os.close(end)
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=1 << 24)
-        protocol = asyncio.StreamReaderProtocol(reader)
-        await loop.connect_read_pipe(lambda: protocol, os.fdopen(our_input, "rb"))
-        transport, flow = await loop.connect_write_pipe(
-            partial(asyncio.streams.FlowControlMixin, loop), os.fdopen(our_output, "wb")
-        )
-        writer = asyncio.StreamWriter(transport, flow, None, loop)
+        self.starts += 1
+        argv = ["acp", "--workspace", self._story.workspace]
+        self._process, reader, writer = await start_with_pipes(self._story, argv)
         return reader, writer
 
     async def _prompt(self, reader: asyncio.StreamReader, session: str, words: str) -> None:
@@ -514,7 +524,7 @@ class EditorClient:
         return not self._to_say
 
     def describe(self) -> str:
-        return f"editor: {self._to_say} to say, waits for {self._waits_for}, {self._last_error}"
+        return f"editor: {self._to_say} to say, waits for {self._waits_for}, {self.last_error}"
 
     async def close(self) -> None:
         if self._process is not None:
@@ -532,6 +542,7 @@ class GatewayAgent:
         self._to_say: list[str] = []
         self.said: list[str] = []  # Words that were answered.
         self.replies: list[str] = []  # Replies that it has whole.
+        self.starts = 0
 
     def say(self, words: str) -> None:
         self._to_say.append(words)
@@ -575,6 +586,7 @@ class GatewayAgent:
     async def _start_gateway_if_needed(self) -> str:
         if self._process is not None and self._process.is_running and self._agent is not None:
             return self._agent.url
+        self.starts += 1
         reading, writing = os.pipe()
         nothing = os.open(os.devnull, os.O_RDWR)
         argv = self._story.argv(
