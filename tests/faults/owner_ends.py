@@ -41,6 +41,7 @@ KINDS = ("ask", "import", "host", "window")
 ANSWER_SECONDS = 120.0
 LONGEST_PAUSE_SECONDS = 0.5
 STAYS = "run sleep 600"
+MAY_HAVE_HAD_EFFECT = "this call may have had its effect"
 
 
 class McpClient:
@@ -66,7 +67,14 @@ class McpClient:
 
     async def call_tool(self, words: str) -> None:
         arguments = {"name": "put_cached_content", "arguments": {"content": words}}
-        result = await self._ask("tools/call", arguments)
+        try:
+            result = await self._ask("tools/call", arguments)
+        except RuntimeError as error:
+            # The call was on its way when the owner was killed, and may have had its effect.
+            if MAY_HAVE_HAD_EFFECT not in str(error):
+                raise
+            self._story.found["calls that were told that they may have had their effect"] += 1
+            result = await self._ask("tools/call", arguments)
         if result.get("isError"):
             raise RuntimeError(str(result)[:300])
 
