@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SEED = 20261127
+SEED = 75_281_128
 COUNT = 300
 ROOT = Path(__file__).parents[2]
 MANUAL_PAGE = ROOT / "packaging" / "linux" / "helix-desktop.1"
