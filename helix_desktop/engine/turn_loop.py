@@ -32,6 +32,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3
+MOST_COUNTS_BEFORE_REQUEST = 3  # After as many counts, what was shortened is not counted again.
 LEAST_ROOM = 64  # A reply may have this many tokens, even where the window seems to be full.
 FULL_SHARE = 0.97  # A reply with which this share of the window is full has filled it.
 REPEATED_ITSELF = "The model repeated the same text again and again, so its reply was stopped."
@@ -236,8 +237,7 @@ class TurnLoop:
         self._callbacks.running(ConversationActivity.THINKING)
         await record_changed_settings(self._services, self._conversation)
         await append_note_on_undone_files(self._services, self._conversation)
-        await self._count_with_own_tokenizer()
-        await self._folding.apply_due_folds()
+        await self._shorten_until_counted_request_fits()
         self._refuse_pins_over_window()
         reply = await self._ask_until_answered()
         has_calls = any(isinstance(part, facts.ToolCall) for part in reply.parts)
@@ -257,30 +257,48 @@ class TurnLoop:
 
     # --- Before a step: preparing and sending the request
 
-    async def _count_with_own_tokenizer(self) -> None:
+    async def _shorten_until_counted_request_fits(self) -> None:
+        """Make the folds that are due, by the count of the model's own tokenizer.
+
+        What folds leave is counted again, because it may have more tokens for each one that we
+        count: German text without the code that stood between it.
+        """
+        for _ in range(MOST_COUNTS_BEFORE_REQUEST):
+            was_counted = await self._count_with_own_tokenizer()
+            seq_before = self._conversation.state.seq
+            await self._folding.apply_due_folds()
+            was_shortened = self._conversation.state.seq != seq_before
+            if not was_counted or not was_shortened:
+                return
+
+    async def _count_with_own_tokenizer(self) -> bool:
         """Let the model's server count the next request, if it can, so that folds and the
         meter go by its tokens. Our own count may be short by half. Where no server counts,
         an estimate for the model's vocabulary comes closer than our own count.
+
+        Return whether there is such a count or estimate.
         """
         client = self._services.models(facts.ModelRole.MAIN)
         if not isinstance(client, CountingModelClient):
-            return
+            return False
         meter = self._conversation.current_meter()
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
         request = await asyncio.to_thread(request_building.build_request, view, contents)
         if not meter.used:
-            return
+            return False
         counted_here = meter.used / meter.factor
         ledger = self._conversation.state.record.ledger
         seq = self._conversation.state.seq
         tokens_of_server = await client.count_request_tokens(request)
         if tokens_of_server:
             ledger.set_measured_factor(meter.model, seq, tokens_of_server / counted_here)
-            return
+            return True
         estimated_tokens = await client.estimate_request_tokens(request)
-        if estimated_tokens:
-            ledger.set_estimated_factor(meter.model, seq, estimated_tokens / counted_here)
+        if not estimated_tokens:
+            return False
+        ledger.set_estimated_factor(meter.model, seq, estimated_tokens / counted_here)
+        return True
 
     def _refuse_pins_over_window(self) -> None:
         """Refuse a request if pinned parts, which are never folded, exceed the window."""

@@ -35,6 +35,7 @@ class OllamaServer(Peer):
         capabilities: tuple[str, ...] = ("completion", "tools"),
         says: Callable[[list[dict[str, Any]]], str] = lambda _shown: "Understood.",
         count_tokens: Callable[[Iterable[dict[str, Any]]], int] = count_words,
+        counts_tools: bool = False,
     ) -> None:
         super().__init__()
         self.model = model
@@ -44,6 +45,7 @@ class OllamaServer(Peer):
         self.capabilities = capabilities
         self.says = says
         self.count_tokens = count_tokens
+        self.counts_tools = counts_tools
         self.loaded = 0  # The window with which the model is in memory; 0: it is not.
         self.loads: list[int] = []
         self.shown: list[list[dict[str, Any]]] = []  # What the model saw of each request.
@@ -98,18 +100,26 @@ class OllamaServer(Peer):
             self.loaded = window
             self.loads.append(window)
 
-    def _show(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _show(self, body: dict[str, Any]) -> list[dict[str, Any]]:
         """Keep the system prompt and as many of the last messages as fit, as Ollama does."""
+        messages = body["messages"]
         shown = list(messages)
-        while len(shown) > 2 and self.count_tokens(shown) > self.loaded:
+        room = self.loaded - self._count_tools(body)
+        while len(shown) > 2 and self.count_tokens(shown) > room:
             del shown[1]
-        if len(shown) < len(messages) or self.count_tokens(shown) > self.loaded:
+        if len(shown) < len(messages) or self.count_tokens(shown) > room:
             self.cut += 1
         self.shown.append(shown)
         return shown
 
+    def _count_tools(self, body: dict[str, Any]) -> int:
+        """Count the tools, if the model's template has a place for them."""
+        if not self.counts_tools or not body.get("tools"):
+            return 0
+        return self.count_tokens([{"content": json.dumps(body["tools"], ensure_ascii=False)}])
+
     def _chat(self, body: dict[str, Any]) -> Answer:
-        shown = self._show(body["messages"])
+        shown = self._show(body)
         limit = int(body.get("options", {}).get("num_predict", self.loaded))
         words = self.says(shown).split(" ")
         written = words[:limit]
@@ -122,7 +132,7 @@ class OllamaServer(Peer):
             "message": {"role": "assistant", "content": ""},
             "done": True,
             "done_reason": "stop" if len(written) == len(words) else "length",
-            "prompt_eval_count": self.count_tokens(shown),
+            "prompt_eval_count": self.count_tokens(shown) + self._count_tools(body),
             "prompt_eval_duration": 1_000_000_000,
             "eval_count": len(written),
         }
@@ -132,7 +142,8 @@ class OllamaServer(Peer):
     def _completion(self, body: dict[str, Any]) -> Answer:
         from tests.peers import chat_server
 
-        shown = self._show(body["messages"])
+        shown = self._show(body)
         said = self.says(shown)
-        usage = {"prompt_tokens": self.count_tokens(shown), "completion_tokens": len(said.split())}
+        prompt_tokens = self.count_tokens(shown) + self._count_tools(body)
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": len(said.split())}
         return chat_server.reply(said, usage=usage)

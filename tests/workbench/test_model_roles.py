@@ -24,6 +24,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError
 from helix_desktop.providers.provider_catalog import ProviderConfig, describe_model
 from tests.peers.chat_server import ChatServer, reply, too_long
+from tests.peers.llama_server import LlamaServer
 from tests.peers.ollama_server import OllamaServer
 from tests.peers.peer import Answer, Seen, json_answer
 from tests.workbench.conftest import Desks
@@ -224,6 +225,31 @@ async def test_the_meter_counts_with_the_servers_own_tokenizer_before_the_first_
             assert "tools" not in sent, "its template would leave them out"
         offered = [one.fact for one in session.all_facts if isinstance(one.fact, ToolsOffered)]
         assert not any(fact.tokens for fact in offered)
+
+
+async def test_what_a_fold_leaves_is_counted_again_before_it_is_sent(
+    desks: Desks, folder: Path
+) -> None:
+    """German that a fold left had more tokens than code and German together, for each one of
+    ours, so a request was longer than the window.
+    """
+    chinese = "借书的日期是星期一，罚款是两欧元。" * 60
+    with LlamaServer(lambda _body: "Read.", window=8_192, has_tools=False) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("mine", base_url=server.base_url))
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role(f"mine/{server.model}")
+        session = await bench.start_conversation("Folds")
+        await talk(session, *(f"{part}: {chinese}" for part in range(8)))
+        assert any(isinstance(one.fact, Folded) for one in session.all_facts)
+        last_counted: object = None
+        for seen in server.requests:
+            if seen.path == "/apply-template":
+                last_counted = seen.body["messages"]
+            elif seen.path == "/v1/chat/completions":
+                newest = str(seen.body["messages"][-1]["content"])
+                if newest.endswith(chinese):  # The others ask for a summary.
+                    assert seen.body["messages"] == last_counted
 
 
 async def test_the_newest_message_stays_whole_where_all_fits_in_a_window_of_4096(

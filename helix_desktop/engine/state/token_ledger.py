@@ -35,6 +35,9 @@ LEAST_GROWTH = 0.1
 LEAST_SHARE_OF_PROPORTION = 0.4
 PRIOR_WEIGHT = 2  # The expected factor counts as much as this many reports.
 REPORTS_BESIDE_ESTIMATE = 3  # As many are enough where the next text is estimated, too.
+# An estimate of texts is off by no more than this share. If a server reports tokens that are
+# further off, its template has or lacks something, such as tools that it leaves out.
+MOST_ERROR_OF_ESTIMATE = 0.3
 REPORTS_USED = 9  # The factor is learned from this many of the latest reports.
 _MOST_TOKENS = 2**40  # Reports that make no sense must not lead to sums of more than 64 bits.
 SUMMARY_PARTS = 10  # A summary is expected to take one tenth of the context window.
@@ -123,6 +126,19 @@ class TokenFactor:
     factor: float
 
 
+@dataclass(frozen=True, slots=True)
+class BillingReport:
+    """Counted and billed tokens of the request for reply `seq`."""
+
+    seq: int
+    counted: int
+    billed: int
+
+    @property
+    def factor(self) -> float:
+        return self.billed / self.counted
+
+
 @dataclass(slots=True)
 class BillingReports:
     """Counted and billed tokens of one model's replies."""
@@ -131,11 +147,11 @@ class BillingReports:
     counted: array[int] = field(default_factory=lambda: array("q"))
     billed: array[int] = field(default_factory=lambda: array("q"))
 
-    def last_proportions(self, seq: int) -> Iterator[tuple[int, float]]:
-        """Yield the last reported proportions up to `seq`, with the reply's number."""
+    def last_reports(self, seq: int) -> Iterator[BillingReport]:
+        """Yield the last reports up to `seq`, the oldest first."""
         end = bisect_right(self.seqs, seq)
         for row in range(max(0, end - REPORTS_USED), end):
-            yield self.seqs[row], self.billed[row] / self.counted[row]
+            yield BillingReport(self.seqs[row], self.counted[row], self.billed[row])
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,25 +423,56 @@ class TokenLedger:
         if measured is not None and seq >= measured.seq:
             return measured.factor
         expected = self._expected_factor(model, seq)
-        reports = self.reports.get(model)
-        if reports is None:
-            return expected
-        corrections: list[float] = []
-        for reply_seq, factor in reports.last_proportions(seq):
-            is_sound = LEAST_RATE <= factor <= MOST_RATE
-            if is_sound and not self._was_recorded_elsewhere(reply_seq, seq):
-                corrections.append(factor / self._expected_factor(model, reply_seq))
-        if not corrections:
+        reports = self._sound_reports(model, seq)
+        if not reports:
             return expected
         if model in self.estimated:
-            # An estimate of each text is off by about as much as it was just before.
-            corrections = corrections[-REPORTS_BESIDE_ESTIMATE:]
-            prior_weight = REPORTS_BESIDE_ESTIMATE - len(corrections)
-        else:
-            prior_weight = PRIOR_WEIGHT
+            return self._factor_of_corrected_estimate(model, seq, reports)
+        corrections = [
+            report.factor / self._expected_factor(model, report.seq) for report in reports
+        ]
         # With "no correction" among them, one odd report changes little.
-        corrections += [1.0] * prior_weight
+        corrections += [1.0] * PRIOR_WEIGHT
         return expected * _median(corrections)
+
+    def _sound_reports(self, model: str, seq: int) -> list[BillingReport]:
+        """Return the last reports on a model that its factor can be learned from."""
+        reports = self.reports.get(model)
+        if reports is None:
+            return []
+        sound_reports: list[BillingReport] = []
+        for report in reports.last_reports(seq):
+            is_sound = LEAST_RATE <= report.factor <= MOST_RATE
+            if is_sound and not self._was_recorded_elsewhere(report.seq, seq):
+                sound_reports.append(report)
+        return sound_reports
+
+    def _factor_of_corrected_estimate(
+        self, model: str, seq: int, reports: Sequence[BillingReport]
+    ) -> float:
+        """Return the factor of an estimate that was off for the last requests.
+
+        Usually an estimate of each text is off by the same share as just before. If it was
+        further off than texts can explain, the template has as many tokens more or less in each
+        request: taken for a share, tools that a template leaves out would halve the estimate of
+        a long text that comes next, and the server would cut the beginning of the request.
+        """
+        expected = self._expected_factor(model, seq)
+        shares: list[float] = []
+        tokens_off: list[float] = []
+        for report in reports[-REPORTS_BESIDE_ESTIMATE:]:
+            expected_then = self._expected_factor(model, report.seq)
+            shares.append(report.factor / expected_then)
+            tokens_off.append(report.billed - report.counted * expected_then)
+        # With "no correction" among them, one odd report changes little.
+        missing = REPORTS_BESIDE_ESTIMATE - len(shares)
+        share = _median(shares + [1.0] * missing)
+        # A fact that is just being added, or only expected, has no tokens here yet.
+        counted_tokens = self.shown[min(seq, len(self.shown) - 1)]
+        if abs(share - 1) <= MOST_ERROR_OF_ESTIMATE or not counted_tokens:
+            return expected * share
+        offset = _median(tokens_off + [0.0] * missing)
+        return max(LEAST_RATE, expected + offset / counted_tokens)
 
     def _expected_factor(self, model: str, seq: int) -> float:
         """Return the factor that is expected at `seq` if no reply has been reported."""

@@ -309,8 +309,8 @@ def test_the_factor_is_learned_from_the_last_nine_sound_reports_that_were_known_
     for billed in (90_000, 50, 100, 110, 120, 130, 140, 150, 160, 170, 180, 290):
         talk.add(ModelReplied((), "m", Stop.END, Usage(billed)))
     ledger = talk.state.record.ledger
-    last = ledger.reports["m"].last_proportions
-    assert [share for _, share in last(talk.state.seq)] == [
+    last = ledger.reports["m"].last_reports
+    assert [report.factor for report in last(talk.state.seq)] == [
         1.1,
         1.2,
         1.3,
@@ -321,7 +321,7 @@ def test_the_factor_is_learned_from_the_last_nine_sound_reports_that_were_known_
         1.8,
         2.9,
     ]
-    assert list(last(4)) == [(2, 900.0), (3, 0.5), (4, 1.0)]
+    assert [(report.seq, report.factor) for report in last(4)] == [(2, 900.0), (3, 0.5), (4, 1.0)]
     assert list(last(1)) == []
     assert ledger.billing_factor("m", talk.state.seq) == 1.4
     assert ledger.billing_factor("m", 3) == 1.0
@@ -341,6 +341,20 @@ def test_an_estimate_for_the_text_holds_until_reports_correct_it_in_proportion()
     assert ledger.billing_factor("m", talk.state.seq) == pytest.approx(1.98)
     assert ledger.billing_factor("m", talk.state.seq - 1) == pytest.approx(1.32)
     assert ledger.billing_factor("other", talk.state.seq) == 1.0
+
+
+def test_tools_that_a_template_leaves_out_are_missing_once_however_long_the_next_text_is() -> None:
+    """Taken for a share, they halved the estimate of a long text, and Ollama cut the request."""
+    talk = told(SystemSet("s", 1_000))
+    ledger = talk.state.record.ledger
+    for _ in range(3):
+        ledger.set_estimated_factor("m", talk.state.seq, 1.2)
+        talk.add(ModelReplied((), "m", Stop.END, Usage(600)))
+    assert ledger.billing_factor("m", talk.state.seq) == pytest.approx(0.6)
+    assert ledger.billing_factor("m", talk.state.seq + 1) == pytest.approx(0.6)
+    talk.add(SystemSet("s" * 9, 5_000))
+    ledger.set_estimated_factor("m", talk.state.seq, 1.2)
+    assert ledger.billing_factor("m", talk.state.seq) * 5_000 == pytest.approx(5_400)
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 30.0])
