@@ -69,6 +69,13 @@ ALL = (
         40,
         2,
     ),
+    Trial(
+        "local_conversations",
+        "long pastes and slips with a small model and a small window",
+        "--conversations",
+        50,
+        2,
+    ),
     Trial("turn_kill", "SIGKILL in the middle of a turn", "--trials", 60, 5),
     Trial("queue_kill", "SIGKILL while messages wait in the queue", "--trials", 60, 3),
     Trial("question_kill", "SIGKILL while a question waits for the user", "--trials", 100, 5),
