@@ -75,6 +75,7 @@ MOST_ANSWER_TOKENS = 4_000  # The maximum for a document; a quarter of the windo
 LEAST_DOCUMENT_TOKENS = 400  # A document of fewer tokens would say too little to be useful.
 PIECES_AT_ONCE = 4  # A model is asked about so many pieces of a long history at the same time.
 ITEMS_BETWEEN_PAUSES = 2_000  # Other tasks run after so many items of a long history.
+QUESTION_TOKENS = 250  # Asking for a summary takes about so many.
 TOKENS_AROUND_MATERIAL = 600  # The question and the system prompt, with some to spare.
 LEAST_MATERIAL_TOKENS = 1_000
 MATERIAL_SHARE = 0.95  # The rest is kept free, because tokens are only estimated.
@@ -589,7 +590,12 @@ class FoldDocumentWriter:
         plan = material.plan
         main = self.models(facts.ModelRole.MAIN)
         main_writes = STRATEGIES[plan.kind].main_writes(material.situation, plan.span)
-        if main is not None and main_writes and not plan.panic:
+        if (
+            main is not None
+            and main_writes
+            and not plan.panic
+            and _has_room_behind_history(main, material)
+        ):
             name = f"{main.model_name}, using this conversation's context"
             yield WritingAttempt(name, main, facts.ModelRole.MAIN, "prefix")
         quick = self.models(facts.ModelRole.FAST)
@@ -732,6 +738,18 @@ class FoldDocumentWriter:
         billed_tokens = window - _answer_limit_tokens(situation, role) - TOKENS_AROUND_MATERIAL
         counted_tokens = billed_tokens / max(situation.meter.factor, 1.0)
         return max(LEAST_MATERIAL_TOKENS, int(counted_tokens * MATERIAL_SHARE))
+
+
+def _has_room_behind_history(main: ModelClient, material: DocumentMaterial) -> bool:
+    """Whether the question and a document fit behind the conversation as it is.
+
+    A connected agent is asked in any case: what it sends is not the conversation that is kept here.
+    """
+    if getattr(main, "has_own_history", False):
+        return True
+    meter = material.situation.meter
+    needed_tokens = round((QUESTION_TOKENS + LEAST_DOCUMENT_TOKENS) * meter.factor)
+    return meter.used + needed_tokens <= meter.window
 
 
 def _role_window_tokens(situation: FoldSituation, role: facts.ModelRole) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -250,6 +251,30 @@ async def test_what_a_fold_leaves_is_counted_again_before_it_is_sent(
                 newest = str(seen.body["messages"][-1]["content"])
                 if newest.endswith(chinese):  # The others ask for a summary.
                     assert seen.body["messages"] == last_counted
+
+
+async def test_a_summary_is_not_asked_for_behind_a_conversation_that_fills_the_window(
+    desks: Desks, folder: Path
+) -> None:
+    """The server refused it each time, after it had read all of it."""
+    chance = random.Random(5)
+    stories: list[str] = []
+    for length in (300, 300, 300, 300, 2_500):  # The last one fills the window.
+        stories.append(" ".join(f"book{chance.randrange(1_000)}" for _ in range(length)))
+    replies = iter(["Hello.", *stories])
+    with LlamaServer(
+        lambda _body: next(replies, "The fee is due."), window=4_096, has_tools=False
+    ) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("mine", base_url=server.base_url))
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role(f"mine/{server.model}")
+        session = await bench.start_conversation("Stories")
+        await talk(session, "Hello", *(f"And book {number}?" for number in range(5)))
+        await session.folding.wait_for_fold_in_work()
+        assert server.prompt_tokens[-1] < server.window
+        assert any(isinstance(one.fact, Folded) for one in session.all_facts)
+        assert server.refused == 0
 
 
 async def test_the_newest_message_stays_whole_where_all_fits_in_a_window_of_4096(
