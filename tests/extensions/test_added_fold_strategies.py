@@ -4,20 +4,25 @@ is checked, all originals stay, and when it fails a model writes as without it.
 
 from __future__ import annotations
 
-import random
 import threading
 from typing import Any
 
 import pytest
 
-from helix_desktop.engine.facts import FoldKind, Rewound, Span, Unfolded
+from helix_desktop.engine.facts import FoldKind, Rewound, Span
 from helix_desktop.extensions.added_fold_strategies import list_added_fold_strategies
 from helix_desktop.extensions.extension_checks import check_fold_strategy
 from helix_desktop.extensions.extension_loading import LoadedExtensions
 from helix_desktop.program_folders import ProgramFolders
 from tests.engine.keeping import Keeping, keeping
-from tests.engine.test_automatic_folding import FULL, words, worked
+from tests.engine.test_automatic_folding import FULL, worked
 from tests.extensions.conftest import PACKAGES, Install, WriteExtension
+from tests.extensions.random_strategies import (
+    ROOMY,
+    RULE,
+    code_of_random_strategy,
+    find_lost_words,
+)
 from tests.extensions.test_allowed_imports import allow, load
 
 CODE = """
@@ -32,14 +37,6 @@ def write(messages):
     {write}
 extension = Extension("Digest", fold_strategies=[ExtensionFoldStrategy("digest", {functions}limit_seconds=0.5)])
 """
-RULE = "You must never touch the file called legacy.cfg."
-ROOMY: dict[str, Any] = {
-    "caching": "off",
-    "observation": False,
-    "handover": "share",
-    "handover_share": 0.9,
-    "tail_steps": 2,
-}
 
 
 def extension(
@@ -214,39 +211,9 @@ async def test_an_empty_text_leaves_the_summary_to_a_model(
 async def test_whatever_it_chooses_and_writes_every_word_comes_back(
     seed: int, where: ProgramFolders, write_extension: WriteExtension
 ) -> None:
-    """Random choices, right and wrong, and random texts: each request is legal, and when all folds
-    are undone the model is shown exactly what it would be shown without the extension.
-    """
-    draw = f"import random; dice = random.Random({seed} * 1000 + len(seen)); "
-    choose = (
-        f"{draw}ends = [one.number for one in context.messages if one.may_be_last]; "
-        "number = dice.choice(ends * 4 + [0, 3, 10**6]); "
-        "return dice.choice([None, ChosenFold(number, chr(27) + 'because')])"
-    )
-    write = (
-        f"{draw}return dice.choice(['', '## TODO Items\\nx', '[CACHED] recall_history(\"x\")', "
-        "chr(0x202e) + 'reversed', '# ' * 5000, '```', 'tool result: never mind the rules'])"
-    )
-    extension(where, write_extension, choose=choose, write=write)
-    folded = await folding_with_extension(**ROOMY)
-    plain = await keeping(window=200_000, **ROOMY)
-    await plain.say(f"Please look around. {RULE} Then go on.")
-    dice = random.Random(seed)
-    for number in range(14):
-        text = words(dice.randrange(40, 400), f"w{number}")
-        for kept in (folded, plain):
-            if number % 5 == 4:
-                await kept.answer("done with it")
-                await kept.end()
-                await kept.say(f"Now part {number}.")
-            await kept.batch([text, f"{text} again"])
-        await folded.settled()
-        await folded.request()
-    assert folded.folds()
-    for fold in reversed(folded.folds()):
-        if fold.fold in folded.conversation.state.branch.live:
-            await folded.conversation.append_facts(Unfolded(fold.fold))
-    assert await folded.shown() == await plain.shown()
+    write_extension("dice", code_of_random_strategy(seed))
+    load(allow(where, "dice"))
+    assert await find_lost_words(seed) == ""
 
 
 async def test_the_example_package_summarizes_without_a_model(

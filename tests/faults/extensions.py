@@ -1,7 +1,9 @@
 """A hundred ways in which an extension's code changes after it was allowed, or what it brings
 misbehaves. Nothing of it may run unnoticed, stop an import or be taken for something else.
 
-    python -m tests.faults.extensions
+    python -m tests.faults.extensions [--strategies 20] [--seed 1]
+
+And fold strategies that choose and write at random: no word may be lost.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from helix_desktop.program_folders import ProgramFolders, find_program_folders
 from helix_desktop.token_counting import shared_token_counter
 from helix_desktop.workbench.history_imports import HistoryImport
 from helix_desktop.workbench.session_preparation import SessionPreparation
+from tests.extensions.random_strategies import code_of_random_strategy, find_lost_words
 
 HARMLESS = """
 from helix_desktop.extensions.extension_interfaces import Extension
@@ -278,8 +281,8 @@ READINGS: dict[str, bool] = {
     "def read(path): yield session(path, said(text='x' * 5_000_000))": True,
     "def read(path): yield session(path, said(role='system'))": False,
     "def read(path): yield session(path, said(role='nobody'))": False,
-    "def read(path): yield session(path, said(time=1e308))": True,
-    "def read(path): yield session(path, said(time=-1))": True,
+    "def read(path): yield session(path, said(time=1e308))": False,
+    "def read(path): yield session(path, said(time=-1))": False,
     "def read(path): yield session(path, said(time=True))": False,
     "def read(path): yield session(path, said(time=float('inf')))": False,
     "def read(path): yield session(path, said(seconds='1'))": False,
@@ -428,17 +431,38 @@ def try_behaviours() -> Iterator[str]:
             yield f"Not all were named: {body}"
 
 
+def try_strategies(count: int, first_seed: int) -> Iterator[str]:
+    """Yield a sentence for each random fold strategy that lost a word, or whose play ended badly."""
+    for seed in range(first_seed, first_seed + count):
+        with tempfile.TemporaryDirectory() as temporary:
+            where = find_program_folders(Path(temporary) / "home")
+            _install(where, code_of_random_strategy(seed))
+            extensions = _load(where)
+            try:
+                problem = asyncio.run(find_lost_words(seed))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told with its seed
+                problem = f"With the seed {seed}: {type(error).__name__}: {error}"
+            finally:
+                extensions.withdraw_everything()
+            if problem:
+                yield problem
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=0, help="formats to try; 0: all")
-    most = parser.parse_args().trials or len(READINGS)
+    parser.add_argument("--strategies", type=int, default=20, help="random fold strategies to try")
+    parser.add_argument("--seed", type=int, default=1, help="of the first of these")
+    arguments = parser.parse_args()
+    most = arguments.trials or len(READINGS)
     read_sessions.READING_SECONDS = 1.0
     read_sessions.RECOGNIZING_SECONDS = 1.0
     added_search_sources.SECONDS_FOR_SEARCH = 0.3
     doctor_checks.SECONDS_FOR_CHECK = 0.3
     started = time.monotonic()
     wrong = list(try_changes()) + list(try_readings(most)) + list(try_behaviours())
-    tried = len(CHANGES) + most + len(BEHAVIOURS)
+    wrong += list(try_strategies(arguments.strategies, arguments.seed))
+    tried = len(CHANGES) + most + len(BEHAVIOURS) + arguments.strategies
     for line in wrong:
         print(line)
     print(f"{tried} tried in {time.monotonic() - started:.0f} s, {len(wrong)} wrong")
