@@ -48,29 +48,34 @@ class FoldStrategyOfExtension:
         choose = self.declared.choose
         if choose is None:
             return None
-        return await self._ask(lambda: check_chosen_fold(choose(context), context), "choose")
+        return await self._ask(
+            "choose", lambda: choose(context), lambda chosen: check_chosen_fold(chosen, context)
+        )
 
     async def write_summary(self, messages: Sequence[MessageToFold]) -> str:
         write = self.declared.write
         if write is None:
             return ""
-        text = await self._ask(lambda: check_summary(write(messages)), "write")
+        text = await self._ask("write", lambda: write(messages), check_summary)
         return text or ""
 
-    async def _ask(self, work: Callable[[], T], function: str) -> T | None:
-        """Return what a function of the strategy returns, or None if it failed or took too long.
-        What hung is switched off, and so is what failed several times in a row.
+    async def _ask(
+        self, function: str, call: Callable[[], object], check: Callable[[object], T]
+    ) -> T | None:
+        """Return what a function of the strategy returns, checked, or None if it failed or took too
+        long. What hung is switched off, and so is what failed several times in a row.
         """
         if self.extension.stopped_because:
             return None
         name = f"{function} of {self.declared.name}"
         # A thread of its own: one of the program's few threads would be missing while it hangs.
         calling = run_on_detached_thread(
-            lambda: _call_or_say_why(work), name=f"extension {self.extension.installed.name}"
+            lambda: _call_or_say_why(call), name=f"extension {self.extension.installed.name}"
         )
         try:
             async with asyncio.timeout(self.declared.limit_seconds):
-                result = await calling
+                returned = await calling
+            result = check(returned)
         except TimeoutError:
             why = f"{name} did not return within {self.declared.limit_seconds:.0f} s"
             self.extension.note_hanging(why)
@@ -82,14 +87,12 @@ class FoldStrategyOfExtension:
         return result
 
 
-def _call_or_say_why(work: Callable[[], T]) -> T:
+def _call_or_say_why(call: Callable[[], object]) -> object:
     """Return what a function returns. Raises ExtensionFailed for whatever it raises, as a future
     can carry neither SystemExit nor StopIteration to who waits.
     """
     try:
-        return work()
-    except ExtensionFailed:
-        raise
+        return call()
     except BaseException as error:
         log.info("an extension failed: %s", type(error).__name__)
         raise ExtensionFailed(f"raised {type(error).__name__}: {message_of(error)}") from error

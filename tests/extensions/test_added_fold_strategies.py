@@ -145,6 +145,7 @@ BAD_TEXTS = {
     "return 'x' * 10**6": "more than 200,000",
     "return chr(0xd800)": "not valid Unicode",
     "raise KeyboardInterrupt": "raised KeyboardInterrupt",
+    "from helix_desktop.extensions.limited_calls import ExtensionFailed; raise ExtensionFailed(7)": "raised ExtensionFailed",
     "messages.clear()": "raised",
     "threading.Event().wait()": "did not return",
 }

@@ -37,7 +37,7 @@ class Trial:
 ALL = (
     Trial("store_kill", "SIGKILL under a mixed load", "--trials", 3000, 20),
     Trial("store_crash", "power cuts: images of what the disk may hold", "--trials", 1000, 30),
-    Trial("extensions", "code of extensions that changes or misbehaves", "--trials", 0, 10, False),
+    Trial("extensions", "code of extensions that changes or misbehaves", "--trials", 0, 10),
     Trial("hostile_host", "another computer that lies to a window", "--messages", 2_000, 200),
     Trial("store_bits", "single flipped bits", "--trials", 1000, 30),
     Trial(
