@@ -16,6 +16,7 @@ the trial sees them, which needs root.
 python -m tests.faults.fleet_weather [--tasks 300] [--kills 200] [--stops 50] [--servers 20]
 [--promotions 2] [--cuts 50] [--disks 20] [--seed 1] [--workers 8] [--homes 3]
 [--seconds 0: what is not done by then has to be on the list]
+[--traces FOLDER: tasks make as many calls as recorded sessions, with outputs as long as theirs]
 """
 
 from __future__ import annotations
@@ -33,7 +34,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from helix_desktop.store.shared import row_encryption
-from tests.faults.fleet_kill import CLOCKS, LEASE, Home, HomeSettings, Trial, count_ended_in_store
+from tests.faults.fleet_kill import (
+    CLOCKS,
+    LEASE,
+    Home,
+    HomeSettings,
+    Trial,
+    count_ended_in_store,
+    read_sessions,
+)
 from tests.faults.shared_kill import SETTINGS, Pair
 from tests.faults.small_disk import SmallDisk
 from tests.faults.store_report import report
@@ -255,6 +264,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--homes", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--traces", type=Path)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if os.getuid():
@@ -273,6 +283,8 @@ def main() -> int:
         trial.workers = given.workers
         trial.home_count = given.homes
         trial.seconds = given.seconds
+        if given.traces:
+            trial.sessions = read_sessions(given.traces)
         run_weather(trial)
 
     return report("fleet_weather", given.seed, run)

@@ -47,6 +47,7 @@ class FleetDialog(TransientDialog):
         self._open_conversation = open_conversation
         self._runner = runner
         self._workspaces: Sequence[Figures] = ()
+        self._why_refused = ""  # Why the last thing that was asked for failed, until the next one.
         self.trouble = build_plain_label("", "danger", self)
         self.pages = QStackedWidget(self)
         parts = FleetPageParts(desk, names, self._open_conversation_and_close, self._run_fleet_work)
@@ -58,8 +59,10 @@ class FleetDialog(TransientDialog):
 
         tasks_tab = self._add_tab(tr("Tasks"), self.tasks_page)
         tasks_tab.setChecked(True)
+        self.tasks_page.task_added.connect(tasks_tab.click)
         self.conversations_tab = self._add_tab(tr("Conversations"), self.conversations_page)
         self.schedules_tab = self._add_tab(tr("Schedules"), self.schedules_page)
+        self.schedules_page.schedule_added.connect(self.schedules_tab.click)
         self.computers_tab = self._add_tab(tr("Computers"), self.computers_page)
         self.stop_all = build_push_button(tr("Stop all"), self, self._stop_or_start_all)
         new_schedule = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
@@ -91,7 +94,7 @@ class FleetDialog(TransientDialog):
         self.tasks_page.show_tasks_of_fleet(workspaces)
         self.computers_page.show_computers_of_fleet(workspaces)
         self.conversations_page.show_conversations()
-        self._show_trouble_of_workspaces()
+        self._update_trouble()
         self._show_what_stop_all_does()
         self.show_tabs_in_use()
 
@@ -114,20 +117,24 @@ class FleetDialog(TransientDialog):
             self.stop_all.setText(tr("Stop all"))
         self.stop_all.setEnabled(is_stopped or self.tasks_page.has_tasks_to_stop())
 
-    def _show_trouble_of_workspaces(self) -> None:
+    def show_trouble(self, text: str) -> None:
+        """Shows why something was refused. It stays until something else is asked for."""
+        self._why_refused = text
+        self._update_trouble()
+
+    def _show_error(self, error: HelixError) -> None:
+        self.show_trouble(translate_sentences(str(error)))
+
+    def _update_trouble(self) -> None:
         lines: list[str] = []
         for workspace in self._workspaces:
             if "trouble" in workspace:
                 trouble = translate_sentences(workspace["trouble"])
                 lines.append(f"{workspace['name']}: {trouble}")
-        self.show_trouble("\n".join(lines))
-
-    def _show_error(self, error: HelixError) -> None:
-        self.show_trouble(translate_sentences(str(error)))
-
-    def show_trouble(self, text: str) -> None:
-        self.trouble.setText(text)
-        self.trouble.setVisible(bool(text))
+        if self._why_refused:
+            lines.append(self._why_refused)
+        self.trouble.setText("\n".join(lines))
+        self.trouble.setVisible(bool(lines))
 
     # --- What the buttons do
 
@@ -166,4 +173,5 @@ class FleetDialog(TransientDialog):
     def _run_fleet_work(
         self, work: Coroutine[Any, Any, Any], then: Callable[[Any], object] | None = None, /
     ) -> None:
+        self.show_trouble("")
         self._runner.run_in_background(work, then=then, owner=self, failed=self._show_error)

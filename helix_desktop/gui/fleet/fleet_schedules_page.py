@@ -27,9 +27,11 @@ from helix_desktop.resident.schedules import (
 
 class FleetSchedulesPage(QWidget):
     """`show_trouble`: called after a change with why it was refused, or with nothing.
-    `schedules_shown`: there may be the first schedule, or none any more.
+    `schedule_added`: somebody has just added one, and wants to see it. `schedules_shown`: there may
+    be the first schedule, or none any more.
     """
 
+    schedule_added = Signal()
     schedules_shown = Signal()
 
     def __init__(
@@ -118,6 +120,7 @@ class FleetSchedulesPage(QWidget):
             return stored + [new_schedule]
 
         self._save_schedules(add_to_stored)
+        self.schedule_added.emit()
 
     def _turn_chosen_schedule_on_or_off(self) -> None:
         chosen_id = self.schedule_list.chosen_row()
@@ -147,8 +150,8 @@ class FleetSchedulesPage(QWidget):
         self._parts.run_work(saving, self._show_saved_schedules)
 
     def _show_saved_schedules(self, refused: str) -> None:
-        self._show_trouble(translate_sentences(refused))
         self.read_and_show_schedules()
+        self._show_trouble(translate_sentences(refused))
 
 
 async def _change_schedules(places: ProgramFolders, change: ScheduleChange) -> str:

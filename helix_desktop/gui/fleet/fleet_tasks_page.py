@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from operator import methodcaller
 from typing import Any
 
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QWidget
 
@@ -55,6 +56,10 @@ class AwaitedTask:
 
 
 class FleetTasksPage(QWidget):
+    """`task_added`: somebody has just given a task, and wants to see what becomes of it."""
+
+    task_added = Signal()
+
     def __init__(self, parts: FleetPageParts, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self._parts = parts
@@ -234,6 +239,7 @@ class FleetTasksPage(QWidget):
         permissions = values["allowed"].split()
         self._awaited = AwaitedTask(text, frozenset(self._tasks))
         self._parts.run_work(self._fleet.add_task(values["workspace"], text, permissions))
+        self.task_added.emit()
 
     def _open_chosen_conversation(self) -> None:
         chosen = self.chosen_task()

@@ -30,6 +30,7 @@ from helix_desktop.engine.facts import ModelRole, ModelSet
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.errors import NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
 from helix_desktop.gui.common.consent_text_view import ExactTextView
@@ -283,6 +284,36 @@ def test_a_task_that_was_added_is_chosen_once_it_is_listed(
     choose(dialog, "Task 2")
     dialog.show_fleet([{**FOUND[0], "waiting": [added]}])
     assert dialog.tasks_page.card.title.text() == "Task 2", "it is chosen once"
+
+
+def test_why_a_task_was_not_begun_stays_until_something_else_is_done(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list hears of the new task at once, and the sentence went before anybody read it."""
+    dialog, _, _, _parent = opened(theme, doing, places)
+
+    async def have_no_model(*_: object) -> None:
+        raise NotFound("No model has been chosen for Thesis.")
+
+    monkeypatch.setattr(Fleet, "add_task", have_no_model)
+    dialog.tasks_page.add_new_task({"workspace": "w1", "text": "Task 9", "allowed": ""})
+    qt_works(1)
+    dialog.show_fleet(FOUND)
+    both = "Site: The shared store does not answer.\nNo model has been chosen for Thesis."
+    assert dialog.trouble.text() == both
+    monkeypatch.undo()
+    dialog.tasks_page.add_new_task({"workspace": "w1", "text": "Task 9", "allowed": ""})
+    assert dialog.trouble.text() == "Site: The shared store does not answer."
+
+
+def test_who_adds_a_task_is_shown_the_tasks(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    """The page with the computers stayed, where what becomes of the task stands nowhere."""
+    dialog, _, _, _parent = opened(theme, doing, places)
+    dialog.computers_tab.click()
+    dialog.tasks_page.add_new_task({"workspace": "w1", "text": "Task 9", "allowed": ""})
+    assert dialog.pages.currentWidget() is dialog.tasks_page
 
 
 def test_a_fleet_without_anything_is_one_page(
@@ -767,7 +798,6 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
 ) -> None:
     monkeypatch.setattr(schedule_changes, "change_schedules", write_schedules_alone)
     dialog, _, _, _parent = opened(theme, doing, places)
-    press(dialog, "Schedules")
     press(dialog, "New schedule…")
     (asking,) = dialog.findChildren(FieldsDialog)
     said = [label.text() for label in asking.findChildren(QLabel)]
@@ -798,6 +828,7 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
             press(asking, "Add schedule")
             assert trouble in asking.trouble.text()
     press(asking, "Add schedule")
+    assert dialog.pages.currentWidget() is dialog.schedules_page, "who adds one is shown it"
     made = schedules.read_schedules(places.data)[1]
     assert (made.workspace, made.text, made.at, made.zone) == (
         "w2",
