@@ -16,6 +16,7 @@ from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import (
     command_tools,
+    compare_tool,
     document_tool,
     fetch_tool,
     file_tools,
@@ -133,6 +134,7 @@ class WorkspaceTools:
         search = partial(search_files_tool.search_files, self.sandbox)
         tools = list(file_tools.TOOLS)
         tools += document_tool.TOOLS
+        tools += compare_tool.TOOLS
         tools.append(BuiltInTool(search_files_tool.SEARCH_FILES, search))
         tools += command_tools.build_command_tools(self.commands)
         tools += todo_tool.TOOLS

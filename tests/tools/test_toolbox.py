@@ -65,7 +65,7 @@ async def test_specs_are_the_same_each_time_and_all_but_brief_ones_offer_keep(he
 @pytest.mark.parametrize(
     ("tool", "arguments", "words"),
     [
-        ("read_fil", "{}", "There is no tool 'read_fil'. Available: edit_file"),
+        ("read_fil", "{}", "There is no tool 'read_fil'. Available: compare_versions, edit_file"),
         ("", "{}", "There is no tool"),
         ("read_file", '{"path": "a"', "not valid JSON"),
         ("read_file", "{}", "needs the argument 'path'"),
