@@ -49,7 +49,8 @@ class HostileBody:
 def hostile_body(seed: int) -> HostileBody:
     chance = random.Random(seed)
     plain = _plain(chance)
-    content, names = plain, list[str]()
+    content = plain
+    names = list[str]()
     for _ in range(chance.choice((1, 1, 2, 2, 3, 4))):
         name = chance.choice(tuple(CODINGS))
         content, names = CODINGS[name](content), [*names, name]

@@ -159,7 +159,8 @@ def _run(one: Benchmark, arguments: argparse.Namespace) -> dict[str, Any]:
         command = [*SCREEN, *command]
     if not arguments.json:
         print(f"\n== {one.name}: {one.measures}", flush=True)
-    where, begun = machine.described(), time.monotonic()
+    where = machine.described()
+    begun = time.monotonic()
     done = _ended(command)
     rows, failed = _read(one, done)
     if not arguments.json:

@@ -36,7 +36,8 @@ def _json(text: str) -> Any:
 
 # --- the stores
 
-PUT_LIMIT, GET_LIMIT = 1.3, 1.5
+PUT_LIMIT = 1.3
+GET_LIMIT = 1.5
 ROUNDS = 15  # of store_put, where nobody says otherwise
 
 
@@ -186,7 +187,8 @@ def gui_timeline(text: str) -> list[Row]:
         if begun := re.match(
             r"^([\d,]+ steps, [\d,]+ folds).* \(longest gap ([\d.]+) ms\), drawn in (\d+) ms", line
         ):
-            gap, drawn = float(begun[2]), float(begun[3])
+            gap = float(begun[2])
+            drawn = float(begun[3])
             rows.append(
                 Row(
                     f"{begun[1]} drawn",
@@ -233,7 +235,8 @@ def _cache_rows(text: str) -> Iterator[Row]:
         for pattern, name, limit in CACHE:
             if (found := re.search(pattern, line)) is None:
                 continue
-            named, ms = name.format(found[1]), found.groups()[-1]
+            named = name.format(found[1])
+            ms = found.groups()[-1]
             if ms:
                 taken = float(ms)
                 met = taken < limit if limit else None
@@ -245,7 +248,8 @@ def _cache_rows(text: str) -> Iterator[Row]:
                     met=met,
                 )
             if gaps:
-                p99, longest = float(gaps[1]), float(gaps[2])
+                p99 = float(gaps[1])
+                longest = float(gaps[2])
                 yield Row(
                     f"{named}: event-loop delay",
                     "ms, p99 (longest in parentheses)",

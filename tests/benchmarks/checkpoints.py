@@ -73,14 +73,18 @@ async def _rows(files: int, folder: Path, checkpoints: Checkpoints) -> list[Row]
     first = 1000 * (time.perf_counter() - began)
     await checkpoints.check_for_changes(thorough=True)
     await asyncio.sleep(1)
-    walks, watched, stash, add = [], [], [], []
+    walks = []
+    watched = []
+    stash = []
+    add = []
     for _ in range(RUNS):
         walks.append(await _took(checkpoints, thorough=True))
         watched.append(await _took(checkpoints, thorough=False))
         stash.append(_timed(lambda: _git(folder, "stash", "create")))
         add.append(_timed(lambda: _git(folder, "add", "-A")))
     peers = {"git stash create": Figure.of(stash), "git add -A": Figure.of(add)}
-    slow, quick = Figure.of(walks), Figure.of(watched)
+    slow = Figure.of(walks)
+    quick = Figure.of(watched)
     git = max(peers["git stash create"].median, peers["git add -A"].median)
     asked_first = "at most 5 s" if files == 20_000 else ""
     return [
@@ -126,7 +130,8 @@ async def _room(folder: Path, checkpoints: Checkpoints, name: str) -> list[Row]:
     chance = random.Random(5)
     packer = zstandard.ZstdCompressor(level=1)
     paths = sorted(path for path in folder.rglob("*.py"))
-    before, alone = await _kept(checkpoints), 0
+    before = await _kept(checkpoints)
+    alone = 0
     for number in range(STEPS):
         window = await checkpoints.begin_step("call", "conversation", "command")
         for path in chance.sample(paths, 5):

@@ -33,7 +33,8 @@ async def _measure(count: int) -> list[Row]:
         tempfile.TemporaryDirectory(prefix="helix-editor-") as base,
         ChatServer([reply("done")] * 4 * (count + FIRST)) as server,
     ):
-        folder, home = Path(base).resolve() / "project", Path(base) / "home"
+        folder = Path(base).resolve() / "project"
+        home = Path(base) / "home"
         folder.mkdir()
         (folder / "README.md").write_text("# A project\n")
         where = program_folders.find_program_folders(home)
@@ -44,7 +45,8 @@ async def _measure(count: int) -> list[Row]:
         ours = await _turns_in_process(bench, server, count)
         await desk.aclose()
         theirs = await _turns_of_editor(home, folder, server, count)
-    window, editor = Figure.of(ours), Figure.of(theirs)
+    window = Figure.of(ours)
+    editor = Figure.of(theirs)
     more = editor.median - window.median
     return [
         Row("from an editor's prompt to the provider's request", "ms", editor, {"in the window": window}, f"median < {LIMIT:g} ms more", more < LIMIT, note=f"{count} turns each"),
@@ -55,7 +57,8 @@ async def _turns_in_process(bench: Workbench, server: ChatServer, count: int) ->
     session = await bench.start_conversation()
     taken = []
     for _ in range(FIRST + count):
-        before, began = len(server.requests), time.monotonic()
+        before = len(server.requests)
+        began = time.monotonic()
         session.send_message((Text("Go on."),))
         await session.wait_until_idle()
         taken.append(1000 * (server.requests[before].time - began))
@@ -67,7 +70,8 @@ async def _turns_of_editor(home: Path, folder: Path, server: ChatServer, count: 
     async with started(Editor(), home, folder) as agent:
         new = await agent.new_session(cwd=str(folder), mcp_servers=[])
         for _ in range(FIRST + count):
-            before, began = len(server.requests), time.monotonic()
+            before = len(server.requests)
+            began = time.monotonic()
             await agent.prompt(session_id=new.session_id, prompt=[text_block("Go on.")])
             taken.append(1000 * (server.requests[before].time - began))
     return taken[FIRST:]

@@ -27,7 +27,8 @@ ROOT = HERE.parents[1]
 LAST = HERE / "last.json"
 PAGE = ROOT / "resources" / "help" / "figures.md"
 README = ROOT / "README.md"
-BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
+BEGIN = "<!-- figures -->"
+END = "<!-- end of figures -->"
 
 MOST_ROWS = 60  # More rows nobody reads. All rows are in last.json.
 MOST_DAYS = 45  # A figure that is published may be this old.

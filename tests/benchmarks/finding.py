@@ -101,7 +101,8 @@ def recall(best: Callable[[str, int], Sequence[int]], questions: Questions) -> f
 
 
 def compare(name: str, texts: Texts, questions: Questions) -> None:
-    plain, ours = Plain(texts), TextRanking(texts)
+    plain = Plain(texts)
+    ours = TextRanking(texts)
     half = len(questions) // 2
     print(f"{name}: {len(texts)} tools, {len(questions)} questions")
     for which, part in (

@@ -49,7 +49,8 @@ def measured(folder: Path) -> Sizes:
     """The same from a folder of recorded sessions."""
     each: list[tuple[int, int, int]] = []
     sizes: list[int] = []
-    packed, zstd = 0, zstandard.ZstdCompressor(level=1)
+    packed = 0
+    zstd = zstandard.ZstdCompressor(level=1)
     for file in sorted(folder.rglob("*.jsonl")):
         messages = [
             json.loads(line)
@@ -80,7 +81,8 @@ def page(sizes: Sizes, rates: dict[str, Row]) -> str:
     )  # a step resolves what is new in its request; recalls come on top
     held = TASKS * sizes.bytes
     busy = BUSY_HOURS * 3600
-    peak_puts, peak_gets = PEAK * puts / busy, PEAK * gets / busy
+    peak_puts = PEAK * puts / busy
+    peak_gets = PEAK * gets / busy
     put = rates.get("put of 2 KB")
     get = rates.get("get of 2 KB")
     machine = ""
@@ -151,7 +153,8 @@ If your agents' tasks are longer than the recorded sessions, all the calculated 
 
 def _measured(rates: dict[str, Row]) -> str:
     """The figures of the benchmark `shared`, in sentences."""
-    puts, read = rates.get("puts into PostgreSQL"), rates.get("local get in a shared workspace")
+    puts = rates.get("puts into PostgreSQL")
+    read = rates.get("local get in a shared workspace")
     middle, high = (
         rates.get(f"time from an agent's put until the content is in PostgreSQL, {part}")
         for part in ("p50", "p99")
@@ -179,10 +182,8 @@ def _measured(rates: dict[str, Row]) -> str:
     ]
     sizes = sorted({row.at for row in rates.values() if row.series == "shared put"})
     for size in sizes:
-        put, get = (
-            rates[f"put of 100 rows into a table of {size:,}"],
-            rates[f"fetch 100 rows from a table of {size:,}"],
-        )
+        put = rates[f"put of 100 rows into a table of {size:,}"]
+        get = rates[f"fetch 100 rows from a table of {size:,}"]
         figures_ = (put.ours.median, put.ours.least, get.ours.median, get.ours.least)
         lines.append(
             f"| {size:,} | " + " | ".join(f"{shown(figure)} ms" for figure in figures_) + " |"

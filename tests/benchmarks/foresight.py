@@ -76,10 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--window", type=int, default=128_000)
     arguments = parser.parse_args(argv)
-    counting, prices = (
-        RememberingCounter(token_counting.TiktokenCounter()),
-        RelativePrices(0.1, 1.25, 5.0),
-    )
+    counting = RememberingCounter(token_counting.TiktokenCounter())
+    prices = RelativePrices(0.1, 1.25, 5.0)
     recordings = policies.sessions(arguments.traces, 40_000, counting.count_tokens)
     bounds = [bound(each, prices, counting) for each in recordings]
     for one in bounds:
@@ -137,7 +135,8 @@ def needed(
     parts: list[Part] = []
     used: list[set[int]] = []  # at which replies something of a part is used
     waiting: list[Part] = []
-    head, step = HEAD_TOKENS, 0
+    head = HEAD_TOKENS
+    step = 0
     for message in recording.messages:
         if message.role == "assistant":
             _comes(waiting, parts, used, newest)
@@ -174,7 +173,8 @@ def _stands(part: Part, used: Sequence[int], prices: RelativePrices, head: int) 
     bringing it back costs less.
     """
     begins = ends = part.step
-    size, passage = part.tokens, min(part.tokens, PASSAGE)
+    size = part.tokens
+    passage = min(part.tokens, PASSAGE)
     if part.form == "excerpt":
         size = EXCERPT
     found: list[Piece] = []
@@ -183,7 +183,9 @@ def _stands(part: Part, used: Sequence[int], prices: RelativePrices, head: int) 
         back = prices.write * passage + prices.output * CALL + prices.read * head
         if (part.form == "excerpt" and fresh) or prices.read * size * (at - ends) > back:
             found.append(Piece(size, begins, ends, fresh))
-            size, begins, fresh = passage, at, False
+            size = passage
+            begins = at
+            fresh = False
         ends = at
     return [*found, Piece(size, begins, ends, fresh)]
 

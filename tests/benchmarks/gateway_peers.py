@@ -75,7 +75,8 @@ def running(folder: Path, name: str, upstream: str, home: Path) -> Iterator[tupl
         "PATH": os.environ["PATH"], "HOME": str(home), "NO_PROXY": "*", "HF_HUB_OFFLINE": "1", "HEADROOM_TELEMETRY": "off",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     }  # fmt: skip
-    command, none = [str(program(folder, name)), *options], subprocess.DEVNULL
+    command = [str(program(folder, name)), *options]
+    none = subprocess.DEVNULL
     process = subprocess.Popen(command, env=environment, cwd=home, stdout=none, stderr=none)
     try:
         yield _answers(f"http://127.0.0.1:{port}", name, process), process.pid

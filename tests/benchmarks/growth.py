@@ -125,7 +125,8 @@ def _plyvel(folder: Path, size: int) -> dict[str, Figure]:
             for key in keys[first : first + 500]:
                 batch.put(key, content)
     chance = random.Random(1)
-    puts, gets = [], []
+    puts = []
+    gets = []
     for number in range(TIMES):
         begun = time.perf_counter()
         database.put(Digest.of_content(f"new {number}".encode()).raw, content, sync=True)

@@ -143,7 +143,8 @@ class Gaps:
     """
 
     def __init__(self) -> None:
-        self._last, self._worked = time.perf_counter(), time.thread_time()
+        self._last = time.perf_counter()
+        self._worked = time.thread_time()
         self.all: list[float] = []
         self.busy: list[float] = []
         self._timer = QTimer(interval=1)
@@ -151,15 +152,18 @@ class Gaps:
         self._timer.start()
 
     def _tick(self) -> None:
-        now, worked = time.perf_counter(), time.thread_time()
+        now = time.perf_counter()
+        worked = time.thread_time()
         self.all.append(1000 * (now - self._last))
         self.busy.append(1000 * (worked - self._worked))
-        self._last, self._worked = now, worked
+        self._last = now
+        self._worked = worked
 
     def begin(self) -> None:
         self.all.clear()
         self.busy.clear()
-        self._last, self._worked = time.perf_counter(), time.thread_time()
+        self._last = time.perf_counter()
+        self._worked = time.thread_time()
 
     def told(self) -> str:
         gaps = sorted(self.all) or [0.0]

@@ -28,7 +28,9 @@ from tests.benchmarks.gui_cache import Gaps, until
 from tests.benchmarks.row import Figure, Row
 from tests.gui.fake_changes import FakeChanges
 
-FILES, LINES, LONG = 500, 100, 25_000
+FILES = 500
+LINES = 100
+LONG = 25_000
 OPEN, FRAME = 300, 16  # milliseconds asked
 OPENED, CHOSEN, SCROLLED = 5, 60, 8  # times; files; steps in each
 
@@ -98,7 +100,8 @@ async def _measured(chosen: int) -> list[Row]:
 
 async def _frames(page: ChangesPage, chosen: int, how: str) -> Row:
     """Files chosen by chance, each scrolled a little."""
-    chance, gaps = random.Random(3), Gaps()
+    chance = random.Random(3)
+    gaps = Gaps()
     files = [row for row, entry in enumerate(page.files.files.items) if entry.file]
     bar = page.body.view.verticalScrollBar()
     gaps.begin()

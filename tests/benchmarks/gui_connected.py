@@ -35,7 +35,8 @@ from tests.benchmarks.gui_holds import WORKSPACE, Holds, prepare
 from tests.soak.driven import HOME, drive, opened, until
 
 FACTS = 2_000  # of a conversation beside the agent's
-SECONDS, SHOWN = 20, 2.0
+SECONDS = 20
+SHOWN = 2.0
 PAGES = ("chat", "timeline", "cache")
 
 
@@ -57,7 +58,8 @@ def _is_listed(window: MainWindow, words: str) -> bool:
 
 
 async def watch(run: WindowProgram, home: Path, upstream: str, seconds: int) -> None:
-    window, holds = run.window, Holds(where="--where" in sys.argv)
+    window = run.window
+    holds = Holds(where="--where" in sys.argv)
     await opened(run, WORKSPACE)
     where = program_folders.find_program_folders(home / HOME)
     gateway = HeldRegistration(

@@ -66,7 +66,8 @@ class Holds:
         self.taken.append((now[0] - self._last[0], now[1] - self._last[1]))
         if self.taken[-1][1] > FRAME / 2 and self.stacks:
             self.longest.append((self.taken[-1][1], self.stacks))
-        self._last, self.stacks = now, []
+        self._last = now
+        self.stacks = []
 
     def _look(self, thread: int) -> None:
         """What the window's thread does while it is held."""
@@ -158,7 +159,8 @@ async def look_around(run: WindowProgram, holds: Holds) -> None:
     await holds.settled()
     name = next(row.id for row in window.sides.list_rows() if row.title.startswith("A very"))
     other = next(row.id for row in window.sides.list_rows() if row.id != name)
-    view, inspector = window.chat.transcript.view, window.pages.inspector
+    view = window.chat.transcript.view
+    inspector = window.pages.inspector
 
     def open_(conversation: str) -> None:
         window.showing.set_shown_page("chat")

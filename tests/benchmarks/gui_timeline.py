@@ -55,7 +55,8 @@ def facts(steps: int) -> list[Recorded]:
     random.seed(3)
     told: list[Recorded] = []
     stored = Stored(Digest.of_content(b"output"), 18_900, 400)
-    tokens, outputs = 8_000, list[int]()
+    tokens = 8_000
+    outputs = list[int]()
 
     def add(fact: Fact) -> int:
         told.append(Recorded("c", len(told) + 1, 1.7e9 + 20 * len(told), fact))
@@ -88,7 +89,8 @@ def facts(steps: int) -> list[Recorded]:
                     number=step // 100,
                 )
             )
-            tokens, outputs = 8_000, []
+            tokens = 8_000
+            outputs = []
         elif step % 11 == 10:
             for seq in outputs[-8:]:
                 add(
@@ -142,7 +144,8 @@ def main() -> None:
     app.processEvents()
     made = facts(steps)
     session = Quick(made)
-    start, longest = time.perf_counter(), 0.0
+    start = time.perf_counter()
+    longest = 0.0
     page.show_timeline_of(session)
     while page._read_timer.isActive():
         turn = time.perf_counter()
@@ -155,8 +158,10 @@ def main() -> None:
     print(
         f"{steps:,} steps, {folds:,} folds, {len(made):,} facts: read in {read:.0f} ms (longest gap {longest:.1f} ms), drawn in {drawn:.0f} ms"
     )
-    chart, middle = page.chart, QPointF(500, 160)
-    no_button, no_key = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
+    chart = page.chart
+    middle = QPointF(500, 160)
+    no_button = Qt.MouseButton.NoButton
+    no_key = Qt.KeyboardModifier.NoModifier
 
     def wheel(number: int) -> None:
         by = QPoint(0, 120 if number % 40 < 20 else -120)

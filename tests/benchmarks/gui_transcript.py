@@ -165,7 +165,8 @@ class Trial:
         for number in range(times):
             longest = (0.0, 0.0)
             for turn in range(4):
-                start, own = time.perf_counter(), time.thread_time()
+                start = time.perf_counter()
+                own = time.thread_time()
                 if turn == 0:
                     act(number)
                 self.app.processEvents()
@@ -179,11 +180,13 @@ class Trial:
         height that is laid out.
         """
         view = self.pane.view
-        y, height = view.verticalScrollBar().value(), view.viewport().height()
+        y = view.verticalScrollBar().value()
+        height = view.viewport().height()
         laid = 0.0
         ends = []
         for index in view.column.visible_items(y, height):
-            known, top = view.column.existing_layout(index), view.column.content_top(index)
+            known = view.column.existing_layout(index)
+            top = view.column.content_top(index)
             end = top + (known.bottom_edge if known is not None and known.boxes else 0.0)
             ends.append(end)
             laid += max(
@@ -194,7 +197,8 @@ class Trial:
     def wheel(self, by: int) -> None:
         view = self.pane.view.viewport()
         middle = QPointF(view.rect().center())
-        no_button, no_key = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
+        no_button = Qt.MouseButton.NoButton
+        no_key = Qt.KeyboardModifier.NoModifier
         event = QWheelEvent(
             middle,
             middle,

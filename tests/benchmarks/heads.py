@@ -90,7 +90,8 @@ def _ours() -> Figure:
 def _agent(folder: Path, name: str, own: Mapping[str, str]) -> Figure:
     program = installed(folder, name)
     with _scripted() as (provider, home, place):
-        none, pipe = subprocess.DEVNULL, subprocess.PIPE
+        none = subprocess.DEVNULL
+        pipe = subprocess.PIPE
         with started(
             provider, name, program, home, place, BEGINS[name], own=own, stdin=none, stderr=pipe
         ) as process:

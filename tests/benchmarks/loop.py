@@ -78,7 +78,8 @@ class Trial:
     """The story, and what came of it."""
 
     def __init__(self, events: int, megabytes: int) -> None:
-        self.events, self.megabytes = events, megabytes
+        self.events = events
+        self.megabytes = megabytes
         self.gaps = Gaps()
         self.keys: list[float] = []
         self.bare: list[float] = []

@@ -25,7 +25,8 @@ class Flood(ChatServer):
 
     def __init__(self, events: int, megabytes: int) -> None:
         super().__init__()
-        self.events, self.megabytes = events, megabytes
+        self.events = events
+        self.megabytes = megabytes
 
     def answer(self, seen: Seen) -> Answer:
         if seen.method == "GET":

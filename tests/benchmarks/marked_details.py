@@ -241,7 +241,8 @@ def marked_text(mark: Mapping[str, Any], messages: Sequence[RecordedMessage]) ->
 
 def meets(detail: Detail, mark: str) -> bool:
     """Whether the detail says what was marked."""
-    one, other = _plain(detail.text), _plain(mark)
+    one = _plain(detail.text)
+    other = _plain(mark)
     if one in other or other in one:
         return True
     words = set(other.split())

@@ -64,7 +64,9 @@ async def main():
 
 anyio.run(main)
 """
-OURS, DECORATED, LOWER = "ours", "smallest server", "lower level"
+OURS = "ours"
+DECORATED = "smallest server"
+LOWER = "lower level"
 
 
 async def _fill(home: Path, count: int) -> list[str]:

@@ -12,7 +12,10 @@ from tests.benchmarks.row import Figure, Row, shown
 
 OURS = "#1f5fa8"
 OTHERS = ("#8a6d1d", "#7a3f8f", "#2e7d5b", "#a8511f", "#5c5b57", "#9a2f55")
-WIDE, HIGH, LEFT, BELOW = 460, 240, 62, 34
+WIDE = 460
+HIGH = 240
+LEFT = 62
+BELOW = 34
 
 
 def of(rows: Sequence[Row]) -> str:
@@ -49,8 +52,10 @@ def _lines(name: str, rows: Sequence[Row]) -> str:
     ]
     if not values:
         return ""
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)) + 1e-9)
-    first, last = math.log10(rows[0].at), math.log10(rows[-1].at)
+    low = math.floor(math.log10(min(values)))
+    high = math.ceil(math.log10(max(values)) + 1e-9)
+    first = math.log10(rows[0].at)
+    last = math.log10(rows[-1].at)
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = (math.log10(x) - first) / ((last - first) or 1)
@@ -102,7 +107,8 @@ def _bars(row: Row) -> str:
     most = max(figure.most for figure in bars.values()) or 1.0
     drawn = []
     for at, (label, figure) in enumerate(bars.items()):
-        y, wide = 4 + at * 21, figure.median / most * 250
+        y = 4 + at * 21
+        wide = figure.median / most * 250
         colour = OURS if label == "ours" else "#bdbbb3"
         drawn.append(
             f'<text x="130" y="{y + 13}" text-anchor="end">{html.escape(label[:20])}</text>'

@@ -90,7 +90,10 @@ def _user(text: str) -> Message:
 
 
 async def _ask(name: str, client: ModelClient, request: Request) -> Reply | None:
-    started, first, pieces, waits = time.perf_counter(), 0.0, 0, 0
+    started = time.perf_counter()
+    first = 0.0
+    pieces = 0
+    waits = 0
     last: Delta | None = None
     try:
         async with aclosing(client.stream_reply(request)) as stream:  # type: ignore[type-var]

@@ -122,7 +122,8 @@ def parts(histories: Path) -> tuple[float, float]:
     """The files read, hashed and counted by one thread: seconds, and those of the processor."""
     counter = TiktokenCounter()
     counter.count_tokens("The vocabulary is there before anything is measured.")
-    begun, worked = time.perf_counter(), time.process_time()
+    begun = time.perf_counter()
+    worked = time.process_time()
     for file in _files(histories):
         content = file.read_bytes()
         hashlib.sha256(content).digest()
@@ -136,7 +137,8 @@ def _files(histories: Path) -> list[Path]:
 
 def run_once(histories: Path, facts: Mapping[str, Any]) -> float:
     with tempfile.TemporaryDirectory(prefix="helix-recorder-") as folder:
-        home, load = Path(folder, "home"), os.getloadavg()[0]
+        home = Path(folder, "home")
+        load = os.getloadavg()[0]
         taken, watch = recorded(home, histories, time.time())
         there = stop(home, histories)
     alone, processor = parts(histories)
@@ -178,7 +180,8 @@ def run_beside_window(histories: Path, facts: Mapping[str, Any]) -> int:
         await until(lambda: time.perf_counter() - begun > AT_REST)
         _tell("at rest", holds, time.perf_counter() - begun)
         holds.taken.clear()
-        begun, load = time.perf_counter(), os.getloadavg()[0]
+        begun = time.perf_counter()
+        load = os.getloadavg()[0]
         taken, _ = await asyncio.to_thread(recorded, home, histories, time.time())
         _tell("while it is recorded", holds, time.perf_counter() - begun)
         print(f"{taken:.1f} s to rest beside the window, load {load:.1f}")

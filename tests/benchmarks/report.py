@@ -40,7 +40,9 @@ def _cells(row: Row, peers: Sequence[str]) -> list[str]:
 
 
 def _figure(figure: Figure) -> str:
-    middle, least, most = shown(figure.median), shown(figure.least), shown(figure.most)
+    middle = shown(figure.median)
+    least = shown(figure.least)
+    most = shown(figure.most)
     if figure.runs < 2 or least == most:
         return middle
     return f"{middle} ({most})" if figure.least == figure.median else f"{middle} ({least}–{most})"

@@ -68,7 +68,8 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit:
     """The straight line through the logarithms of size and cost; two points at least,
     all above zero.
     """
-    xs, ys = [math.log(x) for x, _ in points], [math.log(y) for _, y in points]
+    xs = [math.log(x) for x, _ in points]
+    ys = [math.log(y) for _, y in points]
     line = statistics.linear_regression(xs, ys)
     middle = statistics.mean(ys)
     whole = sum((y - middle) ** 2 for y in ys)

@@ -44,7 +44,8 @@ from tests.peers import postgres
 from tests.store.putting import put_whole
 from tests.store.shared.memory_rows import MemoryRowStore, MemoryServer
 
-BATCH, CONNECTIONS = 100, 4
+BATCH = 100
+CONNECTIONS = 4
 SMALL = 300  # bytes of an entry, packed: the median of the recorded sessions is 425 as it comes
 ABOUT = EntryOrigin("shell", "make test")
 EACH = 10  # puts of an agent
@@ -88,7 +89,8 @@ def put_alone(url: str, seconds: float) -> float:
     """One machine's rows a second."""
     seal = RowCipher(row_encryption.new_workspace_key())
     engine = PostgresRowStore(url, seal.space)
-    content, count = secrets.token_bytes(SMALL), 0
+    content = secrets.token_bytes(SMALL)
+    count = 0
     engine.store_rows({secrets.token_bytes(32): seal.encrypt_row(b"n" * 32, content)})
     begun = time.perf_counter()
     while time.perf_counter() < begun + seconds:
@@ -141,7 +143,8 @@ def _array(size: int) -> str:
 
 def puts(one: postgres.Server, seconds: float, rounds: int) -> Row:
     ours(one.url, 0.5)  # the tables are there
-    mine, theirs = [], []
+    mine = []
+    theirs = []
     for _ in range(rounds):
         theirs.append(pgbench(one, seconds))
         mine.append(ours(one.url, seconds))
@@ -158,7 +161,8 @@ def puts(one: postgres.Server, seconds: float, rounds: int) -> Row:
 
 async def reads(rounds: int) -> Row:
     """The same entry got from a workspace that shares and from one that does not, in turns."""
-    shelf, seal = MemoryServer(), RowCipher(row_encryption.new_workspace_key())
+    shelf = MemoryServer()
+    seal = RowCipher(row_encryption.new_workspace_key())
 
     async def connect() -> SharedStoreConnection:
         return SharedStoreConnection(AsyncRowStore(MemoryRowStore(shelf, seal.space)), seal)
@@ -277,7 +281,8 @@ def growth(url: str, most: int, rounds: int) -> list[Row]:
     seal = RowCipher(row_encryption.new_workspace_key())
     engine = PostgresRowStore(url, seal.space)
     found: list[Row] = []
-    there, size = 0, 10_000
+    there = 0
+    size = 10_000
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET synchronous_commit = off")
         engine.store_rows({secrets.token_bytes(32): bytes(600)})
@@ -293,7 +298,8 @@ def growth(url: str, most: int, rounds: int) -> list[Row]:
 
 
 def _at(engine: PostgresRowStore, seal: RowCipher, size: int, rounds: int) -> list[Row]:
-    put, get = [], []
+    put = []
+    get = []
     chance = random.Random(size)
     for _ in range(rounds * 20):
         rows = {

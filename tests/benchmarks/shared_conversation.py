@@ -42,7 +42,9 @@ from helix_desktop.store.store_thread import StoreThread
 from tests.benchmarks.row import Figure, Row
 from tests.peers import postgres
 
-FACTS, QUICK, RUNS = 20_000, 2_000, 2
+FACTS = 20_000
+QUICK = 2_000
+RUNS = 2
 ASKED = 3.0  # seconds
 
 

@@ -35,7 +35,8 @@ BATCH = 500
 def fill(folder: Path, entries: int) -> float:
     """Outputs like an agent's, 60 to 600 bytes, most of them used by a fact."""
     chance = random.Random(1)
-    cache, journal = CacheFolder(folder / "cache"), JournalFile(folder / "journal.sqlite3")
+    cache = CacheFolder(folder / "cache")
+    journal = JournalFile(folder / "journal.sqlite3")
     started = time.perf_counter()
     for first in range(0, entries, BATCH):
         staged = [
@@ -82,14 +83,17 @@ async def timed(
 
 async def longest_gap(work: Awaitable[object]) -> float:
     """How long, in milliseconds, the event loop did not get its turn while `work` ran."""
-    gap, last, going = 0.0, time.perf_counter(), True
+    gap = 0.0
+    last = time.perf_counter()
+    going = True
 
     async def tick() -> None:
         nonlocal gap, last
         while going:
             await asyncio.sleep(0)
             now = time.perf_counter()
-            gap, last = max(gap, now - last), now
+            gap = max(gap, now - last)
+            last = now
 
     ticking = asyncio.get_running_loop().create_task(tick())
     await work

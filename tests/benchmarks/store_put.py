@@ -72,7 +72,8 @@ def parts(folder: Path) -> Iterator[tuple[Put, Get]]:
         bloom_filter_bits=10,
         write_buffer_size=4 << 20,
     )
-    pack, unpack = zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
+    pack = zstandard.ZstdCompressor(level=1)
+    unpack = zstandard.ZstdDecompressor()
 
     def get(digest: bytes) -> bytes:
         content = unpack.decompress(database.get(digest))
@@ -94,7 +95,8 @@ def plyvel_alone(folder: Path) -> Iterator[tuple[Put, Get]]:
 @contextmanager
 def sqlite(folder: Path) -> Iterator[tuple[Put, Get]]:
     folder.mkdir()
-    pack, unpack = zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
+    pack = zstandard.ZstdCompressor(level=1)
+    unpack = zstandard.ZstdDecompressor()
     with closing(sqlite3.connect(folder / "db", isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")

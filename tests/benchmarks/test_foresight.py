@@ -25,7 +25,8 @@ def priced(pieces: list[Piece], moments: tuple[int, ...]) -> float:
     """Rent and rewriting where what is needed no more goes at these moments, reckoned
     step by step.
     """
-    cost, standing = 0.0, list[Piece]()
+    cost = 0.0
+    standing = list[Piece]()
     for now in range(STEPS):
         if now in moments:
             first = next((at for at, one in enumerate(standing) if one.ends < now), len(standing))
@@ -52,7 +53,8 @@ def test_no_choice_of_moments_is_cheaper(found: list[Piece]) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_policy_of_others_costs_less(seed: int) -> None:
-    recording, counting = long_session(seed, 25), RememberingCounter(Words())
+    recording = long_session(seed, 25)
+    counting = RememberingCounter(Words())
     least = sum(foresight.bound(recording, PRICES, counting).bill.values())
     for name, peer in PEERS.items():
         assert (

@@ -32,7 +32,9 @@ def conversation(messages: int) -> Talk:
     """Turns of one question and eight steps; a handover every hundred turns, so that
     the view stays of one size.
     """
-    talk, turns, covered = Talk(), 0, 0
+    talk = Talk()
+    turns = 0
+    covered = 0
     while talk.state.seq < messages:
         talk.user(f"question {turns}")
         talk.steps(8)

@@ -91,7 +91,8 @@ def test_a_worker_whose_disk_is_full_or_whose_workspace_was_open_elsewhere_tries
     expect("the worker tries again: (still )?full")
     monkeypatch.setattr(worker_command, "AGAIN_SECONDS", 0.01)
     task = add(helix, "say here")
-    run, troubles = workspace_access.run_here_or_at_owner, [trouble("full"), trouble("still full")]
+    run = workspace_access.run_here_or_at_owner
+    troubles = [trouble("full"), trouble("still full")]
 
     async def run_later(arguments: Namespace, identity: str, console: Console) -> int:
         if troubles:
@@ -146,7 +147,8 @@ def test_a_worker_without_a_model_or_its_key_leaves_the_tasks_waiting(
     tmp_path: Path, workspace: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_command, "AGAIN_SECONDS", 0.01)
-    task, other = add(helix, "say here"), tmp_path / "other"
+    task = add(helix, "say here")
+    other = tmp_path / "other"
     other.mkdir()
     helix("workspace", "new", "Other", "--folder", other)
     helix("task", "add", "-w", "Other", "say there")
@@ -289,7 +291,8 @@ def test_the_fleet_of_all_workspaces_is_shown_and_stopped_at_once(
     (tmp_path / "other").mkdir()
     assert helix("workspace", "new", "There", "--folder", tmp_path / "other")[0] == 0
     assert helix("model", "set", "-w", "There", "demo/demo")[0] == 0
-    first, second = add(helix, "say a"), add(helix, "say b")
+    first = add(helix, "say a")
+    second = add(helix, "say b")
     assert helix("task", "add", "-w", "There", "say c")[0] == 0
     whole = fleet(helix, "status")
     assert (whole["tasks"]["waiting"], [one["name"] for one in whole["workspaces"]]) == (

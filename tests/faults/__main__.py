@@ -388,7 +388,8 @@ def main() -> int:
             f"There is no trial {', '.join(sorted(unknown))}. Available: {', '.join(one.name for one in ALL)}."
         )
     tallies = {one.name: Tally() for one in chosen}
-    seed, begun = arguments.seed, time.monotonic()
+    seed = arguments.seed
+    begun = time.monotonic()
     until = begun + 60 * arguments.minutes if arguments.minutes else 0.0
     try:
         while True:

@@ -263,7 +263,8 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
         tempfile.TemporaryDirectory(prefix="helix-acp-", dir=os.environ.get("ACP_PLACE")) as place,
         Upstream(model.script) as provider,
     ):
-        home, folder = Path(place), Path(place) / "work"
+        home = Path(place)
+        folder = Path(place) / "work"
         folder.mkdir()
         set_up(agent, home, provider, routed=routed)
         routes = AgentRoutes(program_folders.find_program_folders(home / HOME)) if routed else None
@@ -274,7 +275,8 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
             await (await bench.acp.start_agent(session.conversation)).choose_agent_option(
                 session.conversation, "mode", "read-only"
             )
-        watch, begun = Watcher(session), time.monotonic()
+        watch = Watcher(session)
+        begun = time.monotonic()
         watch.refuses = agent != "codex"  # a refusal ends its turn
         await one_turn(session, "do the work", found)
         found |= {

@@ -46,7 +46,8 @@ from tests.faults.store_report import report
 from tests.peers.chat_server import ChatServer, reply
 
 LONGEST = 100.0
-HELLO, DONE = "Hello there.", "All is done."
+HELLO = "Hello there."
+DONE = "All is done."
 RECORDER = """
 import json, os
 from acp import connection
@@ -669,7 +670,8 @@ def try_messages_to_client(
             command = shlex.join([sys.executable, "-m", "tests.faults.acp_replay"])
             environ = {"ACP_REPLAY": str(script), "PYTHONPATH": str(Path.cwd())}
             asyncio.run(with_agent(here, command, replay, environ))
-            outcomes, lines = Counter[str](), []
+            outcomes = Counter[str]()
+            lines = []
             with suppress(FileNotFoundError):
                 lines = script.with_suffix(".answers").read_text().splitlines()
             for line in lines:

@@ -399,7 +399,9 @@ def explained(home: Path) -> tuple[list[Json], float]:
 
 
 def play(trial: Trial, folder: Path, *, policy: Mapping[str, Json]) -> tuple[list[Json], float]:
-    home, place, helix = folder / "agent", folder / "place", folder / "helix"
+    home = folder / "agent"
+    place = folder / "place"
+    helix = folder / "helix"
     for each in (home, place):
         each.mkdir()
     _settings(trial.agent, home)

@@ -62,7 +62,8 @@ class WorkWithFiles(Work):
             return [Says("All done.")]
         found = re.findall(r'recall_cached_content\(\\*"([0-9a-f]{64})', text)
         if number % 5 == 0 and found and self._recalled_before != number:
-            self._recalled_before, self.recalls = number, self.recalls + 1
+            self._recalled_before = number
+            self.recalls += 1
             digest = found[self.recalls % len(found)]
             return [Thinks("I need it"), Calls(HIDDEN, {"sha256": digest, "lines": "1-20"})]
         self.done = number
@@ -98,7 +99,8 @@ class FailingProvider:
     _asked_before: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, asked: Asked) -> Sequence[Block] | int | CutOff:
-        which, agent = self._kind_of_request(asked), self.work.name
+        which = self._kind_of_request(asked)
+        agent = self.work.name
         place = f"{which}{self.work.done}"
         chance = random.Random(f"{agent} {self.seed} {place} {self._asked_before[place]}")
         self._asked_before[place] += 1

@@ -53,7 +53,9 @@ class Script:
     """So many steps, each a command or two; then it is done."""
 
     def __init__(self, chance: random.Random) -> None:
-        self.left, self._chance, self._number = 0, chance, 0
+        self.left = 0
+        self._chance = chance
+        self._number = 0
 
     def __call__(self, asked: Asked) -> Sequence[Block]:
         names = _names(asked.body)
@@ -179,7 +181,8 @@ def resume(name: str, session: str, words: str) -> list[str]:
 def list_sessions(name: str, provider: Provider, home: Path) -> str | None:
     """What the agent's own list of sessions says; None for one that lists only in its window."""
     if name == "opencode":
-        work, program = home.parent / "work", _program(name)
+        work = home.parent / "work"
+        program = _program(name)
         own = {one: value for one, value in os.environ.items() if not one.startswith("XDG_")}
         done = subprocess.run(
             [str(program), "session", "list"], cwd=work, env={**own, "HOME": str(home), "PWD": str(work)},
@@ -589,7 +592,8 @@ def main() -> int:
             (name,) if arguments.steps else arguments.to,
         )
         wrong = try_conversation(name, chance, targets, steps=arguments.steps)
-        tried, failed = tried + 1, failed + bool(wrong)
+        tried += 1
+        failed += bool(wrong)
         print(f"{name} {number}: {'; '.join(wrong) or 'the same messages'}", flush=True)
     print(f"{tried} conversations, {failed} wrong")
     return bool(failed)

@@ -23,7 +23,10 @@ def main() -> int:
     parser.add_argument("--bodies", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
-    failures, slowest, grown, ended = 0, 0.0, 0, {"decoded": 0, "too large": 0, "unreadable": 0}
+    failures = 0
+    slowest = 0.0
+    grown = 0
+    ended = {"decoded": 0, "too large": 0, "unreadable": 0}
     for seed in range(chosen.seed, chosen.seed + chosen.bodies):
         body = hostile_body(seed)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -39,7 +42,8 @@ def main() -> int:
         seconds = time.process_time() - began
         more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         ended[how] += 1
-        slowest, grown = max(slowest, seconds), max(grown, more)
+        slowest = max(slowest, seconds)
+        grown = max(grown, more)
         if seconds > MOST_SECONDS or more > MOST_KILOBYTES:
             failures += 1
             print(f"seed {seed}: {seconds:.2f} s, {more:,} KB more, {body.encoding}")

@@ -160,7 +160,9 @@ def change(chance: random.Random) -> bool:
 
 def patched(before: str, diff: str) -> str:
     """What the difference makes of the text."""
-    old, new, at = before.split("\n"), [], 0
+    old = before.split("\n")
+    new = []
+    at = 0
     rows = diff.split("\n")[2:-1]
     for number, row in enumerate(rows):
         if row.startswith("@@"):

@@ -66,7 +66,8 @@ def trials(
 @contextlib.asynccontextmanager
 async def net(base: Path) -> AsyncIterator[Checkpoints]:
     """A folder's checkpoints on real stores; the folder and the stores outlive it."""
-    folder, home = base / "project", base / "home"
+    folder = base / "project"
+    home = base / "home"
     folder.mkdir(parents=True, exist_ok=True)
     known = AllWorkspaces(home)
     there = known.list_workspaces() or (known.create_stored_workspace("net", folder),)
@@ -253,7 +254,8 @@ async def _links(base: Path, races: int, seed: int, found: Counter[str]) -> None
     """A folder changes places with a link to the outside while files in it are taken in
     and put back.
     """
-    folder, outside = base / "project", base / "outside"
+    folder = base / "project"
+    outside = base / "outside"
     (folder / "d").mkdir(parents=True)
     outside.mkdir()
     (folder / "d" / "f").write_text("inside")

@@ -73,7 +73,8 @@ def trial(
     folder: Path, way: safe_path_opening.OpenWithinFolder, races: int, chance: random.Random
 ) -> tuple[Counter[str], float]:
     """Race, and count what came of it."""
-    outside, root = folder / "outside", folder / "root"
+    outside = folder / "outside"
+    root = folder / "root"
     outside.mkdir()
     root.mkdir()
     (outside / "file").write_text("OUTSIDE")

@@ -97,7 +97,8 @@ def create_project(project: Path) -> None:
 def trials(kills: int, seed: int, found: Counter[str]) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="helix-copies-") as base:
-        project, folder = Path(base).resolve() / "project", Path(base).resolve() / "copies"
+        project = Path(base).resolve() / "project"
+        folder = Path(base).resolve() / "copies"
         create_project(project)
         before = state_of(project)
         kit = asyncio.run(open_kit(project))
@@ -129,9 +130,11 @@ def rewrite_side_by_side(rounds: int, seed: int, found: Counter[str]) -> None:
     must have its own bytes alone.
     """
     with tempfile.TemporaryDirectory(prefix="helix-copies-") as base:
-        project, folder = Path(base).resolve() / "project", Path(base).resolve() / "copies"
+        project = Path(base).resolve() / "project"
+        folder = Path(base).resolve() / "copies"
         create_project(project)
-        before, commit = state_of(project), git(project, "rev-parse", "HEAD")
+        before = state_of(project)
+        commit = git(project, "rev-parse", "HEAD")
         kit = asyncio.run(open_kit(project))
         for turn in range(rounds):
             with concurrency.create_thread_pool("copies", threads=EIGHT) as pool:
@@ -149,7 +152,8 @@ def _rewrite_copy(
     folder: Path, kit: WorkspaceTools, commit: bytes, turn: str, number: int
 ) -> Counter[str]:
     copy = make_copy(folder / f"{turn} {number}", kit)
-    work, found = copy.folder / "0", Counter({"copies": 1})
+    work = copy.folder / "0"
+    found = Counter({"copies": 1})
     found["LOST: the base is another"] += copy.repositories[0].base.encode() + b"\n" != commit
     for name in range(50):
         (work / f"file{name}").write_text(f"{copy.id} {name}\n" * 50)

@@ -181,7 +181,8 @@ def run_killed_trial(seed: int, *, power: bool = False) -> str:
     """Returns what was done. Raises AssertionError for what is wrong."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="helix-kill-") as name:
-        base, saved = Path(name).resolve() / "base", Path(name).resolve() / "saved"
+        base = Path(name).resolve() / "base"
+        saved = Path(name).resolve() / "saved"
         base.mkdir()
         scene = Scene(base, chance.choice(WAYS_KILLED), chance.choice(("leave", "copy", "markers")))
         did = run_in_child(lambda say: set_scene(base, seed, say))

@@ -85,7 +85,10 @@ class Writer:
     """
 
     def __init__(self, folder: Path, word: str, chance: random.Random, numbers: count[int]) -> None:
-        self.folder, self.word, self.chance, self._numbers = folder, word, chance, numbers
+        self.folder = folder
+        self.word = word
+        self.chance = chance
+        self._numbers = numbers
         self.removed: set[tuple[str, str]] = set()
         self.touched: set[str] = set()
         self.did: list[str] = []
@@ -103,7 +106,8 @@ class Writer:
             self.commit_some,
         )
         chosen = wanted or self.chance.choice((*acts, self.unignore))
-        before, held = lines_of(self.folder), files_of(self.folder)
+        before = lines_of(self.folder)
+        held = files_of(self.folder)
         said = chosen()
         self.did.append(f"{self.word}: {chosen.__name__} {said or ''}")
         self.removed |= {*before} - {*lines_of(self.folder)}
@@ -142,7 +146,8 @@ class Writer:
         return path.name
 
     def rename(self) -> str:
-        path, target = self.pick(), self.folder / self.chance.choice(NAMES)
+        path = self.pick()
+        target = self.folder / self.chance.choice(NAMES)
         if path is None or target.exists():
             return ""
         with suppress(OSError):
@@ -176,8 +181,10 @@ class Writer:
 
 class Trial:
     def __init__(self, base: Path, seed: int) -> None:
-        self.chance, self.numbers = random.Random(seed), count()
-        self.base, self.project = base, base / "project"
+        self.chance = random.Random(seed)
+        self.numbers = count()
+        self.base = base
+        self.project = base / "project"
         self.user = Writer(self.project, "user", self.chance, self.numbers)
         self.agents: dict[str, Writer] = {}
         self.everyone: dict[str, Writer] = {}  # Also those whose copies were discarded.

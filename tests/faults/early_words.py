@@ -36,7 +36,8 @@ from tests.gui import screen as screens
 from tests.gui.screen import Screen, program, wait_for
 
 TITLE = "Helix Desktop"
-WORKSPACES, CONVERSATIONS = 3, 4
+WORKSPACES = 3
+CONVERSATIONS = 4
 WORD = re.compile(r"w\d+x\d+q")
 # of the keycodes of a usual keyboard
 CHARACTERS = {
@@ -80,7 +81,8 @@ def prepare(home: Path) -> tuple[str, str]:
 def type_words(on: Screen, run: int, chance: random.Random, seconds: float) -> dict[str, float]:
     """Words with pauses as a person makes them; when each was finished."""
     typed: dict[str, float] = {}
-    until, number = time.monotonic() + seconds, 0
+    until = time.monotonic() + seconds
+    number = 0
     while time.monotonic() < until:
         word = f"w{run}x{number}q"
         on.run("xdotool", "type", "--delay", "12", f"{word} ")
@@ -129,7 +131,8 @@ def one_start(
     on: Screen, home: Path, log: Path, run: int, chance: random.Random, *, late: float
 ) -> tuple[set[str], str]:
     """The words that have to be there, and how the program ended."""
-    seconds, killed = 0.3 + chance.random() * 5, chance.random() < 0.4
+    seconds = 0.3 + chance.random() * 5
+    killed = chance.random() < 0.4
     with program(
         on, home, within=(sys.executable, "-m", "tests.faults.key_witness", str(log))
     ) as process:
@@ -175,7 +178,8 @@ def main() -> int:
                 needed - mine.keys(),
                 {word for word in mine if mine[word] != {conversation}},
             )
-            words, ends[end] = words + len(needed), ends[end] + 1
+            words += len(needed)
+            ends[end] += 1
             failures["lost"] += len(lost)
             unbrought += len(typed - needed)
             failures["elsewhere"] += len(elsewhere)

@@ -57,7 +57,8 @@ def escaped(text: str, depth: int, *, ascii_: bool) -> str:
 
 def forms(text: str) -> list[str]:
     """As it is written at every depth, with and without letters beyond ASCII."""
-    found, at = [text], {text}
+    found = [text]
+    at = {text}
     for _ in DEPTHS:
         at = {
             json.dumps(each, ensure_ascii=ascii_)[1:-1] for each in at for ascii_ in (True, False)

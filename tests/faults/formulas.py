@@ -39,12 +39,15 @@ def main() -> int:
 
     application = QGuiApplication([])
     start = min(_work("x")[0] for _ in range(3))  # of the process itself, with the libraries
-    slowest, slow, drawn = 0.0, 0, 0
+    slowest = 0.0
+    slow = 0
+    drawn = 0
     for seed in range(chosen.seed, chosen.seed + chosen.formulas):
         latex = hostile_formula(seed)
         assert len(latex) <= LONGEST
         work, is_drawn = _work(latex)
-        slowest, drawn = max(slowest, work - start), drawn + is_drawn
+        slowest = max(slowest, work - start)
+        drawn += is_drawn
         if work - start > MOST_SECONDS:
             slow += 1
             print(f"seed {seed}: {work - start:.2f} s: {latex}")

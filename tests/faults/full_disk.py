@@ -77,11 +77,13 @@ def trials(count: int, seed: int) -> Counter[str]:
 
 
 async def _trials_inside(place: Path, count: int, seed: int) -> Counter[str]:
-    chance, found = random.Random(seed), Counter[str]()
+    chance = random.Random(seed)
+    found = Counter[str]()
     for trial in range(count):
         name, arguments = CALLS[trial % len(CALLS)]
         room = chance.choice((0, 4, 16, 64, 256, 1024, 4096, 8192)) << 10
-        before, moment = {"old.txt": "first\nsecond\n"}, chance.choice(MOMENTS)
+        before = {"old.txt": "first\nsecond\n"}
+        moment = chance.choice(MOMENTS)
         folder = place / "work"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(place / "disk" / "home", ignore_errors=True)

@@ -101,7 +101,9 @@ def _without(name: str, seconds: float, seed: int) -> None:
     """Random changes of the corpus, for as long."""
     from tests.faults.fuzz_targets import TARGETS
 
-    target, chance, tried = TARGETS[name], random.Random(seed), 0
+    target = TARGETS[name]
+    chance = random.Random(seed)
+    tried = 0
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         watched(target.run)(changed(target.corpus, chance))
@@ -115,7 +117,8 @@ def changed(corpus: tuple[bytes, ...], chance: random.Random) -> bytes:
     """
     data = bytearray(chance.choice(corpus))
     for _ in range(chance.randint(1, 6)):
-        at, other = chance.randint(0, len(data)), chance.choice(corpus)
+        at = chance.randint(0, len(data))
+        other = chance.choice(corpus)
         cut = chance.randint(0, len(other))
         match chance.randrange(4):
             case 0:

@@ -114,7 +114,8 @@ def imports(data: bytes) -> None:
 def markdown(data: bytes) -> None:
     """Chunks cover the text without a gap, and each becomes blocks."""
     text = _text(data)
-    end, defined = 0, find_link_reference_lines(text)
+    end = 0
+    defined = find_link_reference_lines(text)
     for chunk in split_markdown_chunks(text):
         assert chunk.start >= end, "chunks overlap"
         assert not text[end : chunk.start].strip(), "text between two chunks is lost"

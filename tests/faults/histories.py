@@ -74,7 +74,8 @@ def _damage(path: Path, damaged: Path, chance: random.Random) -> tuple[str, int]
         at = chance.randrange(len(content) + 1)
         damaged.write_bytes(content[:at])
         return "cut", at
-    changed, first = bytearray(content), len(content)
+    changed = bytearray(content)
+    first = len(content)
     for _ in range(chance.randrange(1, 6)):
         at = chance.randrange(len(changed) + 1)
         first = min(first, at)
@@ -179,7 +180,8 @@ def main() -> int:
     lost = [what for what in found if what.startswith("LOST")]
     for what, count in sorted(found.items()):
         print(f"{count:>7,}  {what}")
-    seconds, seed = time.monotonic() - begun, arguments.seed
+    seconds = time.monotonic() - begun
+    seed = arguments.seed
     print(
         f"histories: {found['files']:,} files, {found['requests']:,} requests; {len(lost)} failures; {seconds:.0f} s, seed {seed}"
     )

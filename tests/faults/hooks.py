@@ -109,7 +109,8 @@ def hook_trials(base: Path, count: int, seed: int) -> list[HookTrial]:
         name, line = chance.choice(planted)
         if kind == "read":
             path = chance.choice([paths[0], chance.choice(paths)])
-            name, line = str(path), chance.choice(READS).format(path=path, folder=path.parent)
+            name = str(path)
+            line = chance.choice(READS).format(path=path, folder=path.parent)
         elif kind != "plant":
             name = line = chance.choice([chance.choice(WRITES), line])
         mode = chance.choice(
@@ -150,7 +151,9 @@ async def open_hook_world(base: Path, model: ScriptedModel) -> tuple[HookWorld, 
 
 async def run_hook_trial(world: HookWorld, trial: HookTrial) -> list[str]:
     """What got through; nothing where nothing did."""
-    work, template, bench = world.work, world.base / "template", world.bench
+    work = world.work
+    template = world.base / "template"
+    bench = world.bench
     empty_folder(work)
     shutil.copytree(template, work, dirs_exist_ok=True, symlinks=True)
     _write_hook(work, trial)
@@ -160,7 +163,8 @@ async def run_hook_trial(world: HookWorld, trial: HookTrial) -> list[str]:
     if trial.kind == "edited":
         (work / "run.sh").write_text("touch edited; exit 0\n")
     await bench.choose_permission_mode(trial.mode)
-    before, home = state_of(work), _home_state(world)
+    before = state_of(work)
+    home = _home_state(world)
     world.model.requests.clear()
     bench.hooks.last.clear()
     session = await bench.start_conversation()

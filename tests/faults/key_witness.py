@@ -33,7 +33,8 @@ class KeyWitness(QAbstractNativeEventFilter):
 
 def main() -> int:
     log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    witness, create = KeyWitness(log), window_start._create_qt_application
+    witness = KeyWitness(log)
+    create = window_start._create_qt_application
 
     def create_with_witness() -> QApplication:
         application = create()

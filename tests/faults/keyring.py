@@ -87,7 +87,8 @@ def _one(kind: str, key: str, home: Path) -> list[str]:
 
 async def inside(kind: str, home: Path) -> list[str]:
     """Keep a key, get it, forget it; each call timed."""
-    key, wrong = os.environ["PLANTED"], list[str]()
+    key = os.environ["PLANTED"]
+    wrong = list[str]()
     limit = 20.0 if kind == "working" else LIMIT
     secrets = SecretStorage(home / "config" / "keys.json", environ={}, limit=limit)
     gaps = asyncio.ensure_future(_longest_gap())  # noqa: TID251

@@ -27,7 +27,8 @@ from tests.tools.world import world
 
 async def hosted(node: Path, python: Path) -> int:
     """How many calls failed."""
-    programs, scripts = node / "node_modules" / ".bin", python / "bin"
+    programs = node / "node_modules" / ".bin"
+    scripts = python / "bin"
     with tempfile.TemporaryDirectory() as folder, _web(programs / "mcp-server-everything") as url:
         repository(Path(folder))
         configs = [
@@ -80,7 +81,8 @@ def repository(folder: Path) -> None:
 
 
 async def _called(here: Here, folder: Path) -> int:
-    failed, good = [], 0
+    failed = []
+    good = 0
     async with world(folder / "..") as made:
         made.box = made.kit.build_toolbox(more=here.host.list_ready_tools)
         for tool in sorted(here.host.list_ready_tools(), key=lambda one: one.spec.name):
@@ -101,7 +103,8 @@ async def _called(here: Here, folder: Path) -> int:
 def arguments_for(schema: str, tool: str, folder: Path = Path()) -> dict[str, Any]:
     """Something that fits, for each argument that is required."""
     whole = json.loads(schema)
-    properties, known = whole.get("properties", {}), _known(tool, folder)
+    properties = whole.get("properties", {})
+    known = _known(tool, folder)
     plain = {
         "string": "London",
         "number": 1,

@@ -85,7 +85,9 @@ class Broken:
     """
 
     def __init__(self, protocol: Protocol, chance: random.Random, found: Counter[str]) -> None:
-        self.protocol, self.chance, self.found = protocol, chance, found
+        self.protocol = protocol
+        self.chance = chance
+        self.found = found
         self.failing = True
         self.left = 0
         self.files = (
@@ -217,7 +219,8 @@ async def _conversation(
             wrong += await _turn(session, words, broken, found)
         broken.failing = False
         wrong += await _turn(session, "and now", broken, found, must=TurnEnd.DONE)
-        facts, name = list(session.all_facts), session.id
+        facts = list(session.all_facts)
+        name = session.id
         await desk.aclose()
     return wrong + await _again(home, name, facts, [*said, "and now"])
 

@@ -90,7 +90,8 @@ def as_another_user(
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
-    chance, found = random.Random(seed), Counter[str]()
+    chance = random.Random(seed)
+    found = Counter[str]()
     for number in range(tries):
         content = request(chance, token)
         end = chance.randrange(len(content) + 1) if number % 2 else len(content)

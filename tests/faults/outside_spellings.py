@@ -175,7 +175,8 @@ class Spelling:
 
 
 def name(program: str, form: str) -> str:
-    first, rest = program[0], program[1:]
+    first = program[0]
+    rest = program[1:]
     filled = {
         "$x": f"\\x{ord(first):x}", "$o": f"\\{ord(first):o}", "$u": f"\\u{ord(first):04x}",
         "$t": base64.b64encode(program.encode()).decode(), "$a$(": first + "$(", "$r": program[::-1],
@@ -248,7 +249,9 @@ def layered(inner: Spelling, chance: random.Random) -> Spelling:
 
 def spellings(count: int, seed: int) -> Iterator[Spelling]:
     """`count` different lines, half for each program."""
-    chance, seen, programs = random.Random(seed), set[str](), tuple(RULES)
+    chance = random.Random(seed)
+    seen = set[str]()
+    programs = tuple(RULES)
     while len(seen) < count:
         program = programs[len(seen) % 2]
         if chance.random() < 0.15:
@@ -270,7 +273,8 @@ def unasked(one: Spelling, folder: str = FOLDER) -> bool:
     """Whether the line would run without a question, in spite of the rule, in any of
     the ways a user may have set it up.
     """
-    line, deny = one.at(folder), PermissionRule("deny", "run_command", command=RULES[one.program])
+    line = one.at(folder)
+    deny = PermissionRule("deny", "run_command", command=RULES[one.program])
     action = ToolAction("run_command", ActionEffect.RUN, "Run", line, command=line)
     return any(
         decide_permission(action, mode, rules, sandboxed=sandboxed).verdict == "allow"
@@ -321,7 +325,9 @@ class Bench:
     """
 
     def __init__(self, root: Path) -> None:
-        self.root, self.mark, self.bin = root, root / "started", root / "work" / "bin"
+        self.root = root
+        self.mark = root / "started"
+        self.bin = root / "work" / "bin"
         self.tools = root / "tools"
         self.bin.mkdir(parents=True)
         self.tools.mkdir()
@@ -374,7 +380,8 @@ class Bench:
             return self._seen(process, one.program)
 
     def _seen(self, process: subprocess.Popen[bytes], program: str) -> bool:
-        until, ended = time.monotonic() + LONGEST, 0.0
+        until = time.monotonic() + LONGEST
+        ended = 0.0
         try:
             while time.monotonic() < until:
                 if self.mark.exists() and program in self.mark.read_text().split():

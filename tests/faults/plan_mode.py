@@ -168,7 +168,8 @@ async def fuzz(calls: int, seed: int, base: Path) -> tuple[int, dict[str, int], 
     """How many calls were made, how many of each tool came to something, and what
     changed on the disk.
     """
-    folder, outside = base / "work", base / "outside"
+    folder = base / "work"
+    outside = base / "outside"
     for path, text in (
         (folder / "README.md", "a readme\n"),
         (folder / "src/a.py", "a = 1\n"),
@@ -177,7 +178,8 @@ async def fuzz(calls: int, seed: int, base: Path) -> tuple[int, dict[str, int], 
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    cache, tasks = MemoryCache(), OwnedTasks("plan mode")
+    cache = MemoryCache()
+    tasks = OwnedTasks("plan mode")
     everything = (PermissionRule("allow"), PermissionRule("allow", tool="*", network=True))
     permissions = WorkspacePermissions(PermissionMode.PLAN, everything)
     kit = await WorkspaceTools.open_workspace_tools(

@@ -122,7 +122,8 @@ async def trial(count: int, seed: int, *, landlock: bool = False) -> int:
 
 
 async def opened(base: Path) -> tuple[WorkspaceTools, OwnedTasks]:
-    cache, tasks = MemoryCache(), OwnedTasks("trial")
+    cache = MemoryCache()
+    tasks = OwnedTasks("trial")
     stores = (cache, MemoryIndex(MemoryJournal(), cache), Words())
     options = WorkspaceToolOptions(closed_paths=(base / "closed",))
     kit = await WorkspaceTools.open_workspace_tools(
@@ -198,7 +199,8 @@ def as_a_user(work: Path) -> None:
 
 async def escapes(kit: WorkspaceTools, base: Path) -> list[str]:
     """Which ways out were found."""
-    out, hidden = base / "outside", base / "closed"
+    out = base / "outside"
+    hidden = base / "closed"
     (out / "file").write_text("outside\n")
     (hidden / "key").write_text("the hidden key\n")
     failed = []
@@ -224,7 +226,8 @@ def as_nobody(count: int, seed: int) -> int:
     """The same in a process of an ordinary user, by the system's Python, which that
     user may run.
     """
-    python, top = shutil.which("python3.11", path="/usr/bin"), Path(__file__).parents[2]
+    python = shutil.which("python3.11", path="/usr/bin")
+    top = Path(__file__).parents[2]
     packages = ":".join(path for path in sys.path if path.endswith("site-packages"))
     if python is None or shutil.which("setpriv") is None:
         print("planting: not tried as a user: there is no Python for one here")

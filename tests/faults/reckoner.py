@@ -45,7 +45,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--facts", type=int, default=45, help="the most facts of a history")
     arguments = parser.parse_args()
-    begun, found = time.monotonic(), Counter[str]()
+    begun = time.monotonic()
+    found = Counter[str]()
     trials(arguments.histories, arguments.seed, arguments.facts, found)
     facts = ", ".join(
         f"{name} {number:,}" for name, number in sorted(found.items()) if name[0].isupper()

@@ -92,10 +92,8 @@ async def kit_with(kind: SandboxKind) -> AsyncIterator[WorkspaceTools | None]:
         workspace = await known.open_stored_workspace(
             known.create_stored_workspace("trial", Path(home) / "work").id
         )
-        tasks, permissions = (
-            OwnedTasks("trial"),
-            WorkspacePermissions(PermissionMode.ALLOW_ALL, sandboxed=True),
-        )
+        tasks = OwnedTasks("trial")
+        permissions = WorkspacePermissions(PermissionMode.ALLOW_ALL, sandboxed=True)
         stores = (workspace.cache, workspace.index, Words())
         kit = await WorkspaceTools.open_workspace_tools(
             [Path(home) / "work"], stores, permissions=permissions, spawn=tasks.spawn_task
@@ -114,7 +112,8 @@ async def kit_with(kind: SandboxKind) -> AsyncIterator[WorkspaceTools | None]:
 
 async def stops(kit: WorkspaceTools, script: str, rounds: int) -> tuple[float, int]:
     """The slowest stop in seconds, and how many processes were ever left after one."""
-    slowest, left = 0.0, 0
+    slowest = 0.0
+    left = 0
     for number in range(rounds):
         mark = f"9{number}{time.time_ns() % 10**9}"
         shown: list[str] = []
@@ -138,7 +137,8 @@ async def output(kit: WorkspaceTools, megabytes: int) -> tuple[int, bool]:
     python = Path(sys.executable).resolve()  # an environment below /tmp is not seen from inside
     outcome = await command(kit, f'"{python}" -c "{program}"', lambda _: None)
     grown = memory("VmHWM") - before
-    expected, found = hashlib.sha256(), hashlib.sha256()
+    expected = hashlib.sha256()
+    found = hashlib.sha256()
     for number in range(megabytes * 16):
         expected.update((f"{number:08d}" + "x" * 55 + "\n").encode() * 1024)
     stored = outcome.output

@@ -63,7 +63,8 @@ def moments(trace: Path | None, seconds: float, chance: random.Random) -> list[f
     session, or times by chance.
     """
     if trace is None:
-        found, at = [], 0.0
+        found = []
+        at = 0.0
         while (at := at + chance.expovariate(1 / MEAN)) < seconds:
             found.append(at)
         return found
@@ -167,7 +168,8 @@ async def _caught_up(here: Workbench, there: Workbench, done: Worked, found: Cou
     await _until(
         lambda: here.sharing.sharing_state.state == there.sharing.sharing_state.state == "in step"
     )
-    found["facts"], found["facts there"] = len(own), len(seen.all_facts)
+    found["facts"] = len(own)
+    found["facts there"] = len(seen.all_facts)
     found["LOST: facts"] += len(own) - len(seen.all_facts)
     found["LOST: views that differ"] += (
         seen.conversation.current_view() != done.session.conversation.current_view()
@@ -248,7 +250,8 @@ def main() -> int:
     if why := postgres.why_not():
         print(f"skipped: {why}")
         return 0
-    chance, found = random.Random(arguments.seed), Counter[str]()
+    chance = random.Random(arguments.seed)
+    found = Counter[str]()
     server = postgres.Server(postgres.FAST)
     try:
         when = moments(arguments.trace, arguments.seconds, chance)

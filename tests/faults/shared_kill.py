@@ -158,7 +158,9 @@ class Clients:
     def __init__(self, homes: Path, key: bytes, chance: random.Random, found: Counter[str]) -> None:
         self.key = key
         self.acknowledged: dict[str, str] = {}
-        self._homes, self._chance, self._found = homes, chance, found
+        self._homes = homes
+        self._chance = chance
+        self._found = found
         self._processes: dict[int, tuple[int, int, float]] = {}  # pid, pipe, since when
         self._said: dict[int, bytearray] = {}
 
@@ -179,7 +181,8 @@ class Clients:
 
     def wait(self, puts: int, limit: float = 30.0) -> None:
         """Until so many more are acknowledged."""
-        until, end = self._puts() + puts, time.monotonic() + limit
+        until = self._puts() + puts
+        end = time.monotonic() + limit
         while self._puts() < until and time.monotonic() < end:
             for reading in select.select(list(self._said), [], [], 0.05)[0]:
                 self._said[reading] += os.read(reading, 65536)

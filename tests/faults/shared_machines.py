@@ -50,7 +50,8 @@ class Relay:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, port: int) -> None:
-        self._loop, self._far = loop, port
+        self._loop = loop
+        self._far = port
         self._open: set[asyncio.StreamWriter] = set()
         self.is_cut = False
         self.port = asyncio.run_coroutine_threadsafe(self._begin(), loop).result(30)

@@ -88,7 +88,8 @@ class Peer:
         self.server.rows[name] = (row, time, space)
 
     def swap_two_rows(self) -> None:
-        first, second = self._any_row(), self._any_row()
+        first = self._any_row()
+        second = self._any_row()
         rows = self.server.rows
         rows[first], rows[second] = rows[second], rows[first]
 
@@ -233,7 +234,8 @@ class Peer:
 
 async def run_trial(chance: random.Random, folder: Path, found: Counter[str]) -> None:
     clock = Clock()
-    server, heads = MemoryServer(clock.now), MemoryHeads(clock.now)
+    server = MemoryServer(clock.now)
+    heads = MemoryHeads(clock.now)
     space = RowCipher(KEY).space
     machines = [
         Machine.make(name, folder, Way(MemoryRowStore(server, space), heads), clock)

@@ -201,7 +201,9 @@ def compared(count: int, seed: int) -> tuple[list[tuple[str, list[str], list[str
     """
     chance = random.Random(seed)
     lines = [line for line in (made(chance) for _ in range(count)) if "\0" not in line]
-    missed, known, started = [], 0, 0
+    missed = []
+    known = 0
+    started = 0
     for line, ran in zip(lines, run(lines), strict=True):
         read = find_started_programs(line)
         if not isinstance(read, KnownPrograms):

@@ -113,12 +113,14 @@ def read_options(words: tuple[str, ...]) -> tuple[Option, ...]:
     else:
         text = _read_manual("-".join(words)) or _read_help(words)
     options: list[Option] = []
-    header, about = "", ""
+    header = ""
+    about = ""
     for line in text.split("\n"):
         if (found := OPTION_LINE.match(line)) is not None:
             if header:
                 options.append(Option(header, about))
-            header, about = found[1], ""
+            header = found[1]
+            about = ""
         elif header:
             about += f" {line.strip()}"
     if header:

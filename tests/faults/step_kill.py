@@ -123,7 +123,8 @@ class StepTrial:
         await desk.aclose()
 
     def work_and_count(self, say: Say, kill_at: int = 0) -> None:
-        steps, is_counting = 0, False
+        steps = 0
+        is_counting = False
 
         def count_step(event: str, arguments: tuple[object, ...]) -> None:
             nonlocal steps
@@ -165,7 +166,8 @@ class StepTrial:
         sessions = await self.sessions_of_works(bench)
         for session in sessions:
             await bench.file_changes_of(session.id).workspace_checkpoints.ensure_first_check()
-        owners, owned = dict[str, set[str]](), list[object]()
+        owners = dict[str, set[str]]()
+        owned = list[object]()
         for session, work in zip(sessions, self.works, strict=True):
             changes = bench.file_changes_of(session.id)
             facts = [each.fact for each in session.all_facts if isinstance(each.fact, FilesChanged)]
@@ -220,7 +222,8 @@ def differences_of(one: dict[str, str], other: dict[str, str]) -> list[str]:
 def run_step_trial(seed: int) -> str:
     """Return where the agents worked. Raises AssertionError for what is wrong."""
     with tempfile.TemporaryDirectory(prefix="helix-step-") as name:
-        base, saved = Path(name).resolve() / "base", Path(name).resolve() / "saved"
+        base = Path(name).resolve() / "base"
+        saved = Path(name).resolve() / "saved"
         trial = StepTrial(base, seed)
         run_in_child(lambda _: trial.set_scene())
         shutil.copytree(base, saved, symlinks=True)

@@ -238,7 +238,8 @@ def said_by(calls: list[Call], folder: Path) -> Acknowledged:
 def trials(count: int, seed: int, found: Counter[str]) -> None:
     chance = random.Random(seed)
     base = Path(tempfile.mkdtemp(prefix="helix-crash-"))
-    recorded, folder = base / "recorded", base / "image"
+    recorded = base / "recorded"
+    folder = base / "image"
     try:
         for trial in range(count):
             if trial % RUNS == 0:

@@ -167,7 +167,8 @@ async def goes_on(workspace: StoredWorkspace, say: Say) -> None:
     What LevelDB failed to do in the background, after the last step, only the next
     write hears of: it may be refused once.
     """
-    content, origin = b"there is room again", EntryOrigin("shell", "df")
+    content = b"there is room again"
+    origin = EntryOrigin("shell", "df")
     try:
         stored = await workspace.cache.store_content(content, origin)
     except StoreFailed as error:

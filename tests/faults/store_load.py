@@ -127,7 +127,8 @@ class Acknowledged:
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> Acknowledged:
-        puts, facts = set(), {}
+        puts = set()
+        facts = {}
         for line in lines:
             match line.split():
                 case ["put", digest] if len(digest) == 64:

@@ -16,7 +16,8 @@ BROKE: dict[str, tuple[bytes, ...]] = {"mcp": (b"https://ttp\x91\xff]\x00", b"ht
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_only_what_is_documented_comes_out(name: str) -> None:
-    target, chance = TARGETS[name], random.Random(20)
+    target = TARGETS[name]
+    chance = random.Random(20)
     for data in (
         *target.corpus,
         *BROKE.get(name, ()),

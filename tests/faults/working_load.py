@@ -53,7 +53,8 @@ class WorkingLoad:
     """`told`: what was acknowledged, as (kind, workspace, what)."""
 
     def __init__(self, place: Path, seed: int) -> None:
-        self.place, self.home = place, place / "disk" / "home"
+        self.place = place
+        self.home = place / "disk" / "home"
         self.chance = random.Random(seed)
         self.told: list[tuple[str, str, str]] = []
         self.found: Counter[str] = Counter()
@@ -109,7 +110,8 @@ class WorkingLoad:
 
     def work_beside(self) -> None:
         while not self.ends:
-            name, number = self.chance.choice(NAMES), f"load{self.next_number()}"
+            name = self.chance.choice(NAMES)
+            number = f"load{self.next_number()}"
             match self.chance.randrange(4):
                 case 0:
                     text = f"{number} {self.chance.random()}\n" * 500
@@ -189,7 +191,9 @@ class WorkingLoad:
                 self.found[f"LOST: {name} has damaged entries: {damaged}"] += 1
 
     async def _check_workspace(self, bench: Workbench, told: Sequence[tuple[str, str]]) -> None:
-        turns, files, texts = set[str](), set[str](), set[str]()
+        turns = set[str]()
+        files = set[str]()
+        texts = set[str]()
         for row in bench.list_conversations():
             facts = [one.fact for one in await bench.read_conversation_facts(row.id)]
             said = {

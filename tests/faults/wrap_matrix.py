@@ -293,7 +293,8 @@ def gateway_killed(stage: Stage) -> None:
     """While a request has no answer yet. Behind half an answer Gemini CLI ends without
     a gateway, too.
     """
-    killed, plain_script = threading.Event(), stage.script
+    killed = threading.Event()
+    plain_script = stage.script
 
     def wait_for_kill(asked: Asked) -> list[Block] | int:
         said = plain_script(asked)
@@ -311,7 +312,8 @@ def gateway_killed(stage: Stage) -> None:
 
 def gateway_killed_in_a_stream(stage: Stage) -> None:
     """Behind the beginning of an answer, which the agent has seen."""
-    begun, killed = threading.Event(), threading.Event()
+    begun = threading.Event()
+    killed = threading.Event()
 
     def wait_for_kill() -> None:
         if stage.halfway.is_set() and not killed.is_set():

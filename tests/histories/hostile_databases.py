@@ -183,7 +183,8 @@ def log_of_endless_pages(path: Path) -> None:
         made.execute("COMMIT")
         made.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         made.execute("INSERT INTO project VALUES ('a', 'b')")
-        whole, log = path.read_bytes(), path.with_name(f"{path.name}-wal").read_bytes()
+        whole = path.read_bytes()
+        log = path.with_name(f"{path.name}-wal").read_bytes()
     order = "<" if struct.unpack(">I", log[:4])[0] == 0x377F0682 else ">"
 
     def summed(data: bytes, first: int, second: int) -> tuple[int, int]:
@@ -196,7 +197,8 @@ def log_of_endless_pages(path: Path) -> None:
     sums = summed(log[:24], 0, 0)
     spoiled = log[:24] + struct.pack(">II", *sums)
     for at in range(32, len(log), PAGE + 24):
-        head, page = bytearray(log[at : at + 8]), log[at + 24 : at + 24 + PAGE]
+        head = bytearray(log[at : at + 8])
+        page = log[at + 24 : at + 24 + PAGE]
         if any(head[4:]):
             head[4:] = struct.pack(">I", 250_000_000)
         sums = summed(page, *summed(bytes(head), *sums))
@@ -245,7 +247,8 @@ def files_beside_as_links(path: Path, name: str, link: Callable[[Path, Path], ob
         made.execute("COMMIT")
         made.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         made.execute("INSERT INTO project VALUES ('a', 'b')")
-        whole, log = path.read_bytes(), path.with_name(f"{path.name}-wal").read_bytes()
+        whole = path.read_bytes()
+        log = path.with_name(f"{path.name}-wal").read_bytes()
     path.write_bytes(whole)
     path.with_name(f"{path.name}-wal").write_bytes(log)
     place = path.with_name(f"{path.name}{name}")

@@ -62,7 +62,8 @@ def test_messages_are_read_and_those_of_no_role_are_told() -> None:
         ("user", "and this"),
         ("tool", "b"),
     ]
-    reply, result = read.messages[2], read.messages[3]
+    reply = read.messages[2]
+    result = read.messages[3]
     assert reply.parts == (
         Reasoning("hm"),
         Text("I look"),

@@ -336,7 +336,8 @@ def test_a_session_of_cline_3_is_read_with_what_the_user_typed_and_its_outputs(
     tmp_path: Path,
 ) -> None:
     """Before, only tasks of Cline 2 were found: nothing that Cline 3 does was recorded."""
-    file, report = _written_session(tmp_path), ReadingReport()
+    file = _written_session(tmp_path)
+    report = ReadingReport()
     (found,) = history_reading.read_sessions(file, report)
     assert (found.kind, found.session, found.title, found.version) == (
         "cline",

@@ -194,7 +194,8 @@ def test_whatever_stands_in_a_file_it_is_read_or_refused_in_a_sentence(tmp_path_
     try:
         read = bool(history_reading.read_history_file(path).recordings)
     except InvalidInput as error:
-        read, said = False, str(error)
+        read = False
+        said = str(error)
     assert read or str(path) in said
 
 
@@ -214,7 +215,8 @@ def test_a_replay_plays_what_the_model_was_shown_of_the_first_line_of_each_sessi
         RecordedMessage("assistant", "x"),
     )
     first = RecordedSession("a", messages)
-    fork, child = replace(first, name="b", forked_from="s"), replace(first, name="c", parent="s")
+    fork = replace(first, name="b", forked_from="s")
+    child = replace(first, name="c", parent="s")
     found = history_reading.sessions_for_replay(
         history_reading.ImportedSessions((first, fork, child), ("told",))
     )

@@ -20,7 +20,8 @@ def test_lines_within_lines_end_before_they_take_work_without_end() -> None:
     """Each leaves the one before it behind its first row, so the last one shares rows
     with all of them.
     """
-    tree, before = HistoryTree(), time.process_time()
+    tree = HistoryTree()
+    before = time.process_time()
     parent = ROOT
     for number in range(6_000):
         tree.add_node(2 * number, HistoryNode(f"a{number}", parent, begins=True))

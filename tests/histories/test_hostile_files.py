@@ -118,7 +118,8 @@ def claude(folder: Path) -> Path:
 def test_a_tool_result_is_read_from_beside_its_session_and_from_nowhere_else(
     tmp_path: Path, linked: str
 ) -> None:
-    outside, folder = tmp_path / "outside", tmp_path / "project"
+    outside = tmp_path / "outside"
+    folder = tmp_path / "project"
     (outside / "tool-results").mkdir(parents=True)
     for name in ("one.txt", "tool-results/one.txt"):
         (outside / name).write_text(SECRET)
@@ -140,7 +141,8 @@ def test_a_tool_result_is_read_from_beside_its_session_and_from_nowhere_else(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
 def test_files_of_a_folder_that_lead_out_of_it_are_left_out(tmp_path: Path) -> None:
-    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    outside = tmp_path / "outside"
+    folder = tmp_path / "folder"
     for each in (outside, folder):
         each.mkdir()
     path = claude(outside)

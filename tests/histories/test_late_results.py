@@ -33,7 +33,8 @@ def ordered(*messages: RecordedMessage) -> list[RecordedMessage]:
 
 
 def test_a_result_that_comes_after_another_reply_stands_behind_its_own() -> None:
-    push, show = reply("push"), reply("show")
+    push = reply("push")
+    show = reply("show")
     assert ordered(ASKED, push, show, result("show"), result("push")) == [
         ASKED, push, result("push"), show, result("show"),
     ]  # fmt: skip

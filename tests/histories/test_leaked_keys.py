@@ -56,7 +56,8 @@ def test_of_keys_that_begin_alike_nothing_but_the_ends_is_left() -> None:
 
 
 def test_a_private_key_that_is_too_short_or_has_no_end_is_none() -> None:
-    begin, end = "-----BEGIN " + "PRIVATE KEY-----", "-----END " + "PRIVATE KEY-----"
+    begin = "-----BEGIN " + "PRIVATE KEY-----"
+    end = "-----END " + "PRIVATE KEY-----"
     assert list(find_keys(begin + "Q" * 39 + end)) == []
     assert list(find_keys(begin + "Q" * 40 + end)) == [begin + "Q" * 40 + end]
     assert list(find_keys(begin + "Q" * 40)) == []

@@ -309,7 +309,8 @@ def storage(tmp_path: Path) -> Path:
 
 
 def test_the_older_files_are_read_in_the_order_of_their_times(tmp_path: Path) -> None:
-    path, report = storage(tmp_path), ReadingReport()
+    path = storage(tmp_path)
+    report = ReadingReport()
     (found,) = history_reading.read_sessions(path, report)
     assert [(message.role, message.text) for message in found.messages] == [
         ("user", "one"),

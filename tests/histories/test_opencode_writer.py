@@ -65,7 +65,8 @@ def test_messages_and_parts_are_numbered_from_the_sessions_beginning_on() -> Non
 
 
 def test_the_title_is_the_sessions_or_what_the_user_said_first() -> None:
-    system, long = RecordedMessage("system", "Be brief."), RecordedMessage("user", "w" * 81)
+    system = RecordedMessage("system", "Be brief.")
+    long = RecordedMessage("user", "w" * 81)
     assert document(system, SAYS, long)["info"]["title"] == "look"
     assert document(long)["info"]["title"] == "w" * 80
     assert document(SAYS, title="Named")["info"]["title"] == "Named"

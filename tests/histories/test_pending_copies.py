@@ -68,7 +68,8 @@ def test_what_was_copied_before_a_restart_is_not_written_over(tmp_path: Path, fi
 
 
 def test_of_a_database_each_row_is_in_a_copy_also_of_one_that_was_emptied(tmp_path: Path) -> None:
-    database, copies = tmp_path / "opencode.db", PendingCopies(tmp_path / "copies")
+    database = tmp_path / "opencode.db"
+    copies = PendingCopies(tmp_path / "copies")
     with closing(sqlite3.connect(database)) as agent:
         agent.execute("PRAGMA journal_mode = WAL")
         for statement in (
@@ -130,7 +131,8 @@ def test_a_database_that_nobody_changed_is_not_copied_again(tmp_path: Path) -> N
     recorder took for a change. So it made a copy ten times a second, and one always
     stayed: what the user had forgotten was in it.
     """
-    database, copies = tmp_path / "opencode.db", PendingCopies(tmp_path / "copies")
+    database = tmp_path / "opencode.db"
+    copies = PendingCopies(tmp_path / "copies")
 
     def copied_rows() -> list[object]:
         copies._next_database_time = 0.0

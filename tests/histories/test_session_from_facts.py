@@ -169,7 +169,8 @@ def test_what_an_agent_added_to_a_message_does_not_take_the_users_words_with_it(
 ) -> None:
     reminder = "<system-reminder>\nToday is Monday.\n</system-reminder>"
     parts = Text(reminder), Text("FIRST about the fee \n"), Text("[Claude Code showed: skills]\nx")
-    apart, together = UserSaid(parts), said(f"{reminder}\nSECOND about it")
+    apart = UserSaid(parts)
+    together = said(f"{reminder}\nSECOND about it")
     command = said("<command-message>x</command-message>\n<command-name>/x</command-name>")
     found = session(
         recorded(apart, together, said(reminder), command, said("# AGENTS.md is old")),

@@ -79,7 +79,8 @@ def test_a_command_in_another_folder_goes_there_first() -> None:
 
 
 def test_files_are_read_written_and_edited_where_the_agent_has_such_a_tool() -> None:
-    read, write = {"file_path": "/ü"}, {"file_path": "a", "content": "x"}
+    read = {"file_path": "/ü"}
+    write = {"file_path": "a", "content": "x"}
     edit = {"file_path": "a", "old_string": "x", "new_string": "y"}
     assert [translated("Read", target, **read) for target in ALL] == [
         ("Read", {"file_path": "/ü"}),
@@ -208,7 +209,8 @@ def test_a_reply_of_which_nothing_is_left_is_left_out() -> None:
 
 
 def test_what_an_agent_put_in_itself_goes_back_only_to_those_that_keep_it() -> None:
-    beside, system = RecordedMessage("user", "x", beside=True), RecordedMessage("system", "x")
+    beside = RecordedMessage("user", "x", beside=True)
+    system = RecordedMessage("system", "x")
     for form in FORMATS.values():
         target = form.kind
         for same_agent in (True, False):

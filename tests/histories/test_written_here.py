@@ -77,7 +77,8 @@ def test_a_question_a_call_its_output_and_an_answer(tmp_path: Path, kind: str) -
 
 def test_claude_code(tmp_path: Path) -> None:
     found = {bool(one.parent): one for one in recordings("claude-code", tmp_path)}
-    main, child = found[False], found[True]
+    main = found[False]
+    child = found[True]
     assert (child.parent, child.session) == (main.session, "agent-a9f44328ef8f4d37c")
     assert [one.ok for one in outputs(main)] == [False, True, True, False, True]
     assert [bool(one.shown) for one in outputs(main)] == [False, True, False, False, True]

@@ -206,7 +206,8 @@ async def test_whoever_asks_shows_the_certificate_its_variables_name(tmp_path: P
 
 def _shakes_hands(asks: ssl.SSLContext, answers: ssl.SSLContext) -> bool:
     """Whether both are content with each other, in memory."""
-    one, other = ssl.MemoryBIO(), ssl.MemoryBIO()
+    one = ssl.MemoryBIO()
+    other = ssl.MemoryBIO()
     ends = (
         asks.wrap_bio(one, other, server_hostname="localhost"),
         answers.wrap_bio(other, one, server_side=True),

@@ -32,7 +32,8 @@ async def test_they_are_the_same_as_in_the_workspace(
     client: ClientWorkspace, bench: Workbench
 ) -> None:
     conversation = await write_files(client, bench, "write b.txt: one", "write c.txt: two")
-    here, there = client.file_changes_of(conversation), bench.file_changes_of(conversation)
+    here = client.file_changes_of(conversation)
+    there = bench.file_changes_of(conversation)
     turns = await here.turns_with_changes(conversation)
     assert [(turn.seq, turn.end, turn.sources) for turn in turns] == [
         (turn.seq, turn.end, turn.sources) for turn in await there.turns_with_changes(conversation)

@@ -28,7 +28,8 @@ async def test_they_are_the_same_as_in_the_workspace(
     await client.attach_content("b.txt", b"a plum", "text/plain")
     await bench.workspace.index.wait_until_indexed()
     digest = first.stored.digest
-    here, there = client.catalogue, bench.catalogue
+    here = client.catalogue
+    there = bench.catalogue
     chosen = EntryFilter()
     order = {"sort": EntrySort.SIZE, "descending": True, "offset": 0, "limit": 10}
     listed = await here.index.entries_page(chosen, **order)  # type: ignore[arg-type]

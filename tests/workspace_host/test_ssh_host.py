@@ -288,7 +288,8 @@ def memory_of_process(pid: int) -> bytes:
             found = re.match(r"([0-9a-f]+)-([0-9a-f]+) rw", line)
             if found is None:
                 continue
-            start, end = int(found[1], 16), int(found[2], 16)
+            start = int(found[1], 16)
+            end = int(found[2], 16)
             try:
                 memory.seek(start)
                 pieces.append(memory.read(end - start))

@@ -362,9 +362,11 @@ def test_each_signature_seals_the_reasoning_before_it_and_one_that_follows_anoth
             for part in found
         ]
 
-    one, other = {"text": "", "thoughtSignature": "A"}, {"text": "", "thoughtSignature": "B"}
+    one = {"text": "", "thoughtSignature": "A"}
+    other = {"text": "", "thoughtSignature": "B"}
     assert sealed(one, other) == [("", "A"), ("", "B")]
-    thought, more = {"text": "hm", "thought": True}, {"text": "and on", "thought": True}
+    thought = {"text": "hm", "thought": True}
+    more = {"text": "and on", "thought": True}
     assert sealed(thought, one) == [("hm", "A")]
     assert sealed(thought, one, {"text": "Yes"}, more, other) == [("hm", "A"), ("and on", "B")]
 
