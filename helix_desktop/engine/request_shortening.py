@@ -23,6 +23,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 LARGE_PART = 700  # When a request does not fit, parts with more tokens are replaced by excerpts.
 EXCERPT = 300  # The number of tokens in the excerpt that replaces a longer part.
+# In a small window, beside tools that take half of it, even parts of a usual size are too much.
+USUAL_PART = 250
+SHORT_EXCERPT = 120
 KEPT_STEPS = (
     8,
     4,
@@ -125,6 +128,7 @@ class RequestShortener:
                 if steps == KEPT_STEPS[-1] or self._truncation_may_suffice(steps):
                     yield functools.partial(self._truncate_history, steps)
                     yield functools.partial(self._excerpt_largest_parts, LARGE_PART)
+            yield functools.partial(self._excerpt_largest_parts, USUAL_PART, SHORT_EXCERPT)
 
     def _target_is_met(self) -> bool:
         return self._conversation.current_meter().used <= self._target
@@ -213,13 +217,15 @@ class RequestShortener:
             writing_task.cancel()
         return [reason for reason in reasons.split("; ") if reason]
 
-    async def _excerpt_largest_parts(self, above_tokens: float) -> None:
+    async def _excerpt_largest_parts(
+        self, above_tokens: float, excerpt_tokens: int = EXCERPT
+    ) -> None:
         """Shorten parts of more than so many tokens, largest first, until the request fits."""
         for _, ref in sorted(self._find_large_parts(above_tokens), reverse=True):
             if self._target_is_met():
                 return
             try:
-                await self._shortener.shorten_to_excerpt_or_marker(ref, WHY, EXCERPT)
+                await self._shortener.shorten_to_excerpt_or_marker(ref, WHY, excerpt_tokens)
             except HelixError:
                 continue  # This measure failed, but the next, stronger one may still work.
 

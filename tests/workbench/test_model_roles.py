@@ -277,6 +277,32 @@ async def test_a_summary_is_not_asked_for_behind_a_conversation_that_fills_the_w
         assert server.refused == 0
 
 
+def count_by_bytes(text: str) -> int:
+    """Count as vocabularies do that have few Chinese characters and spell the others in bytes."""
+    others = len(text.encode()) - len(text)
+    return len(text) // 4 + others
+
+
+async def test_usual_messages_are_shortened_where_tools_take_half_of_a_small_window(
+    desks: Desks, folder: Path
+) -> None:
+    """No message was large, yet nothing more was shortened, and every later turn failed."""
+    chance = random.Random(3)
+    words = ("读者", "归还", "图书", "支付", "逾期", "罚款", "图书馆", "规定", "日期")
+    with LlamaServer(
+        lambda _body: "好。", window=3_584, has_tools=True, count_tokens=count_by_bytes
+    ) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("mine", base_url=server.base_url))
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role(f"mine/{server.model}")
+        session = await bench.start_conversation("Chinese")
+        for _ in range(4):
+            await talk(session, "".join(chance.choices(words, k=340)))
+        assert len(server.prompt_tokens) >= 4
+        assert server.refused == 0
+
+
 async def test_the_newest_message_stays_whole_where_all_fits_in_a_window_of_4096(
     desks: Desks, folder: Path
 ) -> None:
