@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from helix_desktop.errors import HelixError, SharedStoreUnreachable
+from helix_desktop.errors import HelixError, SharedStoreUnreachable, UnknownModel
 from helix_desktop.store import fleet_task_files
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.fleet_task_list import FleetTaskList
@@ -201,7 +201,13 @@ class FleetOverview:
 
     async def do_tasks_here(self, workspace: str) -> None:
         bench = await self._open_workspace(workspace)
-        await bench.models.check_main_model()
+        try:
+            await bench.models.check_main_model()
+        except UnknownModel as error:
+            raise UnknownModel(
+                f"{error.what} No other computer runs the tasks of {bench.name} at the moment.",
+                remedy="Choose a model at the top right, or start a worker on another computer.",
+            ) from error
         bench.tasks.spawn_task(_work_until_empty(bench), name="worker of the window")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
+from helix_desktop.errors import UnknownModel
 from helix_desktop.store.fleet_statements import SQLITE, TableTransaction
 from helix_desktop.store.fleet_task_files import TASK_FILE, SqliteTaskTables, open_fleet_task_list
 from helix_desktop.store.fleet_task_list import FleetTaskList
@@ -214,6 +215,18 @@ async def test_what_a_worker_elsewhere_will_do_is_not_done_here(desks: Desks, fo
     assert not desk.opened_workbenches()
     (found,) = await seen(desk.fleet, bool)
     assert {row["text"] for row in found["waiting"]} == {"one", "two"}
+
+
+async def test_a_task_that_nobody_can_do_says_what_is_missing_in_the_words_of_the_window(
+    desks: Desks, folder: Path
+) -> None:
+    """It named a command for the terminal, and not that another computer could do it."""
+    desk = desks()
+    bench = await desk.create_workspace("Tasks", folder)
+    with pytest.raises(UnknownModel) as refused:
+        await desk.fleet.add_task(bench.id, "one", ())
+    assert "No other computer runs the tasks of Tasks" in str(refused.value)
+    assert "Choose a model at the top right" in str(refused.value)
 
 
 async def test_tasks_that_were_set_aside_are_done_here_without_a_worker(
