@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 from helix_desktop.engine.facts import Unfolded
@@ -37,11 +38,17 @@ def code_of_random_strategy(seed: int) -> str:
     return _CODE.format(seed=seed)
 
 
-async def find_lost_words(seed: int) -> str:
-    """Play the same conversation with the strategies that are offered now and without any, and undo
-    all summaries. Returns a sentence if the model is not shown the same then, or nothing.
+@dataclass(frozen=True)
+class PlayedStrategy:
+    """How many summaries were made, and what went wrong, if anything did."""
 
-    Each request in between is proved legal.
+    summaries: int
+    problem: str = ""
+
+
+async def play_beside_none(seed: int) -> PlayedStrategy:
+    """Play the same conversation with the strategies that are offered now and without any, and undo
+    all summaries: the model has to be shown the same then. Each request in between is proved legal.
     """
     folded = await keeping(window=12_000, strategies=list_added_fold_strategies, **ROOMY)
     plain = await keeping(window=200_000, **ROOMY)
@@ -52,17 +59,16 @@ async def find_lost_words(seed: int) -> str:
         await _play_step(number, words(dice.randrange(40, 400), f"w{number}"), folded, plain)
         await folded.settled()
         await folded.request()
-    if not folded.folds():
-        return f"With the seed {seed}, no summary was made."
-    for fold in folded.folds():
+    folds = folded.folds()
+    for fold in folds:
         if RULE not in fold.text:
-            return f"With the seed {seed}, a summary lacks the rule."
-    for fold in reversed(folded.folds()):
+            return PlayedStrategy(len(folds), f"With the seed {seed}, a summary lacks the rule.")
+    for fold in reversed(folds):
         if fold.fold in folded.conversation.state.branch.live:
             await folded.conversation.append_facts(Unfolded(fold.fold))
     if await folded.shown() != await plain.shown():
-        return f"With the seed {seed}, not every word came back."
-    return ""
+        return PlayedStrategy(len(folds), f"With the seed {seed}, not every word came back.")
+    return PlayedStrategy(len(folds))
 
 
 async def _play_step(number: int, text: str, *conversations: Keeping) -> None:

@@ -39,7 +39,7 @@ from helix_desktop.program_folders import ProgramFolders, find_program_folders
 from helix_desktop.token_counting import shared_token_counter
 from helix_desktop.workbench.history_imports import HistoryImport
 from helix_desktop.workbench.session_preparation import SessionPreparation
-from tests.extensions.random_strategies import code_of_random_strategy, find_lost_words
+from tests.extensions.random_strategies import code_of_random_strategy, play_beside_none
 
 HARMLESS = """
 from helix_desktop.extensions.extension_interfaces import Extension
@@ -439,7 +439,7 @@ def try_strategies(count: int, first_seed: int) -> Iterator[str]:
             _install(where, code_of_random_strategy(seed))
             extensions = _load(where)
             try:
-                problem = asyncio.run(find_lost_words(seed))
+                problem = asyncio.run(play_beside_none(seed)).problem
             except Exception as error:  # noqa: BLE001 - whatever it is, it is told with its seed
                 problem = f"With the seed {seed}: {type(error).__name__}: {error}"
             finally:
