@@ -19,6 +19,7 @@ from helix_desktop.extensions.extension_interfaces import ExtensionFoldStrategy
 from helix_desktop.extensions.limited_calls import ExtensionFailed, message_of, printable_text
 from helix_desktop.extensions.running_extension import RunningExtension
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.program_names import COMPACTED_HERE
 
 LONGEST_SUMMARY = 200_000  # In characters. A summary is shortened to about 6,000 tokens.
 T = TypeVar("T")
@@ -48,8 +49,11 @@ class FoldStrategyOfExtension:
         choose = self.declared.choose
         if choose is None:
             return None
+        title = self.extension.declared.title
         return await self._ask(
-            "choose", lambda: choose(context), lambda chosen: check_chosen_fold(chosen, context)
+            "choose",
+            lambda: choose(context),
+            lambda chosen: check_chosen_fold(chosen, context, title),
         )
 
     async def write_summary(self, messages: Sequence[MessageToFold]) -> str:
@@ -98,17 +102,22 @@ def _call_or_say_why(call: Callable[[], object]) -> object:
         raise ExtensionFailed(f"raised {type(error).__name__}: {message_of(error)}") from error
 
 
-def check_chosen_fold(chosen: object, context: FoldableContext) -> ChosenFold | None:
-    """Return a copy of what a strategy has chosen. Raises ExtensionFailed if it may not be folded."""
+def check_chosen_fold(chosen: object, context: FoldableContext, title: str) -> ChosenFold | None:
+    """Return a copy of what a strategy has chosen, with a reason that says who chose it. Raises
+    ExtensionFailed if it may not be folded.
+    """
     if chosen is None:
         return None
     if type(chosen) is not ChosenFold:
         raise ExtensionFailed(f"returned {type(chosen).__name__} instead of a ChosenFold or None")
     if type(chosen.last) is not int or type(chosen.why) is not str:
         raise ExtensionFailed("returned a ChosenFold whose `last` is no number or `why` no text")
+    reason = f"{title}: {printable_text(chosen.why) or 'it gave no reason'}"
+    if COMPACTED_HERE in reason:
+        raise ExtensionFailed("gave the reason that an agent's own compaction has")
     for message in context.messages:
         if message.number == chosen.last and message.may_be_last:
-            return ChosenFold(chosen.last, printable_text(chosen.why) or "it gave no reason")
+            return ChosenFold(chosen.last, reason)
     raise ExtensionFailed(
         f"chose {chosen.last}, which is not the number of a message that may be the last"
     )

@@ -93,7 +93,7 @@ def check_fold_strategy(declared: ExtensionFoldStrategy) -> list[str]:
     if choose is not None:
         problems += _try_function(
             f"`choose` of {declared.name}",
-            lambda: check_chosen_fold(choose(context), context),
+            lambda: check_chosen_fold(choose(context), context, declared.name),
             declared.limit_seconds,
         )
     write = declared.write

@@ -10,6 +10,8 @@ _PROGRAMS: Mapping[str, Mapping[str, Any]] = read_json_resource("history_program
 NAMES: Mapping[str, str] = {kind: program["name"] for kind, program in _PROGRAMS.items()}
 # The gateway and an agent's own history record the same reply at most this many seconds apart.
 SAME_REPLY_SECONDS = 60.0
+# How the reason of a fold ends that stands for an agent's own compaction. Its name comes before.
+COMPACTED_HERE = " compacted the conversation here"
 SHOWN_BY_OTHER = "the other program showed this instead"  # Why a recorded output is folded.
 _KIND_BY_COMMAND: Mapping[str, str] = {
     program["command"]: kind for kind, program in _PROGRAMS.items() if "command" in program

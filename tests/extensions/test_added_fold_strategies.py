@@ -90,7 +90,7 @@ async def test_it_chooses_when_and_how_far_and_a_model_writes(
         await kept.settled()
     assert kept.failures() == []
     fold = kept.folds(FoldKind.HANDOVER)[0]
-    assert fold.why == "the first part is done"
+    assert fold.why == "Digest: the first part is done"
     assert fold.model == "main"
     assert isinstance(fold.cover, Span)
     assert fold.cover.first == 4, "it begins with the first message"
@@ -134,6 +134,7 @@ BAD_CHOICES = {
     "return ChosenFold(-1, 'x')": "not the number of a message",
     "return ChosenFold(context.used, 'x')": "not the number of a message",
     "return ChosenFold(next(one.number for one in context.messages if not one.may_be_last), 'x')": "may be the last",
+    "return ChosenFold(context.messages[-1].number, 'Claude Code compacted the conversation here')": "own compaction",
     "raise SystemExit": "raised SystemExit",
     "raise StopIteration": "raised StopIteration",
     "context.messages = ()": "raised",

@@ -17,6 +17,7 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import format_number, tr, translate_name
+from helix_desktop.histories.program_names import COMPACTED_HERE
 
 _CONTEXT_KINDS: dict[FoldGroup, ContextKind] = {
     FoldGroup.LINE: ContextKind.OUTPUT,
@@ -35,7 +36,7 @@ def split_agent_compaction(fold: Folded) -> tuple[str, str]:
     """Returns which agent compacted the conversation itself, and its word for what
     started that. Both empty for our folds.
     """
-    agent, separator, trigger = fold.why.partition(" compacted the conversation here")
+    agent, separator, trigger = fold.why.partition(COMPACTED_HERE)
     if not separator:
         return "", ""
     return agent, trigger.strip(" ()")
