@@ -2,7 +2,9 @@
 end of a socket.
 """
 
+import codecs
 import contextlib
+import io
 import json
 import os
 import re
@@ -83,6 +85,7 @@ class Terminal:
             self._source = _open_temporary_file()
         self._target: Path | None = None
         self._beside: IO[bytes] | ReplacementFile | None = None
+        self._decoder = _create_decoder_for_terminal()
         if target:
             # If it is a symbolic link, the link stays, and the file it points to is written.
             self._target = Path(os.path.realpath(target))
@@ -116,6 +119,7 @@ class Terminal:
             raise InvalidInput(f"The input cannot be read: {error.strerror}.") from error
 
     async def write_output(self, data: bytes) -> None:
+        """Writes the bytes as they are, but to a terminal only what it does not obey."""
         if self._beside:
             file: IO[bytes]
             if isinstance(self._beside, ReplacementFile):
@@ -129,6 +133,10 @@ class Terminal:
                 "Standard output is closed.",
                 remedy="Nothing was lost. Redirect the output, or specify a file.",
             )
+        elif sys.stdout.isatty():
+            # A character, or a line's end, may begin in one piece and end in the next.
+            text = self._decoder.decode(data)
+            _write_to_output(escape_control_characters(text).encode("utf-8", "replace"))
         else:
             _write_to_output(data)
 
@@ -140,6 +148,11 @@ class Terminal:
         if sys.stderr is not None:
             sys.stderr.write(f"{escape_control_characters(sentence)}\n")
             sys.stderr.flush()
+
+
+def _create_decoder_for_terminal() -> io.IncrementalNewlineDecoder:
+    characters = codecs.getincrementaldecoder("utf-8")("replace")
+    return io.IncrementalNewlineDecoder(characters, translate=False)
 
 
 def discard_output() -> None:

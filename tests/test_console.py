@@ -170,6 +170,32 @@ async def test_foreign_text_gives_a_terminal_no_orders(monkeypatch: pytest.Monke
     assert said.split() == ["a⟨001B⟩]0;title⟨0007⟩", "b", "c⟨009B⟩31m"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX")
+@pytest.mark.parametrize("piece_size", [1, 2, 3, 7, 1000])
+async def test_content_gives_a_terminal_no_orders_and_a_pipe_every_byte(
+    piece_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect: `cache get` and `changes show` wrote a file's escape sequences to the terminal."""
+    content = "a\x1b]52;c;eA==\x07ü \u202eb\x9b31m\tc\r\nd\rEND".encode() + b"\x9b\xff\n"
+    pieces = [content[at : at + piece_size] for at in range(0, len(content), piece_size)]
+    printed = {}
+    for kind, (near, far) in {"terminal": os.openpty(), "pipe": os.pipe()}.items():
+        with os.fdopen(far, "w") as output:
+            monkeypatch.setattr(sys, "stdout", output)
+            console = Terminal()
+            for piece in pieces:
+                await console.write_output(piece)
+            monkeypatch.undo()
+            told = b""
+            while not told.endswith(b"\n") or b"END" not in told:
+                told += os.read(near, 1000)
+        os.close(near)
+        printed[kind] = told
+    assert printed["pipe"] == content
+    expected = "a⟨001B⟩]52;c;eA==⟨0007⟩ü ⟨202E⟩b⟨009B⟩31m\tc\nd⟨000D⟩END\ufffd\ufffd\n"
+    assert printed["terminal"].decode().replace("\r", "") == expected
+
+
 @given(st.text(st.characters() | st.sampled_from('\u202e\u2066\x1b\r\n\x9b\u2028\U000e0041⟨\\"')))
 def test_what_is_printed_has_no_control_and_no_direction_mark(text: str) -> None:
     shown = escape_control_characters(text)
