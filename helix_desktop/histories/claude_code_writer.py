@@ -22,12 +22,17 @@ from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.session_writing import (
     AgentFormat,
     KeptContext,
+    Line,
     format_iso_time,
     plain_call_id,
 )
+from helix_desktop.json_values import text_at
 
 SEEN_VERSION = "2.1.332"
 _LONGEST_NAME = 200  # Claude Code shortens longer folder names in its own way.
+# Claude Code resumes in the mode of permissions and in the folder that these lines name, and connects
+# itself to the session of another computer again.
+_LINES_WITH_PERMISSIONS = ("permission-mode", "worktree-state", "relocated", "bridge-session")
 _SAYS_WHETHER_IT_FAILED = ("Bash",)  # Other tools say it only if they failed.
 Block = dict[str, Any]
 
@@ -275,6 +280,18 @@ def _with_title_line(content: bytes, session_id: str, title: str) -> bytes:
     return content + json.dumps(line).encode() + b"\n"
 
 
+def _without_permissions(content: bytes) -> bytes:
+    return session_writing.change_lines(content, _line_without_permissions)
+
+
+def _line_without_permissions(line: Line) -> Line | None:
+    if text_at(line, "type") in _LINES_WITH_PERMISSIONS:
+        return None
+    if "permissionMode" not in line:
+        return line
+    return {name: value for name, value in line.items() if name != "permissionMode"}
+
+
 FORMAT = AgentFormat(
     claude_code_history.KIND,
     seen_version=SEEN_VERSION,
@@ -291,4 +308,5 @@ FORMAT = AgentFormat(
     kept_context=KeptContext.OWN_LINES,
     mcp_client="claude-code",
     mcp_fields={"alwaysLoad": True},  # It waits for such a server before its first request.
+    without_permissions=_without_permissions,
 )

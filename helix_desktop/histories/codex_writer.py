@@ -14,7 +14,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
-from helix_desktop.histories import codex_history
+from helix_desktop.histories import codex_history, session_writing
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -24,13 +24,28 @@ from helix_desktop.histories.recorded_session import (
 from helix_desktop.histories.session_writing import (
     AgentFormat,
     KeptContext,
+    Line,
     format_iso_time,
     format_picture_url,
     list_session_items,
     plain_call_id,
 )
+from helix_desktop.json_values import object_at, text_at
 
 SEEN_VERSION = "0.171.0"
+# Codex resumes with these, in place of what its user's settings say: without a sandbox, for example.
+_FIELDS_WITH_PERMISSIONS = frozenset(
+    {
+        "active_permission_profile",
+        "approval_policy",
+        "approvals_reviewer",
+        "network",
+        "permission_profile",
+        "requested_approvals_reviewer",
+        "runtime_workspace_roots",
+        "sandbox_policy",
+    }
+)
 Item = dict[str, Any]
 
 
@@ -182,6 +197,29 @@ def _with_title_in_first_line(content: bytes, _session_id: str, title: str) -> b
     return content[: beginning.end()] + field + content[beginning.end() :]
 
 
+def _without_permissions(content: bytes) -> bytes:
+    return session_writing.change_lines(content, _line_without_permissions)
+
+
+def _line_without_permissions(line: Line) -> Line:
+    if text_at(line, "type") == "turn_context":
+        # It says what the model has been told. Codex takes no permission from it.
+        return line
+    payload = object_at(line, "payload")
+    settings = object_at(payload, "thread_settings")
+    kept_settings = _fields_without_permissions(settings)
+    kept_payload = _fields_without_permissions(payload)
+    if kept_settings == settings and kept_payload == payload:
+        return line
+    if settings:
+        kept_payload["thread_settings"] = kept_settings
+    return line | {"payload": kept_payload}
+
+
+def _fields_without_permissions(fields: Mapping[str, Any]) -> Line:
+    return {name: value for name, value in fields.items() if name not in _FIELDS_WITH_PERMISSIONS}
+
+
 FORMAT = AgentFormat(
     codex_history.KIND,
     seen_version=SEEN_VERSION,
@@ -197,4 +235,5 @@ FORMAT = AgentFormat(
     with_title=_with_title_in_first_line,
     kept_context=KeptContext.BESIDE_AND_SYSTEM,
     mcp_client="codex",
+    without_permissions=_without_permissions,
 )

@@ -333,6 +333,7 @@ def _content_with_new_ids(
     # Behind "#" stands the name of a branch, which the agent does not know.
     own_id, _, _ = origin.session.partition("#")
     content = replace_session_id(b"".join(lines), form.id_fields, own_id, session_id)
+    content = form.without_permissions(content)
     return form.with_title(content, session_id, title)
 
 
@@ -552,7 +553,7 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     if not restored.fits:
         yield "The session may still be too long for the agent: the rest cannot be shortened."
     if restored.is_original:
-        yield "The session file contains the agent's own lines, unchanged except for a new session ID and title."
+        yield "The session file contains the agent's own lines, unchanged except for a new session ID and title, and without the permissions that it had: the agent asks as your settings say."
     if restored.subagents:
         yield f"Histories of sub-agents that were saved with it: {restored.subagents:,}."
     if restored.left_out_reasoning:

@@ -1,6 +1,7 @@
 """What the writers of all agents' formats share: how each declares itself, and functions."""
 
 import base64
+import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 from helix_desktop.engine.facts import ReplyPart, ToolCall
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import recorded_session
+from helix_desktop.json_values import parse_json_or_none
 
 Line = dict[str, Any]
 SessionItem = recorded_session.RecordedMessage | recorded_session.RecordedCompaction
@@ -88,11 +90,35 @@ def format_picture_url(picture: recorded_session.RecordedPicture) -> str:
     return f"data:{picture.media_type};base64,{format_picture_data(picture)}"
 
 
+def change_lines(content: bytes, change: Callable[[Line], Line | None]) -> bytes:
+    """Return a file of JSON with each line as `change` returns it, and without those for which it
+    returns None. A line that `change` returns as it is stays to the byte.
+
+    A line that is no object is left out, because the agent might read it otherwise than we do.
+    """
+    changed_lines: list[bytes] = []
+    for written_line in content.split(b"\n"):
+        line = parse_json_or_none(written_line)
+        if not isinstance(line, dict):
+            continue
+        changed_line = change(line)
+        if changed_line is line:
+            changed_lines.append(written_line)
+        elif changed_line is not None:
+            written_anew = json.dumps(changed_line, separators=(",", ":"))
+            changed_lines.append(written_anew.encode("ascii"))
+    return b"".join(line + b"\n" for line in changed_lines)
+
+
 def _create_uuid() -> str:
     return str(uuid.uuid4())
 
 
 def _leave_title_out(content: bytes, _session_id: str, _title: str) -> bytes:
+    return content
+
+
+def _as_it_is(content: bytes) -> bytes:
     return content
 
 
@@ -132,6 +158,8 @@ class AgentFormat:
     original lines are never used, unless `build_document_of_kept_lines` makes the document of an
     agent with a database from them, with a new id, title and time. `kept_context`: which messages
     that the agent adds itself are written back. `with_title` puts the title where the agent keeps it.
+    `without_permissions` takes out of original lines what lets the agent do more, when it resumes,
+    than its user's settings allow: the conversation may be somebody else's.
 
     The workspace's server for it, whose tools the folds name: `mcp_client` is its name in
     `mcp_server/client_configuration.py`, and `mcp_fields` are added to the server's entry.
@@ -158,3 +186,4 @@ class AgentFormat:
     with_title: Callable[[bytes, str, str], bytes] = _leave_title_out
     mcp_client: str = ""
     mcp_fields: Mapping[str, object] = field(default_factory=dict)
+    without_permissions: Callable[[bytes], bytes] = _as_it_is

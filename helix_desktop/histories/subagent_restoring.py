@@ -137,6 +137,7 @@ def _files_of_subagent(
             own_file.session.parent,
             restored.session,
         )
+        content = FORMATS[AGENT].without_permissions(content)
     files = [FileOfSubagent(path, content)]
     settings = _find_newest_settings(subagent.own_lines)
     if settings:

@@ -5,6 +5,7 @@ and changes nothing.
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import sqlite3
@@ -104,7 +105,8 @@ def test_the_agents_own_lines_come_back_with_only_the_id_changed_and_a_title(
     assert restored.is_original
     assert restored.folder == "/home/me/project"
     own = path.read_bytes()
-    content = re.sub(rb'"helix_title":"[^"]*",', b"", restored.content)
+    own = restoring.FORMATS[agent].without_permissions(own)
+    content = re.sub(rb'"helix_title": ?"[^"]*", ?', b"", restored.content)
     assert content.replace(restored.session.encode(), session.session.encode())[: len(own)] == own
     added = [json.loads(line) for line in content[len(own) :].splitlines()]
     assert [line["type"] for line in added] == (["custom-title"] if agent == "claude" else [])
@@ -147,8 +149,117 @@ def test_without_the_file_its_lines_come_back_if_they_were_kept(
     restored = restoring.build_restored_session(facts, read_content, request)
     assert restored.is_original
     assert restored.folder == "/home/me/project"
-    content = re.sub(rb'"helix_title":"[^"]*",', b"", restored.content)
+    own = restoring.FORMATS[agent].without_permissions(own)
+    content = re.sub(rb'"helix_title": ?"[^"]*", ?', b"", restored.content)
     assert content.replace(restored.session.encode(), session.session.encode())[: len(own)] == own
+
+
+# Of a session's file, what makes the agent do more without a question when it resumes. Claude Code
+# 2.1.197 went on with "accept edits on", Codex 0.171 in "YOLO mode" without a sandbox.
+GRANTS = {
+    "claude": (
+        {"type": "permission-mode", "permissionMode": "acceptEdits", "sessionId": "SESSION"},
+        {"type": "worktree-state", "worktreeSession": {"worktreePath": "/"}, "sessionId": "SESSION"},
+        {"type": "relocated", "relocatedCwd": "/", "sessionId": "SESSION"},
+        {"type": "bridge-session", "bridgeSessionId": "x", "sessionId": "SESSION"},
+    ),
+    "codex": (
+        {"type": "event_msg", "payload": {"type": "thread_settings_applied", "thread_settings": {
+            "approval_policy": "never", "approvals_reviewer": "user", "permission_profile": {"type": "disabled"},
+            "sandbox_policy": {"type": "danger-full-access"}, "runtime_workspace_roots": ["/"]}}},
+        {"type": "session_meta", "payload": {"id": "SESSION", "cwd": "/home/me/project", "runtime_workspace_roots": ["/"]}},
+    ),
+}  # fmt: skip
+GRANTING = {
+    "permission-mode", "worktree-state", "relocated", "bridge-session", "permissionMode", "approval_policy",
+    "approvals_reviewer", "permission_profile", "sandbox_policy", "runtime_workspace_roots", "network",
+    "requested_approvals_reviewer", "active_permission_profile",
+}  # fmt: skip
+
+
+def spelled_oddly(chance: random.Random, value: object) -> str:
+    """JSON as an enemy may write it: escaped letters, blanks, and names that come twice."""
+    if isinstance(value, dict):
+        pieces = []
+        for name, inner in value.items():
+            if chance.random() < 0.2:
+                pieces.append(f"{spelled_oddly(chance, name)}: {spelled_oddly(chance, 'x')}")
+            blank = chance.choice(["", " ", "\r", "\t "])
+            pieces.append(
+                f"{spelled_oddly(chance, name)}{blank}:{blank}{spelled_oddly(chance, inner)}"
+            )
+        return "{" + ",".join(pieces) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(spelled_oddly(chance, inner) for inner in value) + "]"
+    if isinstance(value, str):
+        escaped = [f"\\u{ord(sign):04x}" if chance.random() < 0.3 else sign for sign in value]
+        return '"' + "".join(escaped) + '"'
+    return json.dumps(value)
+
+
+def granting_words(line: object, *, inside: str = "") -> set[str]:
+    """What of a line, as the agent reads it, grants something. Contents of messages are only text."""
+    found = set()
+    if isinstance(line, dict):
+        for name, value in line.items():
+            if name in GRANTING and inside not in ("message", "turn_context"):
+                found.add(name)
+            if name == "type" and value in GRANTING:
+                found.add(value)
+            kind = line.get("type") if name == "payload" else name
+            found |= granting_words(value, inside=str(kind))
+    return found
+
+
+def test_only_permissions_are_taken_out_of_a_session(recorded: tuple[str, Path]) -> None:
+    agent, path = recorded
+    own = path.read_bytes()
+    lines = own.splitlines(keepends=True)
+    kept = restoring.FORMATS[agent].without_permissions(own).splitlines(keepends=True)
+    assert len(kept) == len(lines)
+    for before, after in zip(lines, kept, strict=True):
+        if before != after:
+            values = json.loads(before)
+            for fields in (
+                values,
+                values.get("payload", {}),
+                values.get("payload", {}).get("thread_settings", {}),
+            ):
+                for name in GRANTING.intersection(fields):
+                    del fields[name]
+            assert json.loads(after) == values
+
+
+@pytest.mark.parametrize("agent", sorted(GRANTS))
+@pytest.mark.parametrize("way", ["own file", "kept lines"])
+def test_a_session_that_comes_back_grants_nothing(agent: str, way: str, tmp_path: Path) -> None:
+    """The defect: a stranger's workspace made Codex go on without a sandbox and without questions."""
+    folder, file = RECORDED[agent]
+    shutil.copytree(FIXTURES / folder, tmp_path / "agent")
+    path = tmp_path / "agent" / file
+    own = path.read_bytes()
+    session_id = main_session(path).session
+    request = RestoreRequest("c", agent, "/elsewhere")
+    messages = restoring.build_restored_session(*imported(main_session(path)), request).messages
+    chance = random.Random(6868)
+    for _ in range(40):
+        added = json.loads(json.dumps(GRANTS[agent]).replace("SESSION", session_id))
+        chance.shuffle(added)
+        written = [spelled_oddly(chance, line) for line in added]
+        places = own.splitlines(keepends=True)
+        for line in written:
+            # The first line of a file of Codex says what session it is.
+            places.insert(chance.randrange(1, len(places) + 1), line.encode() + b"\n")
+        path.write_bytes(b"".join(places))
+        session = main_session(path)
+        facts, read_content = imported_with_lines(session)
+        if way == "kept lines":
+            path.unlink()
+        restored = restoring.build_restored_session(facts, read_content, request)
+        assert restored.is_original
+        lines = [json.loads(line) for line in restored.content.splitlines()]
+        assert set().union(*map(granting_words, lines)) == set(), written
+        assert restored.messages == messages
 
 
 def imported_with_lines(session: RecordedSession) -> tuple[list[Recorded], ReadContent]:
