@@ -280,11 +280,11 @@ def _with_title_line(content: bytes, session_id: str, title: str) -> bytes:
     return content + json.dumps(line).encode() + b"\n"
 
 
-def _without_permissions(content: bytes) -> bytes:
-    return session_writing.change_lines(content, _line_without_permissions)
+def _without_permission_mode(content: bytes) -> bytes:
+    return session_writing.change_json_lines(content, _leave_permission_mode_out)
 
 
-def _line_without_permissions(line: Line) -> Line | None:
+def _leave_permission_mode_out(line: Line) -> Line | None:
     if text_at(line, "type") in _LINES_WITH_PERMISSIONS:
         return None
     if "permissionMode" not in line:
@@ -308,5 +308,5 @@ FORMAT = AgentFormat(
     kept_context=KeptContext.OWN_LINES,
     mcp_client="claude-code",
     mcp_fields={"alwaysLoad": True},  # It waits for such a server before its first request.
-    without_permissions=_without_permissions,
+    without_permissions=_without_permission_mode,
 )

@@ -197,11 +197,11 @@ def _with_title_in_first_line(content: bytes, _session_id: str, title: str) -> b
     return content[: beginning.end()] + field + content[beginning.end() :]
 
 
-def _without_permissions(content: bytes) -> bytes:
-    return session_writing.change_lines(content, _line_without_permissions)
+def _without_thread_permissions(content: bytes) -> bytes:
+    return session_writing.change_json_lines(content, _leave_thread_permissions_out)
 
 
-def _line_without_permissions(line: Line) -> Line:
+def _leave_thread_permissions_out(line: Line) -> Line:
     if text_at(line, "type") == "turn_context":
         # It says what the model has been told. Codex takes no permission from it.
         return line
@@ -235,5 +235,5 @@ FORMAT = AgentFormat(
     with_title=_with_title_in_first_line,
     kept_context=KeptContext.BESIDE_AND_SYSTEM,
     mcp_client="codex",
-    without_permissions=_without_permissions,
+    without_permissions=_without_thread_permissions,
 )

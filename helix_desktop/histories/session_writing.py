@@ -90,7 +90,7 @@ def format_picture_url(picture: recorded_session.RecordedPicture) -> str:
     return f"data:{picture.media_type};base64,{format_picture_data(picture)}"
 
 
-def change_lines(content: bytes, change: Callable[[Line], Line | None]) -> bytes:
+def change_json_lines(content: bytes, change: Callable[[Line], Line | None]) -> bytes:
     """Return a file of JSON with each line as `change` returns it, and without those for which it
     returns None. A line that `change` returns as it is stays to the byte.
 
@@ -118,7 +118,7 @@ def _leave_title_out(content: bytes, _session_id: str, _title: str) -> bytes:
     return content
 
 
-def _as_it_is(content: bytes) -> bytes:
+def _keep_permissions(content: bytes) -> bytes:
     return content
 
 
@@ -186,4 +186,4 @@ class AgentFormat:
     with_title: Callable[[bytes, str, str], bytes] = _leave_title_out
     mcp_client: str = ""
     mcp_fields: Mapping[str, object] = field(default_factory=dict)
-    without_permissions: Callable[[bytes], bytes] = _as_it_is
+    without_permissions: Callable[[bytes], bytes] = _keep_permissions

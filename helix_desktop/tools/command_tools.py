@@ -244,7 +244,7 @@ async def run_command(
         commands,
         wanted.line,
         resources.roots.folders[0],
-        wanted.folder,
+        wanted.folder.full_path,
         network=wanted.network,
         outside=wanted.outside_sandbox,
     )
@@ -257,9 +257,13 @@ async def run_command(
         resources, outside=wanted.outside_sandbox, lasting=wanted.background
     )
     openings = commands.openings_for_command(needs)
-    command = await commands.start_in_sandbox(
-        action, wanted.folder, openings, check, runs_outside=wanted.outside_sandbox
-    )
+    # While the user was asked, a command in the background may have put a link in the folder's place.
+    with workspace_roots.open_same_folder(
+        resources.roots, wanted.folder, wanted.identity
+    ) as asked_folder:
+        command = await commands.start_in_sandbox(
+            action, asked_folder, openings, check, runs_outside=wanted.outside_sandbox
+        )
 
     is_locked_in = commands.sandbox.kind is not SandboxKind.NONE and not wanted.outside_sandbox
     has_no_network = is_locked_in and not wanted.network
@@ -285,10 +289,13 @@ async def run_command(
 
 @dataclass(frozen=True, slots=True)
 class _WantedCommand:
-    """The command that the model asked for, and how it is to run."""
+    """The command that the model asked for, and how it is to run. `identity`: of the folder that was
+    there when the model asked.
+    """
 
     line: str
-    folder: Path
+    folder: workspace_roots.RootPath
+    identity: workspace_roots.FolderIdentity
     network: bool
     outside_sandbox: bool
     background: bool
@@ -303,10 +310,13 @@ async def _parse_wanted_command(
         raise InvalidInput("Specify a command.")
     root_path = resources.roots.resolve_path(arguments.text_argument("folder", "."))
     # This raises an error with a sentence if the folder cannot be used.
-    await asyncio.to_thread(workspace_roots.list_folder, resources.roots, root_path)
+    identity = await asyncio.to_thread(
+        workspace_roots.identify_folder, resources.roots, root_path
+    )
     return _WantedCommand(
         line,
-        root_path.full_path,
+        root_path,
+        identity,
         network=arguments.flag_argument("network"),
         outside_sandbox=arguments.flag_argument("outside_sandbox"),
         background=arguments.flag_argument("background"),

@@ -267,6 +267,47 @@ def list_folder(roots: WorkspaceRoots, root_path: RootPath) -> list[FolderEntry]
     return shown_entries
 
 
+@dataclass(frozen=True, slots=True)
+class FolderIdentity:
+    """Which folder it is, whatever its path: another one has other numbers."""
+
+    device: int
+    inode: int
+
+
+def identify_folder(roots: WorkspaceRoots, root_path: RootPath) -> FolderIdentity:
+    """Return which folder is at this path now."""
+    with _open_checked_folder(roots, root_path) as folder:
+        return _identify_open_folder(folder)
+
+
+@contextmanager
+def open_same_folder(
+    roots: WorkspaceRoots, root_path: RootPath, identity: FolderIdentity
+) -> Iterator[Path]:
+    """Yield a path to start a process in, which leads to the folder that was identified before, even
+    if something else takes its place. Raises ActionRefused if something has taken it already.
+    """
+    with _open_checked_folder(roots, root_path) as folder:
+        if _identify_open_folder(folder) != identity:
+            raise ActionRefused(
+                f"{roots.display_path(root_path)} was replaced by another folder in the meantime.",
+                remedy="Nothing was run. Run the command again if it is meant for this folder.",
+            )
+        if sys.platform == "linux":
+            yield Path(f"/proc/self/fd/{folder.handle}")
+        else:
+            yield root_path.full_path
+
+
+def _identify_open_folder(folder: folders.OpenFolder) -> FolderIdentity:
+    if sys.platform == "win32":
+        status = folder.path.stat()
+    else:
+        status = os.fstat(folder.handle)
+    return FolderIdentity(status.st_dev, status.st_ino)
+
+
 def walk_files(
     roots: WorkspaceRoots, root_path: RootPath, skip: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, FolderEntry]]:

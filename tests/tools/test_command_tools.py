@@ -270,6 +270,48 @@ async def test_what_is_asked_says_what_is_special(here: World) -> None:
     assert here.person.asked[1].scopes == ("once",)
 
 
+@pytest.mark.parametrize("outside", [True, False])
+@pytest.mark.parametrize("swapped_for", ["link outside", "link inside", "other folder"])
+async def test_a_command_runs_in_the_folder_that_the_question_named(
+    here: World, tmp_path: Path, swapped_for: str, *, outside: bool
+) -> None:
+    """The defect: a link that took the folder's place while the user was asked led an allowed command,
+    also one outside the sandbox, to another folder.
+    """
+    here.kit.permissions.mode = PermissionMode.ASK
+    folder = here.folder / "sub"
+    elsewhere = tmp_path / "elsewhere"
+    for place in (folder, elsewhere, here.folder / "other"):
+        place.mkdir()
+        (place / "kept").write_text("x")
+
+    async def swap_and_allow(_question: PermissionQuestion) -> PermissionAnswer:
+        folder.rename(here.folder / "away")
+        if swapped_for == "other folder":
+            (here.folder / "other").rename(folder)
+        else:
+            folder.symlink_to(elsewhere if swapped_for == "link outside" else here.folder / "other")
+        return PermissionAnswer(allowed=True)
+
+    here.person.ask = swap_and_allow  # type: ignore[method-assign]
+    outcome = await here.run(
+        "run_command", command="rm kept; pwd", folder="sub", outside_sandbox=outside
+    )
+    assert not outcome.ok
+    assert (elsewhere / "kept").exists()
+    assert (folder / "kept").exists()
+    assert (here.folder / "away" / "kept").exists()
+
+
+@pytest.mark.parametrize("outside", [True, False])
+async def test_a_command_knows_its_folder_by_its_path(here: World, *, outside: bool) -> None:
+    (here.folder / "sub").mkdir()
+    said = await here.said(
+        "run_command", command="pwd; pwd -P; echo $PWD", folder="sub", outside_sandbox=outside
+    )
+    assert said.split() == [str(here.folder / "sub")] * 3
+
+
 @pytest.mark.parametrize(
     ("folder", "words"),
     [("..", "refused"), ("/etc", "outside"), ("none", "none does not exist"), ("file", "")],
