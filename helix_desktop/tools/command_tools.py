@@ -308,11 +308,11 @@ async def _parse_wanted_command(
     line = arguments.text_argument("command").strip()
     if not line or "\0" in line:
         raise InvalidInput("Specify a command.")
-    root_path = resources.roots.resolve_path(arguments.text_argument("folder", "."))
-    # This raises an error with a sentence if the folder cannot be used.
-    identity = await asyncio.to_thread(
-        workspace_roots.identify_folder, resources.roots, root_path
+    root_path = await asyncio.to_thread(
+        resources.roots.resolve_real_path, arguments.text_argument("folder", ".")
     )
+    # This raises an error with a sentence if the folder cannot be used.
+    identity = await asyncio.to_thread(workspace_roots.identify_folder, resources.roots, root_path)
     return _WantedCommand(
         line,
         root_path,

@@ -61,7 +61,7 @@ async def read_document(args: ToolArguments, resources: ToolResources) -> ToolOu
 
 async def _open_file(path_text: str, resources: ToolResources) -> _OpenDocument:
     """Read a document of the workspace, after asking for permission to read it."""
-    root_path = resources.roots.resolve_path(path_text)
+    root_path = await asyncio.to_thread(resources.roots.resolve_real_path, path_text)
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(
         ToolAction(

@@ -71,7 +71,9 @@ async def read_file(args: ToolArguments, resources: ToolResources) -> ToolOutput
     What is unsaved in an editor comes before what is on the disk. If the same was read before
     and is unchanged, the earlier output is named instead of being repeated.
     """
-    root_path = resources.roots.resolve_path(args.text_argument("path"))
+    root_path = await asyncio.to_thread(
+        resources.roots.resolve_real_path, args.text_argument("path")
+    )
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(
         ToolAction(
@@ -443,7 +445,9 @@ async def write_file(args: ToolArguments, resources: ToolResources) -> ToolOutpu
     """Create a file or replace its whole content. The tool `write_file`. It is refused if the file
     has changed since the model read it; an existing file keeps its encoding and line ends.
     """
-    root_path = resources.roots.resolve_path(args.text_argument("path"))
+    root_path = await asyncio.to_thread(
+        resources.roots.resolve_real_path, args.text_argument("path")
+    )
     before = await asyncio.to_thread(workspace_roots.read_file_or_none, resources.roots, root_path)
     _check_unchanged_if_read(resources, root_path, before)
     displayed_path = resources.roots.display_path(root_path)
@@ -478,7 +482,9 @@ async def edit_file(args: ToolArguments, resources: ToolResources) -> ToolOutput
     If what the model has read of the file is no longer in its context, the output says more
     than usual: passages like the text that was not found, or more of what is around a change.
     """
-    root_path = resources.roots.resolve_path(args.text_argument("path"))
+    root_path = await asyncio.to_thread(
+        resources.roots.resolve_real_path, args.text_argument("path")
+    )
     before = await _read_or_suggest_path(workspace_roots.read_whole_file, resources, root_path)
     _check_unchanged_if_read(resources, root_path, before)
     displayed_path = resources.roots.display_path(root_path)
@@ -675,7 +681,9 @@ def _read_if_small(resources: ToolResources, root_path: RootPath) -> bytes | Non
 
 async def list_files(args: ToolArguments, resources: ToolResources) -> ToolOutput:
     """List a folder, its folders first. The tool `list_files`."""
-    root_path = resources.roots.resolve_path(args.text_argument("path", "."))
+    root_path = await asyncio.to_thread(
+        resources.roots.resolve_real_path, args.text_argument("path", ".")
+    )
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(
         ToolAction(
@@ -713,10 +721,11 @@ async def glob_files(args: ToolArguments, resources: ToolResources) -> ToolOutpu
     folder_and_pattern = resources.roots.split_full_pattern(given_pattern)
     if folder_and_pattern is None:
         pattern = given_pattern
-        root_path = resources.roots.resolve_path(given_folder)
+        named_folder = given_folder
     else:
         folder, pattern = folder_and_pattern
-        root_path = resources.roots.resolve_path(str(folder))
+        named_folder = str(folder)
+    root_path = await asyncio.to_thread(resources.roots.resolve_real_path, named_folder)
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(
         ToolAction(

@@ -20,6 +20,7 @@ from helix_desktop.tools.safe_path_opening import (
     DIRECTORY,
     choose_opener,
     closing_handle,
+    open_without_links,
     stat_or_none,
 )
 
@@ -82,22 +83,31 @@ class OpenFolder:
 
 
 @contextmanager
-def open_folder(root: Path, path_in_root: str) -> Iterator[OpenFolder]:
-    """Open a folder within a root. Raises OSError with EXDEV for a path that leads out."""
-    with closing_handle(_open_inside_root(root, path_in_root, DIRECTORY)) as handle:
+def open_folder(
+    root: Path, path_in_root: str, *, follows_links: bool = True
+) -> Iterator[OpenFolder]:
+    """Open a folder within a root. Raises OSError with EXDEV for a path that leads out, or with
+    ELOOP for a link that is not to be followed.
+    """
+    folder_handle = _open_inside_root(root, path_in_root, DIRECTORY, follows_links=follows_links)
+    with closing_handle(folder_handle) as handle:
         yield OpenFolder(handle)
 
 
 @contextmanager
-def open_file(root: Path, path_in_root: str) -> Iterator[int]:
+def open_file(root: Path, path_in_root: str, *, follows_links: bool = True) -> Iterator[int]:
     """Yield a handle for reading a file, or for looking at a folder, within a root."""
-    with closing_handle(_open_inside_root(root, path_in_root, os.O_RDONLY)) as handle:
+    file_handle = _open_inside_root(root, path_in_root, os.O_RDONLY, follows_links=follows_links)
+    with closing_handle(file_handle) as handle:
         yield handle
 
 
-def _open_inside_root(root: Path, path_in_root: str, flags: int) -> int:
+def _open_inside_root(root: Path, path_in_root: str, flags: int, *, follows_links: bool) -> int:
+    open_path = choose_opener()
+    if not follows_links:
+        open_path = open_without_links
     with closing_handle(os.open(root, _FOLDER)) as root_handle:
-        return choose_opener()(root_handle, path_in_root or ".", flags)
+        return open_path(root_handle, path_in_root or ".", flags)
 
 
 def real_path(handle: int) -> Path | None:

@@ -94,7 +94,13 @@ if sys.platform == "win32":
         return name
 
     @contextmanager
-    def open_folder(root: Path, path_in_root: str) -> Iterator[OpenFolder]:
+    def open_folder(
+        root: Path, path_in_root: str, *, follows_links: bool = True
+    ) -> Iterator[OpenFolder]:
+        """Open a folder within a root. Windows follows a link that stays inside, whatever
+        `follows_links` says.
+        """
+        del follows_links
         with _open_handle_inside(root, path_in_root, _LIST, _SHARE_READ | _SHARE_WRITE) as (
             _,
             path,
@@ -104,10 +110,11 @@ if sys.platform == "win32":
             yield OpenFolder(path)
 
     @contextmanager
-    def open_file(root: Path, path_in_root: str) -> Iterator[int]:
+    def open_file(root: Path, path_in_root: str, *, follows_links: bool = True) -> Iterator[int]:
         """Open a file for reading. After opening, it is checked once more that the file is
         inside the root, as somebody may have replaced it in between.
         """
+        del follows_links
         share = _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE
         flags = os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT
         with _open_handle_inside(root, path_in_root, _READ, share) as (_, path):

@@ -56,7 +56,9 @@ async def search_files(
     is missing or does not know the pattern, the program itself searches.
     """
     pattern = args.text_argument("pattern")
-    root_path = resources.roots.resolve_path(args.text_argument("path", "."))
+    root_path = await asyncio.to_thread(
+        resources.roots.resolve_real_path, args.text_argument("path", ".")
+    )
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(
         ToolAction(

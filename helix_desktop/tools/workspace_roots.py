@@ -38,11 +38,12 @@ _MOST_LINKS = 40
 @dataclass(frozen=True, slots=True)
 class RootPath:
     """A path in a root. `inside` is relative to it, with forward slashes, and empty for
-    the root.
+    the root. `is_real`: no part of it was a link, and none may be one when it is opened.
     """
 
     root: Path
     inside: str
+    is_real: bool = False
 
     @property
     def full_path(self) -> Path:
@@ -127,6 +128,17 @@ class WorkspaceRoots:
             )
         self.check_not_off_limits(root_path.full_path)
         return root_path
+
+    def resolve_real_path(self, text: str) -> RootPath:
+        """Return where `text` leads through links. That is what the user's rules are for, what a
+        question names, and what is opened, even if a link takes its place meanwhile. Reads the disk.
+        """
+        named_path = self.resolve_path(text)
+        real_path = self._find_root_path(Path(os.path.realpath(named_path.full_path)))
+        if real_path is None:
+            raise _error_in_words(self.display_path(named_path), OSError(errno.EXDEV, ""))
+        self.check_not_off_limits(real_path.full_path)
+        return replace_field(real_path, is_real=True)
 
     def _find_root_path(self, path: Path) -> RootPath | None:
         """Return in which root a path lies, and where in it. A relative path lies in the first
@@ -240,7 +252,9 @@ def stat_path(roots: WorkspaceRoots, root_path: RootPath) -> os.stat_result:
     displayed_path = roots.display_path(root_path)
     with _explain_system_errors(displayed_path):
         if sys.platform == "win32" and root_path.full_path.is_dir():
-            with folders.open_folder(root_path.root, root_path.inside):
+            with folders.open_folder(
+                root_path.root, root_path.inside, follows_links=not root_path.is_real
+            ):
                 return root_path.full_path.stat()
         with _open_checked_file(roots, root_path) as handle:
             status = os.fstat(handle)
@@ -378,7 +392,9 @@ def normalise_spelling(path: str) -> str:
 def _open_checked_file(roots: WorkspaceRoots, root_path: RootPath) -> Iterator[int]:
     with _explain_system_errors(roots.display_path(root_path)):
         _check_root_exists(root_path)
-        with folders.open_file(root_path.root, root_path.inside) as handle:
+        with folders.open_file(
+            root_path.root, root_path.inside, follows_links=not root_path.is_real
+        ) as handle:
             _check_handle_not_off_limits(roots, handle)
             yield handle
 
@@ -392,7 +408,9 @@ def _open_checked_folder(
     """
     with _explain_system_errors(roots.display_path(root_path), root_path):
         _check_root_exists(root_path)
-        with folders.open_folder(root_path.root, root_path.inside) as folder:
+        with folders.open_folder(
+            root_path.root, root_path.inside, follows_links=not root_path.is_real
+        ) as folder:
             if sys.platform == "win32":
                 roots.check_not_off_limits(folder.path)
             else:
@@ -443,7 +461,7 @@ def _open_parent(
     """Open the folder in which an entry is, and create it if it is missing and may be made."""
     if not root_path.inside:
         raise InvalidInput(f"{root_path.full_path} is a workspace folder, not a file.")
-    parent = RootPath(root_path.root, root_path.inside.rpartition("/")[0])
+    parent = replace_field(root_path, inside=root_path.inside.rpartition("/")[0])
     if make:
         _create_missing_folders(roots, parent)
     with (
@@ -457,9 +475,9 @@ def _create_missing_folders(roots: WorkspaceRoots, root_path: RootPath) -> None:
     """Create a folder and those above it, each inside a folder that was opened safely."""
     with suppress(NotFound), _open_checked_folder(roots, root_path):
         return
-    parent = RootPath(root_path.root, "")
+    parent = replace_field(root_path, inside="")
     for name in root_path.inside.split("/"):
-        subfolder = RootPath(root_path.root, f"{parent.inside}/{name}".lstrip("/"))
+        subfolder = replace_field(root_path, inside=f"{parent.inside}/{name}".lstrip("/"))
         with (
             _open_checked_folder(roots, parent) as folder,
             _explain_system_errors(roots.display_path(subfolder)),
@@ -473,6 +491,8 @@ def _follow_links(roots: WorkspaceRoots, root_path: RootPath) -> RootPath:
     """Return where a link inside the root points, so that writing changes its target
     and keeps the link.
     """
+    if root_path.is_real:
+        return root_path
     current_path = root_path
     for _ in range(_MOST_LINKS):
         target = _link_target(roots, current_path)

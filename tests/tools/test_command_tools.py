@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.tools import hidden_files
 from helix_desktop.tools.command_tools import CommandLimits, _FollowedCommand
@@ -273,7 +273,7 @@ async def test_what_is_asked_says_what_is_special(here: World) -> None:
 @pytest.mark.parametrize("outside", [True, False])
 @pytest.mark.parametrize("swapped_for", ["link outside", "link inside", "other folder"])
 async def test_a_command_runs_in_the_folder_that_the_question_named(
-    here: World, tmp_path: Path, swapped_for: str, *, outside: bool
+    here: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped_for: str, *, outside: bool
 ) -> None:
     """The defect: a link that took the folder's place while the user was asked led an allowed command,
     also one outside the sandbox, to another folder.
@@ -293,7 +293,7 @@ async def test_a_command_runs_in_the_folder_that_the_question_named(
             folder.symlink_to(elsewhere if swapped_for == "link outside" else here.folder / "other")
         return PermissionAnswer(allowed=True)
 
-    here.person.ask = swap_and_allow  # type: ignore[method-assign]
+    monkeypatch.setattr(here.person, "ask", swap_and_allow)
     outcome = await here.run(
         "run_command", command="rm kept; pwd", folder="sub", outside_sandbox=outside
     )

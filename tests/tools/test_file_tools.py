@@ -2,16 +2,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helix_desktop.engine.facts import FileChanged, ToolCall
-from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer
+from helix_desktop.engine.ports import (
+    CallContext,
+    CallOutcome,
+    EntryOrigin,
+    PermissionAnswer,
+    PermissionQuestion,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.tools import file_tools
-from helix_desktop.tools.permission import PermissionMode
+from helix_desktop.tools.permission import PermissionMode, PermissionRule
 from tests.tools.world import World
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(50)
@@ -450,3 +458,84 @@ async def test_a_line_of_any_length_is_not_held_whole(
         "read_file", path="one.json", first_line=1, last_line=1
     )
     assert await here.said("read_file", path="two.txt", first_line=1, last_line=1) == "short\n"
+
+
+# Each is where a link leads; what other programs run later, or what a rule denies.
+GUARDED = (".vscode/tasks.json", ".git/hooks/pre-commit", ".envrc", "secret/plan.txt")
+DENIED = PermissionRule("deny", path="secret/*")
+
+
+def lead_to(chance: random.Random, folder: Path, target: str) -> str:
+    """A path through links within the folder that leads to `target`: links to the file or to a folder
+    above it, one behind the other, some of them through `..`.
+    """
+    parts = target.split("/")
+    depth = chance.randrange(len(parts)) + 1
+    leads_to, rest = "/".join(parts[:depth]), parts[depth:]
+    for number in range(chance.randint(1, 3)):
+        place = f"links/{number}/{chance.randrange(10**9)}"
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).symlink_to(os.path.relpath(folder / leads_to, (folder / place).parent))
+        leads_to = place
+    return "/".join([leads_to, *rest])
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_links_lead_no_file_tool_past_a_rule_or_a_question(here: World, seed: int) -> None:
+    """The defect: with edits allowed, `write_file` through a link within the folder wrote hooks of git
+    without a question, and read and wrote what a rule denied.
+    """
+    chance = random.Random(seed)
+    here.kit.permissions.mode = PermissionMode.ALLOW_EDITS
+    here.kit.permissions.rules = (DENIED,)
+    here.person.answer = PermissionAnswer(allowed=False)
+    before = {target: f"of {target}\n" for target in GUARDED}
+    for target, content in before.items():
+        here.write(target, content)
+    for target in GUARDED:
+        path = lead_to(chance, here.folder, target)
+        folder = path.rpartition("/")[0] or "."
+        asked = len(here.person.asked)
+        outcomes = [
+            await here.run("write_file", path=path, content="evil\n"),
+            await here.run("edit_file", path=path, old_text="of", new_text="evil"),
+        ]
+        assert not any(outcome.ok for outcome in outcomes), path
+        if target.startswith("secret/"):
+            for tool, arguments in (
+                ("read_file", {"path": path}),
+                ("read_document", {"document": path}),
+                ("search_files", {"path": folder, "pattern": "of secret"}),
+            ):
+                assert "of secret/plan" not in await here.said(tool, **arguments), (tool, path)
+        else:
+            questions = here.person.asked[asked:]
+            assert [one.why for one in questions] == [
+                "other programs run the contents of this file"
+            ] * 2
+            assert all(target in one.title for one in questions)
+    assert {target: (here.folder / target).read_text() for target in GUARDED} == before
+
+
+@pytest.mark.parametrize("tool", ["write_file", "edit_file"])
+@pytest.mark.parametrize("target", GUARDED)
+async def test_a_link_that_comes_while_the_user_is_asked_leads_nowhere(
+    here: World, monkeypatch: pytest.MonkeyPatch, target: str, tool: str
+) -> None:
+    here.kit.permissions.mode = PermissionMode.ASK
+    folder, _, name = target.rpartition("/")
+    here.write(target, "old\n")
+    here.write(f"sub/{name}", "old\n")
+
+    async def swap_and_allow(_question: PermissionQuestion) -> PermissionAnswer:
+        (here.folder / "sub").rename(here.folder / "away")
+        (here.folder / "sub").symlink_to(folder or ".")
+        return PermissionAnswer(allowed=True)
+
+    monkeypatch.setattr(here.person, "ask", swap_and_allow)
+    given = (
+        {"content": "evil\n"} if tool == "write_file" else {"old_text": "old", "new_text": "evil"}
+    )
+    outcome = await here.run(tool, path=f"sub/{name}", **given)
+    assert not outcome.ok
+    assert (here.folder / target).read_text() == "old\n"
