@@ -7,7 +7,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from helix_desktop.engine.facts import ToolCall
+from helix_desktop.engine.facts import (
+    FoldKind,
+    ModelReplied,
+    Stop,
+    Text,
+    ToolCall,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.extensions.installed_extensions import AllowedExtensions
 from helix_desktop.program_folders import ProgramFolders
@@ -66,6 +75,33 @@ async def test_a_tool_is_offered_asked_about_and_run(
         await desk.aclose()
 
 
+async def test_a_fold_strategy_writes_the_summary_of_a_conversation_and_undo_brings_all_back(
+    where: ProgramFolders, install: Install, tmp_path: Path
+) -> None:
+    install(PACKAGES / "plain_summary")
+    allow(where, "plain-summary")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    desk = Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
+    try:
+        bench = await desk.create_workspace("Thesis", folder)
+        session = await bench.start_users_conversation()
+        conversation = session.conversation
+        for number in range(12):
+            asked = UserSaid((Text(f"What is {number}? {'word ' * 300}", 300),))
+            answered = ModelReplied((Text("It is a number.", 4),), "demo/demo", Stop.END)
+            await conversation.append_facts(asked, answered, TurnEnded(TurnEnd.DONE))
+        shown_before = conversation.current_view()
+        await session.fold_on_request(FoldKind.HANDOVER)
+        (fold,) = conversation.state.branch.folds.values()
+        assert fold.model == "Plain summaries (extension)"
+        assert "What is 3?" in fold.text
+        await session.folding.unfold(fold.fold)
+        assert conversation.current_view() == shown_before
+    finally:
+        await desk.aclose()
+
+
 async def test_an_extension_named_like_an_mcp_server_gets_no_rule_of_its_tools(
     where: ProgramFolders, install: Install, tmp_path: Path
 ) -> None:
@@ -114,7 +150,16 @@ def test_a_history_of_an_added_format_is_imported_and_found_unchanged_the_second
 
 
 READS_WHOLE_SECONDS = """
-from helix_desktop.engine.facts import ToolCall
+from helix_desktop.engine.facts import (
+    FoldKind,
+    ModelReplied,
+    Stop,
+    Text,
+    ToolCall,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
 from helix_desktop.extensions.extension_interfaces import *
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
