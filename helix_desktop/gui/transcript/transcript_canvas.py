@@ -485,7 +485,10 @@ class TranscriptCanvas(BoxSurface):
 
 def _build_item_column(history: ConversationState, page: LayoutContext) -> ItemColumn:
     items = TranscriptItems(history)
-    items.add_many_facts(history.facts[:])
+    known_facts = history.facts[:]
+    if history.has_unknown_facts:  # There may be very many, and none is drawn.
+        known_facts = [recorded for recorded in known_facts if recorded.seq]
+    items.add_many_facts(known_facts)
     # What was opened stays open if another process, such as the recorder, went on with the shown
     # conversation.
     section_amounts: dict[SectionKey, int] = {}
