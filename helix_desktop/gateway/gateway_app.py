@@ -5,7 +5,7 @@ tells its status. What happens to a request in between is in `request_handling.p
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -30,6 +30,7 @@ from helix_desktop.gateway.registration import (
     GatewayRegistration,
     GatewayRegistrations,
     RegisteredConversations,
+    headers_without_token,
 )
 from helix_desktop.gateway.request_forwarding import RequestForwarder, explain_failure
 from helix_desktop.gateway.request_handling import AgentRequestHandler
@@ -116,10 +117,7 @@ class GatewayApp:
         A request without a valid token is refused, and one for the status is answered here.
         """
         route = request_routes.parse_route(scope["raw_path"].decode("ascii", "replace"))
-        headers: dict[str, str] = {}
-        for name, value in scope["headers"]:
-            headers[name.decode("latin-1").lower()] = value.decode("latin-1")
-
+        headers = _headers_by_name(scope["headers"])
         registration = self._registrations.find_or_refuse(headers, route.token)
         if isinstance(registration, str):  # It is the sentence of a refusal.
             await _send_own_answer(send, 403, registration)
@@ -129,16 +127,22 @@ class GatewayApp:
             await _send_own_answer(send, 200, status)
             return
 
+        if headers.get("upgrade", "").lower() == "websocket":
+            # With this status, Codex sends requests at once, and does not try again first.
+            await _send_own_answer(send, 426, "This gateway does not speak over WebSockets.")
+            return
+
         content = await _receive_body(receive)
         if content is None:
             await _send_own_answer(send, 413, "A request of more than 64 MB is refused.")
             return
+        raw_headers = tuple(headers_without_token(scope["headers"]))
         incoming = IncomingRequest(
             method=scope["method"],
             route=route,
             query=scope.get("query_string", b"").decode("latin-1"),
-            raw_headers=tuple(scope["headers"]),
-            headers=headers,
+            raw_headers=raw_headers,
+            headers=_headers_by_name(raw_headers),
             content=content,
             registration=registration,
         )
@@ -305,6 +309,14 @@ async def _wait_for_disconnect(receive: Receive) -> None:
     event = await receive()
     while event["type"] != "http.disconnect":
         event = await receive()
+
+
+def _headers_by_name(raw_headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the headers as texts, by their names in lower case."""
+    headers: dict[str, str] = {}
+    for name, value in raw_headers:
+        headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+    return headers
 
 
 async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, Json]) -> None:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, field
 from pathlib import Path
@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 CONVERSATIONS_FILE = "gateway-conversations.json"
 TOKEN_HEADER = "x-helix-token"  # noqa: S105 -- a name
+# Codex sends its usual provider no header of our own, but this one from its environment.
+PROJECT_HEADER = "openai-project"
+_TOKEN_IN_PROJECT = "helix-token:"  # noqa: S105 -- what stands before a token
 NOT_ADMITTED = (
     "The address has no valid token. Nothing was sent on. Use the address that helix-desktop gateway or the window shows; "
     "if an agent's settings have an older one, disconnect that agent and connect it again."
@@ -115,7 +118,43 @@ class GatewayRegistrations:
         if "origin" in headers or site_of_page not in ("none", "same-origin"):
             return "A web page asked. Pages in a browser are refused."
         token = token_in_path or headers.get(TOKEN_HEADER, "")
+        if not token:
+            token = split_project(headers.get(PROJECT_HEADER, "")).token
         return self.find_by_token(token) or NOT_ADMITTED
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectAndToken:
+    """What a program sent as the project that pays. `project`: the user's own."""
+
+    project: str
+    token: str = field(default="", repr=False)
+
+
+def add_token_to_project(project: str, token: str) -> str:
+    """Return the text to send as the project, with the gateway's token before it."""
+    return f"{_TOKEN_IN_PROJECT}{token} {project}".rstrip()
+
+
+def split_project(text: str) -> ProjectAndToken:
+    """Return the user's project and the gateway's token in it, if there is one."""
+    if not text.startswith(_TOKEN_IN_PROJECT):
+        return ProjectAndToken(text)
+    token, _, project = text.removeprefix(_TOKEN_IN_PROJECT).partition(" ")
+    return ProjectAndToken(project, token)
+
+
+def headers_without_token(
+    headers: Iterable[tuple[bytes, bytes]],
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield a request's headers, with the user's own project where the token stood before it."""
+    for name, value in headers:
+        if name.decode("latin-1").lower() != PROJECT_HEADER:
+            yield name, value
+            continue
+        project = split_project(value.decode("latin-1")).project
+        if project:
+            yield name, project.encode("latin-1")
 
 
 class RegisteredConversations:

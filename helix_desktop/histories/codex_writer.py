@@ -46,6 +46,7 @@ _FIELDS_WITH_PERMISSIONS = frozenset(
         "sandbox_policy",
     }
 )
+_GATEWAY_AS_PROVIDER = re.compile(rb'"model_provider":\s*"helix",\s*')
 Item = dict[str, Any]
 
 
@@ -189,12 +190,18 @@ def _path_below_codex_home(
 
 
 def _with_title_in_first_line(content: bytes, _session_id: str, title: str) -> bytes:
-    """The first line's "payload" describes the session. The title becomes its first field."""
-    beginning = re.search(rb'"payload":\s*\{', content)
-    if beginning is None:
-        return content
-    field = b'"helix_title":%b,' % json.dumps(title).encode()
-    return content[: beginning.end()] + field + content[beginning.end() :]
+    """The first line's "payload" describes the session. The title becomes its first field.
+
+    If the line names the gateway as the provider, that is left out: Codex refuses to resume the
+    session where nobody has set up a provider with this name, and takes its usual one.
+    """
+    first_line, line_end, other_lines = content.partition(b"\n")
+    first_line = _GATEWAY_AS_PROVIDER.sub(b"", first_line, count=1)
+    beginning = re.search(rb'"payload":\s*\{', first_line)
+    if beginning is not None:
+        field = b'"helix_title":%b,' % json.dumps(title).encode()
+        first_line = first_line[: beginning.end()] + field + first_line[beginning.end() :]
+    return first_line + line_end + other_lines
 
 
 def _without_thread_permissions(content: bytes) -> bytes:

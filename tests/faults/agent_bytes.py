@@ -2,7 +2,7 @@
 with its own file, so that its provider's cache stays warm.
 
 python -m tests.faults.agent_bytes [--agent NAME ...] [--sessions N] [--moments N] [--seed S]
-    [--results FILE] [--keep FOLDER]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+    [--first N] [--results FILE] [--keep FOLDER]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
 A real agent works against a scripted provider: several turns with tools, reasoning, and its own
 compaction at a random place. A moment is the agent's home as it was at a random time: after one
@@ -441,6 +441,7 @@ def main() -> int:
     )
     parser.add_argument("--agent", choices=AGENTS, nargs="+", default=AGENTS)
     parser.add_argument("--sessions", type=int, default=1, help="of each agent")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first session")
     parser.add_argument("--moments", type=int, default=10, help="of each session")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"))
@@ -449,7 +450,7 @@ def main() -> int:
     arguments = parser.parse_args()
     until = time.monotonic() + arguments.seconds
     tried: list[Comparison] = []
-    for number in range(arguments.sessions):
+    for number in range(arguments.first, arguments.first + arguments.sessions):
         for name in arguments.agent:
             chance = random.Random(f"{name} {arguments.seed} {number}")
             for comparison in try_session(name, chance, arguments.moments, arguments.keep):

@@ -79,6 +79,7 @@ WRAP_SITUATIONS = (
     "gateway killed",
     "gateway killed in a stream",
     "goes on",
+    "begun without wrap",
     "in settings",
     "own key header",
     "proxy",

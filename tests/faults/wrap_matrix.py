@@ -441,6 +441,27 @@ def goes_on(stage: Stage) -> None:
         stage.wrong.append("it did not go on")
 
 
+def begun_without_wrap(stage: Stage) -> None:
+    """A session that was begun without `wrap` goes on with it, and then without it again."""
+    stage.write_settings(stage.provider.url)
+    if stage.agent == "codex":
+        # Its usual provider: another one's address in its settings is the same with and without.
+        stage.write(".codex/config.toml", f'openai_base_url = "{stage.provider.url}/v1"\n')
+        sign_in = {"auth_mode": "apikey", "OPENAI_API_KEY": KEY}
+        stage.write(".codex/auth.json", json.dumps(sign_in))
+    stage.finish(stage.start(wrapped=False))
+    for is_wrapped in (True, False):
+        before = len(stage.provider.asked)
+        stage.work.begin(stage.steps)
+        done = stage.work.done
+        stage.finish(stage.start(wrapped=is_wrapped, goes_on=True))
+        way = "with wrap" if is_wrapped else "without it"
+        if stage.work.done <= done:
+            stage.wrong.append(f"it did not go on {way}")
+        if not any(b"step 1" in asked.raw for asked in stage.provider.asked[before:]):
+            stage.wrong.append(f"its history is missing {way}")
+
+
 ALL = tuple(PACKAGES)
 SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "plain": (plain, ALL),
@@ -464,6 +485,7 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "wrap killed": (wrap_killed, ALL),
     "terminal closed": (terminal_closed, ALL),
     "goes on": (goes_on, tuple(GOES_ON)),
+    "begun without wrap": (begun_without_wrap, tuple(GOES_ON)),
 }
 
 

@@ -84,22 +84,33 @@ def test_settings_of_claude_code_that_name_exceptions_from_a_proxy_do_not_bring_
 
 
 def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
-    for environ, key in (
-        ({}, "requires_openai_auth=true"),
-        ({"OPENAI_API_KEY": "k"}, 'env_key="OPENAI_API_KEY"'),
-    ):
-        made = start("codex", tmp_path, "exec", **environ)
-        assert made.environment == {"HELIX_GATEWAY_TOKEN": "token"}
-        assert made.command[:3] == ("codex", "-c", 'model_provider="helix"')
-        assert made.command[-1] == "exec"
-        assert 'base_url="http://127.0.0.1:1/v1"' in made.command[4]
-        assert key in made.command[4]
-        assert not any("/t/token" in word for word in made.command)
+    by_key = start("codex", tmp_path, "exec", OPENAI_API_KEY="k", CODEX_HOME=str(tmp_path))
+    assert by_key.environment == {"HELIX_GATEWAY_TOKEN": "token"}
+    assert by_key.command[:3] == ("codex", "-c", 'model_provider="helix"')
+    assert 'env_key="OPENAI_API_KEY"' in by_key.command[4]
+
     own = start("codex", tmp_path, "exec", urls={AgentUpstream("mine"): URL})
     assert own.command[2] == 'model_providers.mine.base_url="http://127.0.0.1:1"'
     assert own.command[4].startswith("model_providers.mine.env_http_headers.")
     assert (own.command[4].endswith('="HELIX_GATEWAY_TOKEN"'), own.command[5]) == (True, "exec")
     assert own.environment == {"HELIX_GATEWAY_TOKEN": "token"}
+
+    for made in (by_key, own):
+        assert made.command[-1] == "exec"
+        assert not any("/t/token" in word for word in made.command)
+
+
+def test_codex_keeps_its_usual_provider_where_it_is_signed_in(tmp_path: Path) -> None:
+    """It resumes a session only with the provider that began it."""
+    (tmp_path / "auth.json").write_text("{}")
+    environ = {"OPENAI_API_KEY": "k", "CODEX_HOME": str(tmp_path), "OPENAI_PROJECT": "proj_1"}
+    made = start("codex", tmp_path, "exec", **environ)
+    assert made.command[:3] == ("codex", "-c", 'openai_base_url="http://127.0.0.1:1/v1"')
+    # Sessions that earlier versions of this program began name this provider.
+    assert made.command[4].startswith("model_providers.helix={")
+    assert made.environment["OPENAI_PROJECT"] == "helix-token:token proj_1"
+    assert not any("/t/token" in word or "token:" in word for word in made.command)
+    assert not any(word.startswith("model_provider=") for word in made.command)
 
 
 def test_opencode_is_given_every_address_beside_what_the_user_set(tmp_path: Path) -> None:
@@ -203,12 +214,11 @@ def test_the_users_settings_stay_beside_the_address() -> None:
     codex = tomllib.loads(
         change["codex"]('model = "m"\n[model_providers.mine]\nname = "x"\n', URL, {})
     )
-    assert (codex["model"], codex["model_provider"]) == ("m", "helix")
-    assert codex["model_providers"]["mine"] == {"name": "x"}
-    assert codex["model_providers"]["helix"] == {
-        "name": "Helix", "base_url": f"{URL}/v1", "wire_api": "responses", "requires_openai_auth": True,
-    }  # fmt: skip
-    assert tomllib.loads(change["codex"]("", URL, {}))["model_provider"] == "helix"
+    assert codex == {
+        "model": "m",
+        "openai_base_url": f"{URL}/v1",
+        "model_providers": {"mine": {"name": "x"}},
+    }
     opencode = json.loads(change["opencode"]('{"theme": "x"}', URL, {}))
     assert (opencode["theme"], opencode["provider"]["google"]["options"]["baseURL"]) == (
         "x",

@@ -158,12 +158,16 @@ def test_a_compaction_is_asked_for_as_the_client_asks(there: tuple[str, Provider
 
 def test_a_web_socket_is_refused_so_that_the_client_falls_back(there: tuple[str, Provider]) -> None:
     url, provider = there
-    asks = b"GET /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    asked_before = len(provider.asked)
+    asks = (
+        b"GET %b/v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        % urlsplit(url).path.encode()
+    )
     with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=60) as connection:
         connection.sendall(asks)
         line = connection.recv(4096).split(b"\r\n")[0]
-    assert b"101" not in line
-    assert line.startswith(b"HTTP/1.1 ")
+    assert line.startswith(b"HTTP/1.1 426 ")  # Codex tries again five times after any other.
+    assert len(provider.asked) == asked_before
     assert (
         httpx.post(f"{url}/v1/responses", headers=KEY, json=RESPONSES, timeout=60).status_code
         == 200

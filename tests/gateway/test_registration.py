@@ -9,9 +9,12 @@ import pytest
 
 from helix_desktop.gateway import registration
 from helix_desktop.gateway.registration import (
+    NOT_ADMITTED,
     GatewayRegistration,
     GatewayRegistrations,
     RegisteredConversations,
+    add_token_to_project,
+    headers_without_token,
     new_token,
 )
 from tests.conftest import Expect
@@ -124,3 +127,19 @@ def test_without_the_token_nobody_comes_in(given: str) -> None:
 )
 def test_another_host_and_a_page_are_refused_with_the_token_too(headers: dict[str, str]) -> None:
     assert isinstance(GatewayRegistrations(MINE).find_or_refuse(headers, MINE.token), str)
+
+
+def test_codex_sends_the_token_beside_the_users_own_project() -> None:
+    """It sends its usual provider no header of ours, but its project from the environment."""
+    mine = GatewayRegistration(token="t" * 32)
+    registrations = GatewayRegistrations(mine)
+    for own_project, rest in (("", ()), ("proj_1", ((b"OpenAI-Project", b"proj_1"),))):
+        sent = add_token_to_project(own_project, mine.token)
+        headers = {"host": "127.0.0.1:1", "openai-project": sent}
+        assert registrations.find_or_refuse(headers, "") is mine
+        assert tuple(headers_without_token([(b"OpenAI-Project", sent.encode())])) == rest
+    other = {"host": "127.0.0.1:1", "openai-project": "proj_1"}
+    assert registrations.find_or_refuse(other, "") == NOT_ADMITTED
+    assert list(headers_without_token([(b"openai-project", b"proj_1")])) == [
+        (b"openai-project", b"proj_1")
+    ]

@@ -141,3 +141,14 @@ def test_a_call_has_a_name_that_openai_accepts() -> None:
     reply = build_recorded_reply([ToolCall("c1", "browser.open page", "{}")])
     (call,) = items(reply)
     assert call["name"] == "browser_open_page"
+
+
+def test_a_session_that_names_the_gateway_as_its_provider_is_given_back_without_it() -> None:
+    """Codex refuses to resume it where nobody has set up that provider."""
+    others = b'{"payload":{"text":"\\"model_provider\\":\\"helix\\","}}\n'
+    first = b'{"type":"session_meta","payload":{"id":"1","model_provider":"helix","cwd":"/"}}\n'
+    title = codex_writer.FORMAT.with_title(first + others, "1", "T")
+    expected = b'{"type":"session_meta","payload":{"helix_title":"T","id":"1","cwd":"/"}}\n'
+    assert title == expected + others
+    own = first.replace(b"helix", b"openai")
+    assert b'"model_provider":"openai"' in codex_writer.FORMAT.with_title(own, "1", "T")

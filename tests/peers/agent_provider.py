@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+import zstandard
+
 from helix_desktop import concurrency
 
 Json = Any
@@ -128,6 +130,9 @@ class Provider:
                     super().handle()
 
             def do_POST(self) -> None:
+                if self.headers.get("upgrade") == "websocket":
+                    _send(self, 426, {"error": {"message": "WebSockets are not spoken here"}})
+                    return
                 provider._post(self)
 
             do_GET = do_POST  # noqa: N815 -- the library's name
@@ -163,7 +168,7 @@ class Provider:
         asked = Asked(
             handler.path,
             {k.lower(): v for k, v in handler.headers.items()},
-            raw,
+            _decompress(raw, handler.headers.get("content-encoding", "")),
             protocol_of(handler.path),
         )
         with self._lock:
@@ -239,6 +244,13 @@ class Provider:
             sent += len(event)
             self.in_stream()
         handler.wfile.write(b"0\r\n\r\n")
+
+
+def _decompress(raw: bytes, encoding: str) -> bytes:
+    """Codex compresses its requests if it is signed in with an account."""
+    if encoding == "zstd":
+        return zstandard.ZstdDecompressor().decompressobj().decompress(raw)
+    return raw
 
 
 def _send(handler: BaseHTTPRequestHandler, status: int, value: Json) -> None:

@@ -14,7 +14,6 @@ from helix_desktop.gateway.agent_upstreams import (
     checked_address_in_settings,
     first_value_of_option,
     locate_in_file,
-    names_any_variable,
     read_json_settings,
     read_toml_settings,
     refuse_agent,
@@ -27,22 +26,31 @@ from helix_desktop.gateway.known_agent import (
     AgentStart,
     KnownAgent,
 )
-from helix_desktop.gateway.registration import TOKEN_HEADER
+from helix_desktop.gateway.registration import TOKEN_HEADER, add_token_to_project
 from helix_desktop.histories.program_names import title_of_command
 from helix_desktop.json_values import object_at
 
 CODEX_SYSTEM_FOLDER = Path("/etc/codex")
 CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- the variable from which Codex reads the token
-# With these, it pays by the token, whatever its files say.
-_KEYS = ("OPENAI_API_KEY", "CODEX_API_KEY")
+# Of the headers that Codex sends to its usual provider, this variable's can carry the token.
+CODEX_PROJECT = "OPENAI_PROJECT"
+# With this variable, it pays by the token. If it is signed in, it does not use OPENAI_API_KEY.
+_KEY_OF_RUN = "CODEX_API_KEY"
 
 
 def _codex_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
+    return _codex_folder(environ, home) / "config.toml"
 
 
-def _codex_folder(where: AgentSurroundings) -> Path:
-    return Path(where.environ.get("CODEX_HOME") or where.home / ".codex")
+def _codex_folder(environ: Mapping[str, str], home: Path) -> Path:
+    return Path(environ.get("CODEX_HOME") or home / ".codex")
+
+
+def _is_codex_signed_in(environ: Mapping[str, str]) -> bool:
+    """Whether Codex has a sign-in of its own, with an account or a key, or a key for one run."""
+    if environ.get(_KEY_OF_RUN):
+        return True
+    return (_codex_folder(environ, Path.home()) / "auth.json").exists()
 
 
 def _build_codex_launch(start: AgentStart) -> AgentLaunch:
@@ -53,17 +61,23 @@ def _build_codex_launch(start: AgentStart) -> AgentLaunch:
     """
     ((upstream, url),) = start.urls.items()
     base_url, _, token = url.partition("/t/")
+    environment = {CODEX_TOKEN: token}
     if upstream.provider:
         settings = _codex_settings_of_own_provider(upstream.provider, base_url)
+    elif start.environ.get("OPENAI_API_KEY") and not _is_codex_signed_in(start.environ):
+        settings = ['model_provider="helix"', _codex_setting_of_gateway(base_url, has_key=True)]
     else:
-        has_key = bool(start.environ.get("OPENAI_API_KEY"))
-        settings = _codex_settings_of_gateway(base_url, has_key=has_key)
+        # Codex resumes a session only with the provider that began it. So its usual provider
+        # stays, and a session can be begun here and resumed without the gateway, or the reverse.
+        settings = [f'openai_base_url="{base_url}/v1"', _codex_setting_of_gateway(base_url)]
+        own_project = start.environ.get(CODEX_PROJECT, "")
+        environment[CODEX_PROJECT] = add_token_to_project(own_project, token)
 
     command = ["codex"]
     for setting in settings:
         command.extend(("-c", setting))
     command.extend(start.arguments)
-    return AgentLaunch(tuple(command), {CODEX_TOKEN: token})
+    return AgentLaunch(tuple(command), environment)
 
 
 def _codex_settings_of_own_provider(provider: str, base_url: str) -> list[str]:
@@ -75,37 +89,32 @@ def _codex_settings_of_own_provider(provider: str, base_url: str) -> list[str]:
     ]
 
 
-def _codex_settings_of_gateway(base_url: str, *, has_key: bool) -> list[str]:
-    """Return the settings that add the gateway as a provider and choose it. Without a key, Codex
-    signs in as with its usual provider.
+def _codex_setting_of_gateway(base_url: str, *, has_key: bool = False) -> str:
+    """Return the setting that adds the gateway as a provider. Sessions name it that were begun
+    with nothing but a key in the environment, for which Codex's usual provider does not look, or
+    by earlier versions of this program.
     """
     key = "requires_openai_auth=true"
     if has_key:
         key = 'env_key="OPENAI_API_KEY"'
     headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
     provider = f'{{name="Helix",base_url="{base_url}/v1",wire_api="responses",{key},{headers}}}'
-    return ['model_provider="helix"', f"model_providers.helix={provider}"]
+    return f"model_providers.helix={provider}"
 
 
 def _change_codex_settings(text: str, url: str, _: Mapping[str, str]) -> str:
-    """Add the gateway as a provider to Codex's settings, and choose it."""
+    """Set the gateway's address for Codex's usual provider, which stays the provider of its
+    sessions, so that they can be resumed with and without the gateway.
+    """
     document = tomlkit.parse(text)
-    provider = tomlkit.table()
-    provider["name"] = "Helix"
-    provider["base_url"] = f"{url}/v1"
-    provider["wire_api"] = "responses"
-    provider["requires_openai_auth"] = True
-
-    document["model_provider"] = "helix"
-    providers = document.setdefault("model_providers", tomlkit.table(is_super_table=True))
-    providers["helix"] = provider
+    document["openai_base_url"] = f"{url}/v1"
     return tomlkit.dumps(document)
 
 
 def read_codex_settings(where: AgentSurroundings) -> list[SettingsLayer]:
     """Return what Codex reads, weakest first."""
     system_file = CODEX_SYSTEM_FOLDER / "config.toml"
-    user_file = _codex_folder(where) / "config.toml"
+    user_file = _codex_folder(where.environ, where.home) / "config.toml"
     user_settings = read_toml_settings(user_file)
     layers = [
         SettingsLayer(system_file, read_toml_settings(system_file)),
@@ -205,9 +214,9 @@ def _find_chatgpt_upstream(layers: Sequence[SettingsLayer]) -> AgentUpstream:
 
 
 def _uses_codex_subscription(where: AgentSurroundings) -> bool:
-    if names_any_variable(_KEYS, where.environ):
+    if where.environ.get(_KEY_OF_RUN):
         return False
-    sign_in = read_json_settings(_codex_folder(where) / "auth.json")
+    sign_in = read_json_settings(_codex_folder(where.environ, where.home) / "auth.json")
     return bool(sign_in.get("tokens"))
 
 
