@@ -6,10 +6,10 @@ import asyncio
 import base64
 import binascii
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from helix_desktop import token_counting
 from helix_desktop.engine import facts
@@ -23,6 +23,7 @@ from helix_desktop.engine.messages import Delta, Image, Reply, Request, TextDelt
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.state.fold_covers import first_and_last
+from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import KnownMessages
@@ -415,32 +416,44 @@ class OpenAgentConversation:
 
     async def _store_call_outputs(
         self, messages: Sequence[ProtocolMessage]
-    ) -> dict[tuple[str, str], facts.Stored]:
+    ) -> "dict[tuple[str, str], _StoredOutput]":
         """Store what calls have returned in the cache, all together. Return the stored entries by
         the call's id and the text, since some servers use the same ids in each reply.
         """
         calls_by_id = {call.id: call.call for call in self.conversation.state.branch.running_calls}
-        calls_by_output: dict[tuple[str, str], facts.ToolCall] = {}
+        storing_by_output: dict[tuple[str, str], Coroutine[Any, Any, _StoredOutput]] = {}
         for message in messages:
             for piece in message.pieces:
+                output = (piece.id, piece.text)
                 if piece.kind is PieceKind.CALL:
                     calls_by_id[piece.id] = facts.ToolCall(piece.id, piece.name, piece.text)
-                elif piece.kind is PieceKind.RESULT and piece.id in calls_by_id:
-                    output = (piece.id, piece.text)
-                    calls_by_output.setdefault(output, calls_by_id[piece.id])
+                elif piece.kind is not PieceKind.RESULT or piece.id not in calls_by_id:
+                    continue
+                elif output not in storing_by_output:
+                    call = calls_by_id[piece.id]
+                    storing_by_output[output] = self._store_call_output(piece, call)
 
         # Together, so that they are written to the disk with one sync.
-        tasks = []
-        for (_, text), call in calls_by_output.items():
-            tasks.append(self.follower.store_output(text, call))
-        stored_outputs = await asyncio.gather(*tasks)
-        return dict(zip(calls_by_output, stored_outputs, strict=True))
+        stored_outputs = await asyncio.gather(*storing_by_output.values())
+        return dict(zip(storing_by_output, stored_outputs, strict=True))
+
+    async def _store_call_output(self, result: Piece, call: facts.ToolCall) -> "_StoredOutput":
+        """Store what a call has returned: the text, and the images beside it."""
+        source = describe_call_as_source(call.arguments)
+        images: list[facts.Stored] = []
+        for address in result.images:
+            media_type, _, encoded = address.removeprefix("data:").partition(";base64,")
+            image = await asyncio.to_thread(_decode_base64_or_keep_text, encoded)
+            origin = EntryOrigin(call.name, source, media_type)
+            images.append(await self.bench.workspace.cache.store_content(image, origin))
+        text = await self.follower.store_output(result.text, call)
+        return _StoredOutput(text, tuple(images))
 
     def _split_off_awaited_results(
         self,
         message: ProtocolMessage,
         answered_ids: set[str],
-        stored_outputs: Mapping[tuple[str, str], facts.Stored],
+        stored_outputs: "Mapping[tuple[str, str], _StoredOutput]",
     ) -> tuple[list[AgentOutput], list[Piece]]:
         """Return a message's results of calls that wait for one, and its other pieces.
 
@@ -453,8 +466,11 @@ class OpenAgentConversation:
         for piece in message.pieces:
             if piece.kind is PieceKind.RESULT and piece.id in awaited_ids:
                 awaited_ids.discard(piece.id)
+                output = AgentOutput(piece.id, piece.text, piece.ok)
                 stored = stored_outputs.get((piece.id, piece.text))
-                results.append(AgentOutput(piece.id, piece.text, piece.ok, stored=stored))
+                if stored is not None:
+                    output = replace(output, stored=stored.text, images=stored.images)
+                results.append(output)
             else:
                 other_pieces.append(piece)
         return results, other_pieces
@@ -564,6 +580,14 @@ class OpenAgentConversation:
             seconds=replied.seconds,
             raw=replied.raw,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredOutput:
+    """What a call has returned, in the cache."""
+
+    text: facts.Stored
+    images: tuple[facts.Stored, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,18 @@ from typing import Any
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import format_json_value, list_at, text_at, without_fields
+from helix_desktop.json_values import (
+    format_json_value,
+    list_at,
+    object_at,
+    text_at,
+    without_fields,
+)
 
 Json = Any
 Path = tuple[int | str, ...]
 SLICE = 1 << 18
+IMAGE_ADDRESS = "data:image/"
 
 
 class Speaker(StrEnum):
@@ -43,7 +50,8 @@ class Piece:
     """A part of a message. `path`: where the piece is in the message's units.
 
     `outlives_folds`: it goes on where it stood, although a fold (a shorter text) takes the
-    place of its message.
+    place of its message. `images`: those in the result of a call, as addresses that have all of
+    them (`data:…`).
     """
 
     kind: PieceKind
@@ -54,6 +62,7 @@ class Piece:
     ok: bool = True
     media_type: str = ""
     outlives_folds: bool = False
+    images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +196,25 @@ def text_of_content(content: Json) -> str:
         if isinstance(text, str):
             texts.append(text)
     return "\n".join(texts)
+
+
+def images_of_content(content: Json) -> tuple[str, ...]:
+    """Return the images in a result's content, each as an address that has all of it."""
+    addresses: list[str] = []
+    for part in map(object_at, list_at(content)):
+        source = object_at(part, "source")
+        if text_at(part, "type") == "image" and text_at(source, "type") == "base64":
+            address = format_data_address(text_at(source, "media_type"), text_at(source, "data"))
+        else:
+            address = text_at(part, "image_url") or text_at(part, "image_url", "url")
+        if address.startswith(IMAGE_ADDRESS):
+            addresses.append(address)
+    return tuple(addresses)
+
+
+def format_data_address(media_type: str, encoded_content: str) -> str:
+    """Return an address that has the whole content, which is encoded as base64."""
+    return f"data:{media_type};base64,{encoded_content}"
 
 
 def format_effort_settings(*settings: Json) -> str:

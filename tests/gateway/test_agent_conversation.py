@@ -277,6 +277,19 @@ async def test_a_result_of_no_call_and_blocks_nobody_knows_are_kept(agent: Room)
     assert texts(said) == ["lost"]
 
 
+async def test_a_picture_that_a_call_returned_is_kept(agent: Room) -> None:
+    await agent.answer(await agent.send(anthropic_gateway.user_message("look")), Calls("Read", {}, "c1"), stop=Stop.CALLS)  # fmt: skip
+    source = {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}
+    content = [{"type": "image", "source": source}]
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": content}
+    sent = await agent.send({"role": "user", "content": [result]})
+    await agent.answer(sent, Says("A dot."))
+    (returned,) = [fact for fact in await agent.facts(sent) if isinstance(fact, ToolReturned)]
+    (picture,) = returned.images
+    assert picture.media_type == "image/png"
+    assert await agent.bench.workspace.cache.read_content(picture.digest) == b"hello"
+
+
 async def test_a_conversation_that_is_brought_along_is_recorded_with_its_replies(
     agent: Room,
 ) -> None:

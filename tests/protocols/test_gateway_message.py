@@ -19,6 +19,7 @@ from helix_desktop.protocols.gateway_message import (
     Speaker,
     copy_with_change,
     edit_pieces,
+    images_of_content,
     join_added_messages,
     parse_tool,
     piece_of_part,
@@ -27,6 +28,7 @@ from helix_desktop.protocols.gateway_message import (
     text_of_content,
     unknown_piece,
 )
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
 
 texts = st.text(st.characters(), max_size=30)
 kinds = st.sampled_from([PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT, PieceKind.REASONING])
@@ -237,3 +239,32 @@ def test_the_words_of_a_content_in_parts_are_one_and_only_words_are_replaced() -
         "odd",
     ]
     assert replace_text_in_content(None, "c", "text") == "c"
+
+
+def test_pictures_in_results_are_found_in_each_protocol() -> None:
+    address = "data:image/png;base64,aGVsbG8="
+    source = {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}
+    anthropic = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "image", "source": source}]}  # fmt: skip
+    responses = {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": address}]}  # fmt: skip
+    chat = {"role": "tool", "tool_call_id": "c", "content": [{"type": "image_url", "image_url": {"url": address}}]}  # fmt: skip
+    data = {"inlineData": {"mimeType": "image/png", "data": "aGVsbG8="}}
+    gemini = {"name": "read_file", "response": {"output": "read"}, "parts": [data]}
+    bodies = {
+        "anthropic": {"messages": [{"role": "user", "content": [anthropic]}]},
+        "openai-responses": {"input": [responses]},
+        "openai-chat": {"messages": [chat]},
+        "gemini": {"contents": [{"role": "user", "parts": [{"functionResponse": gemini}]}]},
+    }
+    for protocol, body in bodies.items():
+        (message,) = WIRE_MODULES[protocol].parse_messages(body)
+        (result,) = message.pieces_of_kind(PieceKind.RESULT)
+        assert result.images == (address,), protocol
+
+
+def test_of_a_picture_that_stands_elsewhere_nothing_is_taken() -> None:
+    parts = [
+        {"type": "input_image", "image_url": "https://a.example/1.png"},
+        "text",
+        {"type": "image"},
+    ]
+    assert images_of_content(parts) == images_of_content("data:image/png;base64,aGk=") == ()

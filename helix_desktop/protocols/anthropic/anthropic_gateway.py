@@ -177,6 +177,7 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
                 id=text_at(block, "tool_use_id"),
                 ok=not block.get("is_error"),
                 outlives_folds=loaded_state.has_other_parts(content, FOLDED_RESULT_PARTS),
+                images=gateway_message.images_of_content(content),
             )
         case "image" if text_at(block, "source", "type") == "base64":
             return Piece(

@@ -12,6 +12,7 @@ from helix_desktop.json_values import (
     list_at,
     number_at,
     object_at,
+    objects_at,
     text_at,
     value_at,
     without_fields,
@@ -332,7 +333,20 @@ def _piece_of_response(
         name=name,
         ok=field != "error",
         media_type=field,  # The text is put back into this field if it is changed.
+        images=_images_of_response(response),
     )
+
+
+def _images_of_response(response: Mapping[str, Json]) -> tuple[str, ...]:
+    """Return the images beside a result's text, each as an address that has all of it."""
+    addresses: list[str] = []
+    for part in objects_at(response, "parts"):
+        data = object_at(part.get("inlineData") or part.get("inline_data"))
+        media_type = text_at(data, "mimeType") or text_at(data, "mime_type")
+        if media_type.startswith("image/"):
+            address = gateway_message.format_data_address(media_type, text_at(data, "data"))
+            addresses.append(address)
+    return tuple(addresses)
 
 
 def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:

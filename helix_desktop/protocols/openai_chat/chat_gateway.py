@@ -120,6 +120,7 @@ def _piece_of_tool_message(message: Mapping[str, Json]) -> Piece:
         path=(0,),
         id=text_at(message, "tool_call_id") or text_at(message, "name"),
         outlives_folds=loaded_state.has_other_parts(content, FOLDED_PARTS),
+        images=gateway_message.images_of_content(content),
     )
 
 

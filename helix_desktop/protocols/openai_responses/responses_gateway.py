@@ -217,6 +217,7 @@ def _piece_of_result_item(item: Mapping[str, Json], item_position: int) -> Piece
         path=(item_position,),
         id=text_at(item, "call_id"),
         outlives_folds=loaded_state.has_other_parts(output, FOLDED_PARTS | FOLDED_OUTPUTS),
+        images=gateway_message.images_of_content(output),
     )
 
 
