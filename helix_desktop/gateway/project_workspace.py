@@ -2,11 +2,14 @@
 project's content.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from helix_desktop import atomic_files
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 
+LOCK = ".creating"
 LONGEST_NAME = 60
 LONGEST_NAME_WITH_PARENT = 75  # Without the brackets around the parent's name.
 
@@ -32,15 +35,30 @@ def find_project_workspace(
 
 def create_project_workspace(workspaces: AllWorkspaces, folder: Path) -> KnownWorkspace:
     """Create a workspace named after the project, and after the folder around it if the
-    name is taken.
+    name is taken. Return the one that another process has created for the project meanwhile, if
+    one has: several agents may start in a new folder at once.
     """
-    project = project_folder(folder)
-    name = project.name[:LONGEST_NAME]
-    taken_names = {workspace.name.casefold() for workspace in workspaces.list_workspaces()}
-    if name.casefold() not in taken_names:
+    with _only_process_to_create(workspaces):
+        known_workspaces = workspaces.list_workspaces()
+        existing = find_project_workspace(known_workspaces, folder)
+        if existing is not None:
+            return existing
+        project = project_folder(folder)
+        name = project.name[:LONGEST_NAME]
+        taken_names = {workspace.name.casefold() for workspace in known_workspaces}
+        if name.casefold() in taken_names:
+            name_of_parent = project.parent.name[: LONGEST_NAME_WITH_PARENT - len(name)]
+            name = f"{name} ({name_of_parent})"
         return workspaces.create_stored_workspace(name, project)
-    name_of_parent = project.parent.name[: LONGEST_NAME_WITH_PARENT - len(name)]
-    return workspaces.create_stored_workspace(f"{name} ({name_of_parent})", project)
+
+
+@contextmanager
+def _only_process_to_create(workspaces: AllWorkspaces) -> Iterator[None]:
+    """Wait until no other process is creating a workspace, and keep others waiting meanwhile."""
+    atomic_files.ensure_private_folder(workspaces.folder)
+    with (workspaces.folder / LOCK).open("ab") as file:
+        atomic_files.lock_open_file(file.fileno(), waits=True)
+        yield
 
 
 def can_be_project_folder(folder: Path, home: Path) -> bool:

@@ -200,8 +200,10 @@ def text_of_content(content: Json) -> str:
 
 def images_of_content(content: Json) -> tuple[str, ...]:
     """Return the images in a result's content, each as an address that has all of it."""
+    if not isinstance(content, list):
+        return ()
     addresses: list[str] = []
-    for part in map(object_at, list_at(content)):
+    for part in map(object_at, content):
         source = object_at(part, "source")
         if text_at(part, "type") == "image" and text_at(source, "type") == "base64":
             address = format_data_address(text_at(source, "media_type"), text_at(source, "data"))

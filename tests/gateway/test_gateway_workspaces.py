@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
-from helix_desktop import program_folders, running_instance
+from helix_desktop import concurrency, program_folders, running_instance
 from helix_desktop.commands.workspace_access import find_chosen_workspace
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import ActionRefused, NotFound, StoppedByUser, StoreBusy
@@ -276,3 +277,18 @@ def test_who_cannot_let_go_of_a_workspace_says_so_and_is_asked_again() -> None:
     forget()
     gateway_workspaces.set_release_handler("w", release)()
     assert gateway_workspaces.close_for_other_process("w") == 1
+
+
+def test_agents_that_start_at_once_in_a_new_folder_share_its_workspace(tmp_path: Path) -> None:
+    folder = tmp_path / "thesis"
+    folder.mkdir()
+    all_are_ready = threading.Barrier(8)
+
+    def start(_: int) -> str:
+        workspaces = AllWorkspaces(tmp_path / "workspaces")
+        all_are_ready.wait()
+        return project_workspace.create_project_workspace(workspaces, folder).id
+
+    with concurrency.create_thread_pool("agents", threads=8) as pool:
+        assert len(set(pool.map(start, range(8)))) == 1
+    assert len(AllWorkspaces(tmp_path / "workspaces").list_workspaces()) == 1

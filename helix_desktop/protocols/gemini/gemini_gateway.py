@@ -339,6 +339,8 @@ def _piece_of_response(
 
 def _images_of_response(response: Mapping[str, Json]) -> tuple[str, ...]:
     """Return the images beside a result's text, each as an address that has all of it."""
+    if "parts" not in response:
+        return ()
     addresses: list[str] = []
     for part in objects_at(response, "parts"):
         data = object_at(part.get("inlineData") or part.get("inline_data"))
