@@ -59,7 +59,7 @@ async def _read_entry(hash_prefix: str, resources: ToolResources) -> bytes:
 
 async def _read_file(path_text: str, resources: ToolResources) -> bytes:
     """Read a file of the workspace, after asking for permission to read it."""
-    root_path = resources.roots.resolve_path(path_text)
+    root_path = await asyncio.to_thread(resources.roots.resolve_real_path, path_text)
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(
         ToolAction(

@@ -6,6 +6,7 @@ import pytest
 
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.tools import compare_tool
+from helix_desktop.tools.permission import PermissionRule
 from tests.tools.world import World
 
 
@@ -62,3 +63,13 @@ async def test_a_hidden_file_is_not_compared(here: World) -> None:
     outcome = await here.run("compare_versions", before=earlier, after=".env")
     assert not outcome.ok
     assert "SECRET=1" not in here.text(outcome)
+
+
+async def test_no_link_leads_past_a_rule_that_denies(here: World) -> None:
+    here.kit.permissions.rules = (PermissionRule("deny", path="secret/*"),)
+    here.write("secret/plan.txt", "of the plan\n")
+    (here.folder / "link.txt").symlink_to("secret/plan.txt")
+    earlier = await store(here, b"before\n")
+    for path in ("secret/plan.txt", "link.txt"):
+        said = await here.said("compare_versions", before=earlier, after=path)
+        assert "of the plan" not in said
