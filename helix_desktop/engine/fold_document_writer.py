@@ -193,6 +193,16 @@ def _has_same_items(material: DocumentMaterial, state: ConversationState) -> boo
 
 def _changes_material(fact: facts.Fact, material: DocumentMaterial) -> bool:
     """Whether a later fact changes what the document should have said."""
+    if isinstance(fact, facts.Forgotten):
+        return True
+    changed_messages = _messages_shown_otherwise(fact, material.branch)
+    if changed_messages is None:
+        return False
+    return covers_overlap(changed_messages, material.plan.span)
+
+
+def _messages_shown_otherwise(fact: facts.Fact, branch: ConversationBranch) -> facts.Cover | None:
+    """Return the messages, or the part of one, that are shown otherwise after a fact."""
     match fact:
         case (
             facts.Pinned(ref=cover)
@@ -200,18 +210,14 @@ def _changes_material(fact: facts.Fact, material: DocumentMaterial) -> bool:
             | facts.Excluded(ref=cover)
             | facts.Included(ref=cover)
         ):
-            return covers_overlap(cover, material.plan.span)
+            return cover
+        case facts.Folded(cover=facts.Span() as span):
+            return span
         case (
             facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name)
-        ):
-            return name in material.branch.folds and covers_overlap(
-                material.branch.folds[name].cover, material.plan.span
-            )
-        case facts.Folded(cover=facts.Span() as cover):
-            return covers_overlap(cover, material.plan.span)
-        case facts.Forgotten():
-            return True
-    return False
+        ) if name in branch.folds:
+            return branch.folds[name].cover
+    return None
 
 
 @dataclass(slots=True)

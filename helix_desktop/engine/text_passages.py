@@ -277,11 +277,7 @@ def _is_followed_by(line: str, word: str, next_word: str) -> bool:
 
 
 def _weigh_hits_with_neighbours(hits: Hits) -> Hits:
-    """Return the lines worth showing, with the words in and near each of them.
-
-    A line is worth showing if its words, together with those of its neighbours, weigh at least a
-    certain share of what those of the best line weigh.
-    """
+    """Return the lines worth showing, with the words in and near each of them."""
     weights_by_line: dict[int, dict[str, float]] = {}
     for number, rarities in hits.items():
         weights = dict(rarities)
@@ -290,7 +286,13 @@ def _weigh_hits_with_neighbours(hits: Hits) -> Hits:
             _raise_weights(weights, hits.get(number - distance, {}), share)
             _raise_weights(weights, hits.get(number + distance, {}), share)
         weights_by_line[number] = weights
+    return _keep_lines_worth_showing(weights_by_line)
 
+
+def _keep_lines_worth_showing(weights_by_line: Hits) -> Hits:
+    """Return the lines whose words weigh at least a certain share of what those of the best line
+    weigh.
+    """
     best_worth = 0.0
     for weights in weights_by_line.values():
         best_worth = max(best_worth, sum(weights.values()))

@@ -44,6 +44,12 @@ def test_the_threshold_is_the_square_root_rule() -> None:
     assert fold_economics.clearing_threshold(20_000, 500, USUAL) == pytest.approx(expected)
 
 
+def test_the_rule_also_holds_where_writing_to_the_cache_costs_what_input_costs() -> None:
+    prices = RelativePrices(0.5, 1.0, 4.0)
+    expected = math.sqrt(2 * 0.5 * 20_000 * 500 / 0.5)
+    assert fold_economics.clearing_threshold(20_000, 500, prices) == pytest.approx(expected)
+
+
 def test_a_cache_that_is_likely_cold_lowers_the_threshold() -> None:
     warm = fold_economics.clearing_threshold(20_000, 500, USUAL)
     assert fold_economics.clearing_threshold(20_000, 500, USUAL, cold=0.5) < warm
