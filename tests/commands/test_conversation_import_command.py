@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import cli, commands, program_folders, running_instance, token_counting
-from helix_desktop.commands import workspace_access
+from helix_desktop.commands import conversation_import_command, workspace_access
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
+from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.resident.resident_client import CollectingConsole
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -378,3 +379,24 @@ def test_an_import_and_the_index_share_what_they_counted() -> None:
     assert workspace_access.OptionalTokenCounter()(text) > 5
     counter = token_counting.shared_token_counter()
     assert counter._remembered_count(token_counting._hash_of_text(text)) is not None
+
+
+def test_found_histories_are_a_line_for_each_program_and_folder_and_a_total() -> None:
+    def noon(day_of_january: int) -> float:
+        return (day_of_january - 0.5) * 86_400
+
+    found = [
+        FoundHistories("codex", Path("a"), "/work", 2, 1_500_000, first=noon(4), last=noon(6)),
+        FoundHistories("claude-code", Path("b"), "/work", 1, 100_000, first=noon(2), last=noon(3)),
+        FoundHistories("codex", Path("c"), "/work", 1_200, 500_000, first=noon(3), last=noon(5)),
+        FoundHistories("codex", Path("d"), "", 1, 0, first=noon(8), last=noon(8)),
+    ]
+    lines = conversation_import_command._describe_histories_by_folder(found)
+    words = [" ".join(line.split()) for line in lines]
+    assert words == [
+        "Claude Code 1 0.1 MB 1970-01-02 to 1970-01-03 /work",
+        "Codex 1 0.0 MB 1970-01-08 to 1970-01-08 (no folder)",
+        "Codex 1202 2.0 MB 1970-01-03 to 1970-01-06 /work",
+        "1,204 conversations found, 2.1 MB.",
+    ]
+    assert conversation_import_command._describe_histories_by_folder([]) == []
