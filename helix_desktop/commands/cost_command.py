@@ -157,18 +157,8 @@ async def _print_conversation_cost(
     lines: list[str] = []
     result: list[dict[str, Any]] = []
     for request in requests:
-        is_free = request.model in free_models
-        cost = _format_dollars(request.cost, is_free=is_free)
-        lines.append(f"{request.seq:>6}  {request.tokens:>10,} tokens  {cost:>10}  {request.model}")
-        causes: list[dict[str, Any]] = []
-        for cause in request.causes:
-            words = cause.cause.describe_cause()
-            causes.append({"cause": words, "tokens": cause.tokens, "cost": cause.cost})
-            dollars = _format_dollars(cause.cost, is_free=is_free)
-            lines.append(f"        {cause.tokens:>10,}         {dollars:>10}  {words}")
-        result.append(
-            {"seq": request.seq, "tokens": request.tokens, "cost": request.cost, "causes": causes}
-        )
+        lines += _describe_request(request, is_free=request.model in free_models)
+        result.append(_request_as_json(request))
 
     sub_agents = await _list_agents_with_costs(workspace, conversation)
     for agent in sub_agents:
@@ -181,6 +171,25 @@ async def _print_conversation_cost(
     if not requests and not arguments.json:
         await console.print_error("The provider reported no token usage for this conversation.")
     return 0
+
+
+def _describe_request(request: RequestCost, *, is_free: bool) -> list[str]:
+    """Returns a line for a request, and one for each cause of its cost."""
+    cost = _format_dollars(request.cost, is_free=is_free)
+    lines = [f"{request.seq:>6}  {request.tokens:>10,} tokens  {cost:>10}  {request.model}"]
+    for cause in request.causes:
+        dollars = _format_dollars(cause.cost, is_free=is_free)
+        words = cause.cause.describe_cause()
+        lines.append(f"        {cause.tokens:>10,}         {dollars:>10}  {words}")
+    return lines
+
+
+def _request_as_json(request: RequestCost) -> dict[str, Any]:
+    causes: list[dict[str, Any]] = []
+    for cause in request.causes:
+        words = cause.cause.describe_cause()
+        causes.append({"cause": words, "tokens": cause.tokens, "cost": cause.cost})
+    return {"seq": request.seq, "tokens": request.tokens, "cost": request.cost, "causes": causes}
 
 
 def _savings_as_json(figures: Savings) -> dict[str, object]:
