@@ -361,7 +361,7 @@ class AgentRequests:
     async def _read_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
         """Reads lines of a file for the agent, if that is allowed."""
         roots = self.kit.resources.roots
-        path = roots.resolve_path(text_at(params, "path"))
+        path = await asyncio.to_thread(roots.resolve_real_path, text_at(params, "path"))
         displayed_path = roots.display_path(path)
         action = ToolAction(
             ToolName.READ_FILE,
@@ -384,7 +384,7 @@ class AgentRequests:
         """
         resources = self.kit.resources
         path = text_at(params, "path")
-        place = resources.roots.resolve_path(path)
+        place = await asyncio.to_thread(resources.roots.resolve_real_path, path)
         before = await asyncio.to_thread(workspace_roots.read_file_or_none, resources.roots, place)
         if before is not None:
             seen = resources.files_seen.setdefault(self.conversation.id, FilesSeen())

@@ -118,6 +118,21 @@ async def test_files_are_read_and_written_within_the_roots_alone(
     assert "def count(sequence)" in said(session)
 
 
+async def test_a_link_leads_no_write_of_the_agent_past_the_question(
+    bench: Workbench, folder: Path
+) -> None:
+    """The defect: through a link within the folder, an agent wrote hooks of git with edits allowed."""
+    await bench.choose_permission_mode("allow edits")
+    session = await bench.start_conversation(acp_agent="Script")
+    (folder / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
+    (folder / "docs").symlink_to(".git/hooks")
+    await run_turn(session, f"write {folder}/docs/pre-commit x")
+    (question,) = ASKED
+    assert question.why == "other programs run the contents of this file"
+    assert ".git/hooks/pre-commit" in question.title
+    assert not (folder / ".git" / "hooks" / "pre-commit").exists()
+
+
 async def test_a_write_shows_its_difference_on_our_card_and_can_be_undone(
     bench: Workbench, folder: Path
 ) -> None:

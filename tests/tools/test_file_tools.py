@@ -505,7 +505,7 @@ async def test_links_lead_no_file_tool_past_a_rule_or_a_question(here: World, se
             for tool, arguments in (
                 ("read_file", {"path": path}),
                 ("read_document", {"document": path}),
-                ("compare_versions", {"before": path, "after": path}),
+                ("compare_versions", {"before": path, "after": ".envrc"}),
                 ("search_files", {"path": folder, "pattern": "of secret"}),
             ):
                 assert "of secret/plan" not in await here.said(tool, **arguments), (tool, path)

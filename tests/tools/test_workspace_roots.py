@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
 import os
@@ -403,3 +404,22 @@ def test_a_file_in_a_folder_that_cannot_be_written_is_named(
         ActionRefused, match=f"operation on {name.partition('/')[0]} .Read-only file system"
     ):
         workspace_roots.replace_file(roots, roots.resolve_path(name), b"content", expected=None)
+
+
+def test_whoever_asks_about_a_path_asks_about_where_its_links_lead() -> None:
+    """Rules and questions are about the file itself, so `resolve_real_path` comes before them."""
+    package = Path(workspace_roots.__file__).parents[1]
+    wrong = []
+    for file in [*package.glob("tools/*.py"), *package.glob("acp_client/*.py")]:
+        for function in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if not isinstance(function, ast.AsyncFunctionDef | ast.FunctionDef):
+                continue
+            called = {
+                ast.unparse(node.func).rpartition(".")[2]
+                for node in ast.walk(function)
+                if isinstance(node, ast.Call)
+            }
+            asks = called & {"ToolAction", "permit", "_was_edit_allowed"}
+            if asks and "resolve_path" in called:
+                wrong.append(f"{file.name}: {function.name}")
+    assert wrong == []
