@@ -48,12 +48,18 @@ class FleetTaskOrder:
 
 @dataclass(frozen=True, slots=True)
 class FleetTaskResult:
-    """`why` it is in its state, and its cost in dollars. `asked`: what nobody could allow."""
+    """`why` it is in its state, and its cost in dollars. `asked`: what nobody could allow.
+
+    Of a command: `rule` covers it and those like it, if there is such a rule, and `access` says
+    where it would run.
+    """
 
     why: str = ""
     answer: str = ""
     cost: float = 0.0
     asked: str = ""
+    rule: str = ""
+    access: str = ""
 
 
 UNREADABLE = FleetTaskResult(

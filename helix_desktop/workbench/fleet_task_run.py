@@ -361,9 +361,13 @@ class FleetTaskRun:
             result = FleetTaskResult(STOPPED, cost=cost)
             return FleetTaskOutcome(FleetTaskState.CANCELLED, result)
         if claimed.question is not None:
-            asked = unattended_permissions.name_to_allow(claimed.question)
-            why = unattended_permissions.describe_missing_permission(claimed.question)
-            result = FleetTaskResult(why, cost=cost, asked=asked)
+            result = FleetTaskResult(
+                unattended_permissions.describe_missing_permission(claimed.question),
+                cost=cost,
+                asked=unattended_permissions.name_to_allow(claimed.question),
+                rule=unattended_permissions.rule_for_task(claimed.question),
+                access=claimed.question.command_access,
+            )
             return FleetTaskOutcome(FleetTaskState.NEEDS_YOU, result)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskOutcome(FleetTaskState.FAILED, FleetTaskResult(TOO_LATE, cost=cost))

@@ -8,6 +8,8 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import EDITS, ToolName
 from helix_desktop.fast_dataclass import dataclass
 
+RULE_SEPARATOR = ", "  # Between the rules of one choice, as `tools/permission.py` describes it.
+
 
 @dataclass(frozen=True, slots=True)
 class UserAnswer:
@@ -44,6 +46,27 @@ def name_to_allow(question: PermissionQuestion) -> str:
     return question.apart or question.call.name
 
 
+def rule_for_task(question: PermissionQuestion) -> str:
+    """Return the rule under which such commands may run for the rest of a task, as a chat names it,
+    or an empty text if no rule covers only what it says.
+    """
+    return next(iter(_rules_to_allow(question)), "")
+
+
+def permission_by_rule(rule: str) -> str:
+    return f"rule:{rule}"
+
+
+def _rules_to_allow(question: PermissionQuestion) -> tuple[str, ...]:
+    if question.form or question.apart or question.call.name != ToolName.RUN_COMMAND:
+        return ()
+    # Several rules are described with a comma between them. In a command with one, the text of a
+    # single rule could be read as two.
+    if RULE_SEPARATOR in question.preview:
+        return ()
+    return question.rules
+
+
 def describe_missing_permission(question: PermissionQuestion) -> str:
     """Say why a task waits and, below that, exactly what it would do with the permission.
 
@@ -56,8 +79,8 @@ def describe_missing_permission(question: PermissionQuestion) -> str:
 
 
 def is_allowed_unattended(question: PermissionQuestion, allowed: Collection[str]) -> bool:
-    """Whether `allowed` has the tool, its group or "all". A separate permission needs its name, and
-    a form is for a person to fill in.
+    """Whether `allowed` has the tool, its group, a rule that covers the command, or "all". A separate
+    permission needs its name, and a form is for a person to fill in.
     """
     if question.form:
         return False
@@ -65,6 +88,7 @@ def is_allowed_unattended(question: PermissionQuestion, allowed: Collection[str]
     group = _group_of_tool(question.call.name)
     if group and not question.apart:
         sufficient_names.add(group)
+    sufficient_names.update(map(permission_by_rule, _rules_to_allow(question)))
     return not sufficient_names.isdisjoint(allowed)
 
 

@@ -23,7 +23,7 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.programs_row import build_programs_row, describe_command_access
-from helix_desktop.gui.common.tool_words import words_for_tool
+from helix_desktop.gui.common.tool_words import translate_network_mark, words_for_tool
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences, translate_title
@@ -52,7 +52,6 @@ COMMANDS = ("run_command",)
 ONE_LINE = 440  # Words of at most this many pixels stand on one line in every window.
 LONGEST_RULE_ON_ONE_LINE = 260  # In pixels: of a longer rule below a change, lines are broken.
 SHORT_TITLE = 48  # A title of at most this many characters fits one line of every window.
-NETWORK_MARK = " (with network access)"  # As `tools/permission.py` describes a rule.
 LONGEST_NAMED_RULE = 40  # A longer rule stands above the buttons alone.
 MOST_NAMED_PROGRAMS = 3  # A button names at most this many programs; the row above it names all.
 LONGEST_FOLDER = 32  # Of a longer folder's path, a button shows only the end.
@@ -180,14 +179,6 @@ def describe_allowed_programs(rule: str, programs: Sequence[str]) -> str:
     if len(names) > 1:
         listed_names = tr("{names} and {last}", names=", ".join(names[:-1]), last=names[-1])
     return tr("Always allow {programs} here", programs=listed_names)
-
-
-def translate_network_mark(rule: str) -> str:
-    """Returns a rule as it is shown, with the mark for network access in the user's language."""
-    shown_rule = mark_on_one_line(rule)
-    if not shown_rule.endswith(NETWORK_MARK):
-        return shown_rule
-    return f"{shown_rule.removesuffix(NETWORK_MARK)} ({tr('with network access')})"
 
 
 def describe_rule(question: PermissionQuestion, number: int) -> str:

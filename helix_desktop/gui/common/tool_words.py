@@ -3,8 +3,11 @@ for `search_files`, and for the kinds of tools of the Agent Client Protocol, suc
 `execute`. Other tools keep the names that their programs gave them.
 """
 
+from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.gui.translation import tr, translate_name
+
+NETWORK_MARK = " (with network access)"  # As `tools/permission.py` describes a rule.
 
 
 def words_for_tool(tool: str) -> str:
@@ -21,3 +24,11 @@ def name_tool_of_rule(tool: str) -> str:
         ToolName.FETCH_URL: tr("Fetch a web page"),
     }
     return words_by_tool.get(tool, tool)
+
+
+def translate_network_mark(rule: str) -> str:
+    """Returns a rule as it is shown, with the mark for network access in the user's language."""
+    shown_rule = mark_on_one_line(rule)
+    if not shown_rule.endswith(NETWORK_MARK):
+        return shown_rule
+    return f"{shown_rule.removesuffix(NETWORK_MARK)} ({tr('with network access')})"

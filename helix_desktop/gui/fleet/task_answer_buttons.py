@@ -5,7 +5,8 @@ from functools import partial
 
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.gui.common.tool_words import name_tool_of_rule
+from helix_desktop.engine.tool_names import EDITS, ToolName
+from helix_desktop.gui.common.tool_words import name_tool_of_rule, translate_network_mark
 from helix_desktop.gui.common.widgets import build_push_button
 from helix_desktop.gui.fleet.fleet_rows import Figures
 from helix_desktop.gui.question_dialogs import ask_text
@@ -13,6 +14,19 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 
 Answer = Callable[..., object]
+
+
+def describe_what_is_allowed(task: Figures) -> str:
+    """Says what the task may do without asking if the user always allows it. Empty: a command that no
+    rule covers, which can be allowed only once, as in a chat.
+    """
+    asked = task.get("asked", "")
+    if asked == ToolName.RUN_COMMAND:
+        return translate_network_mark(task.get("rule", ""))
+    tool = name_tool_of_rule(asked)
+    if asked in EDITS:
+        return tr("{tool}: any file in this workspace", tool=tool)
+    return tr("{tool}: every time", tool=tool)
 
 
 class TaskAnswerButtons:
@@ -40,10 +54,12 @@ class TaskAnswerButtons:
         """Shows the buttons for a task's question. They are hidden if `task` is empty."""
         self._workspace = workspace
         self._task = task
-        what = make_safe_text(name_tool_of_rule(task.get("asked", "")))
+        what = make_safe_text(describe_what_is_allowed(task))
         self._all.setText(tr("Always allow in this task: {what}", what=what))
         for button in self.buttons:
             button.setVisible(bool(task))
+        if not what:
+            self._all.hide()
 
     def enable_allowing(self, is_enabled: bool) -> None:  # noqa: FBT001 - as a widget's own methods
         """Allows an answer once all of the question was in sight."""

@@ -21,6 +21,7 @@ from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
+from helix_desktop.workbench.unattended_permissions import permission_by_rule
 
 LONGEST_TEXT = 1_500  # At most this many characters of a task are shown.
 LONGEST_ANSWER = 10_000  # The whole answer stands in the task's conversation.
@@ -102,10 +103,13 @@ class TaskDetailCard(QWidget):
         self.answer_buttons.enable_allowing(self.question.is_read_to_end)
 
     def run_task_again(self, workspace: str, task: Figures) -> None:
-        """Retries a task, which may use what it has asked for from now on."""
+        """Retries a task, which may do what it has asked for from now on."""
         allowed = []
         if task["asked"] and task["state"] == "needs-you":
-            allowed.append(task["asked"])
+            permission = task["asked"]
+            if task.get("rule"):
+                permission = permission_by_rule(task["rule"])
+            allowed.append(permission)
         self._parts.run_work(self._parts.desk.fleet.retry_task(workspace, task["id"], allowed))
 
     def _send_answer_to_task(

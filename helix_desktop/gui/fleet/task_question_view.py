@@ -9,7 +9,7 @@ from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.engine.tool_names import EDITS
 from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView, build_exact_preview
 from helix_desktop.gui.common.consent_text_view import ExactTextView
-from helix_desktop.gui.common.programs_row import build_programs_row
+from helix_desktop.gui.common.programs_row import build_programs_row, describe_command_access
 from helix_desktop.gui.common.widgets import build_plain_label, build_surface
 from helix_desktop.gui.fleet.fleet_rows import Figures, split_task_question
 from helix_desktop.gui.rows_and_columns import build_column
@@ -44,7 +44,14 @@ class TaskQuestionView(QWidget):
         """Shows what this task asks for. Empty: it asks for nothing. What is shown stays
         as it is read. `programs`: what its command line starts, if that is known.
         """
-        question = [task.get("id", ""), task.get("why", ""), task.get("asked", ""), programs]
+        access = task.get("access", "")
+        question = [
+            task.get("id", ""),
+            task.get("why", ""),
+            task.get("asked", ""),
+            access,
+            programs,
+        ]
         if question == self._shown:
             return
         self._shown = question
@@ -66,9 +73,12 @@ class TaskQuestionView(QWidget):
             self._column.insertWidget(0, self._exact)
         if exact_request and programs:
             self._programs = build_surface(self, "plain")
-            row = build_programs_row(programs, self._programs)
+            row = build_programs_row(programs, self._programs, access)
             row.setContentsMargins(0, 0, 0, 0)
             self._programs.setLayout(row)
+        elif exact_request and access:
+            self._programs = build_plain_label(describe_command_access(access), "small", self)
+        if self._programs is not None:
             self._column.addWidget(self._programs)
         self._update_as_it_is_read()
 

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop import program_settings
 from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.common.widgets import run_after_events
 from helix_desktop.gui.deep_links import open_in_desktop_program
@@ -110,7 +111,16 @@ class ProgramSettingsPage(SettingsPage):
         return build_field_row(in_dollars, self._change_price_limit, self.page_content)
 
     def _change_price_limit(self, dollars: Value) -> None:
-        self._change_setting(ASK_ABOVE, round(float(dollars) * CENTS))
+        cents = round(float(dollars) * CENTS)
+        if cents == 0 and float(dollars) > 0:
+            self._show_error(
+                tr(
+                    "The smallest amount is {amount}. Nothing was changed.",
+                    amount=format_dollars(1 / CENTS),
+                )
+            )
+            return
+        self._change_setting(ASK_ABOVE, cents)
 
     def _change_setting(self, setting: ProgramSetting[Any], value: Value) -> None:
         self._error_label.hide()
@@ -119,10 +129,13 @@ class ProgramSettingsPage(SettingsPage):
             self._settings.change_setting(setting, value)
             self._show_rows_of_switches()
         except HelixError as error:
-            self._error_label.setText(translate_sentences(str(error)))
-            self._error_label.show()
-            # The label can be scrolled to once it has its place.
-            run_after_events(self, self._scroll_to_error)
+            self._show_error(translate_sentences(str(error)))
+
+    def _show_error(self, sentence: str) -> None:
+        self._error_label.setText(sentence)
+        self._error_label.show()
+        # The label can be scrolled to once it has its place.
+        run_after_events(self, self._scroll_to_error)
 
     def _scroll_to_error(self) -> None:
         self.ensureWidgetVisible(self._error_label)

@@ -79,7 +79,7 @@ FOUND: list[dict[str, Any]] = [
         "tasks": {"waiting": 2, "running": 2, "needs-you": 1, "done": 7, "failed": 1, "cancelled": 0},
         "workers": {"build 2.1": 1, "old 1.1": 1}, "budgets": {"workspace": {"limit": 50.0, "spent": 1.5}},
         "running": [task(2, "running", worker="build 2.1", why="Nobody could be asked."), task(1, "running", worker="old 1.1", claims=2)],
-        "needs_you": [task(3, "needs-you", why="Nobody could be asked.", asked="run_command")],
+        "needs_you": [task(3, "needs-you", why="Nobody could be asked.", asked="run_command", rule="head *")],
         "waiting": [task(5, "waiting", claims=0), task(4, "waiting", claims=0)],
         "failed": [task(6, "failed", why="It broke.", cost=0.25, asked="run_command")],
     },
@@ -563,6 +563,39 @@ def test_the_call_that_is_shown_is_allowed_once_or_denied(
     assert not any(button.isVisible() for button in dialog.tasks_page.card.answer_buttons.buttons)
 
 
+def test_always_allowing_says_how_far_it_goes(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    """“Run a command” allowed every command, where the chat allows one kind."""
+    dialog, _, _, _parent = opened(theme, doing, places)
+
+    def offered(asked: str, rule: str = "", access: str = "") -> list[str]:
+        waiting = task(3, "needs-you", why="It asks.\n\nls | cat", asked=asked, rule=rule, access=access)  # fmt: skip
+        dialog.show_fleet([{**FOUND[0], "needs_you": [waiting]}])
+        choose(dialog, "Task 3")
+        qt_works(1)
+        card = dialog.tasks_page.card
+        texts = [button.text() for button in card.answer_buttons.buttons if button.isVisible()]
+        labels = card.question.findChildren(QLabel)
+        texts += [label.text() for label in labels if label.isVisible()]
+        return [text for text in texts if text.startswith(("Always", "Runs"))]
+
+    assert offered("run_command", "ls *, cat *", "sandbox") == [
+        "Always allow in this task: ls *, cat *",
+        "Runs in the sandbox, without network access",
+    ]
+    assert offered("run_command", "curl * (with network access)", "no_sandbox") == [
+        "Always allow in this task: curl * (with network access)",
+        "Runs without a sandbox, with network access",
+    ]
+    # Where no rule covers only what it says, a command is allowed once, as in the chat.
+    assert offered("run_command") == ["Runs"]
+    assert offered("edit_file") == [
+        "Always allow in this task: Edit a file: any file in this workspace"
+    ]
+    assert offered("fetch_url") == ["Always allow in this task: Fetch a web page: every time"]
+
+
 def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
@@ -573,7 +606,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     choose(dialog, "Task 2")
     press(dialog, "Stop")
     choose(dialog, "Task 3")
-    press(dialog, "Always allow in this task: Run a command")
+    press(dialog, "Always allow in this task: head *")
     choose(dialog, "Task 6")
     press(dialog, "Run again")
     choose(dialog, "Task 4")
@@ -588,7 +621,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     assert went == [("w1", f"{2:020x}")]
     assert fleet.asked == [
         ("cancel", "w1", f"{2:020x}"),
-        ("retry", "w1", f"{3:020x}", ("run_command",)),
+        ("retry", "w1", f"{3:020x}", ("rule:head *",)),
         ("retry", "w1", f"{6:020x}", ()),
         ("stop all", "w1"),
         ("drain", "w1", "build 2.1"),

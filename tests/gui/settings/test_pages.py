@@ -964,6 +964,11 @@ def test_money_is_shown_in_dollars(window: MainWindow, settings: ProgramSettings
     assert field.value() == 0.5
     field.setValue(1.25)
     assert settings[ASK_ABOVE] == 125
+    field.setValue(0.001)
+    assert settings[ASK_ABOVE] == 125, "it was 0, which means never"
+    assert "The smallest amount is $0.010. Nothing was changed." in [
+        label.text() for label in page.findChildren(QLabel) if not label.isHidden()
+    ]
 
 
 @pytest.mark.parametrize(
