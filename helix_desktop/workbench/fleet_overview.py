@@ -20,7 +20,7 @@ from helix_desktop.store.fleet_tasks import (
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.fleet_worker import FleetWorker
 from helix_desktop.workbench.open_workbench import Workbench
-from helix_desktop.workbench.unattended_permissions import UserAnswer
+from helix_desktop.workbench.unattended_permissions import UserAnswer, permission_by_rule
 
 # The maximum number of tasks that are shown for each state of each workspace, until older
 # ones are asked for.
@@ -198,6 +198,17 @@ class FleetOverview:
         """Answer the question that a task waits for. `why`: the text that the user has read."""
         answer = UserAnswer(allowed, words)
         await self.retry_task(workspace, task, [answer.as_permission(why)])
+
+    async def allow_for_rest_of_task(
+        self, workspace: str, task: str, asked: str, rule: str = ""
+    ) -> None:
+        """Let a task do from now on what its question asks for: what the `rule` of a command covers,
+        or else all that the tool called `asked` does.
+        """
+        permission = asked
+        if rule:
+            permission = permission_by_rule(rule)
+        await self.retry_task(workspace, task, [permission])
 
     async def do_tasks_here(self, workspace: str) -> None:
         bench = await self._open_workspace(workspace)

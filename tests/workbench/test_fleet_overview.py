@@ -105,6 +105,28 @@ async def test_the_very_call_that_was_shown_is_allowed_once_or_denied(
         assert [one.head for one in results] == [head, NOT_BEGUN]
 
 
+async def test_a_command_that_is_always_allowed_allows_no_other_command(
+    desks: Desks, folder: Path
+) -> None:
+    desk = desks()
+    first = reply(calls=[("run_command", {"command": "seq 3 | head -2"})])
+    alike = reply(calls=[("run_command", {"command": "seq 9 | head -1"})])
+    other = reply(calls=[("run_command", {"command": "touch made.txt"})])
+    async with place(lambda: desk, folder, first, alike, other) as (bench, _, _):
+        await desk.fleet.add_task(bench.id, "count", ())
+        (found,) = await seen(desk.fleet, lambda found: bool(found[0]["needs_you"]))
+        (task,) = found["needs_you"]
+        assert task["rule"] == "seq *, head *"
+        assert task["access"]
+        await desk.fleet.allow_for_rest_of_task(bench.id, task["id"], task["asked"], task["rule"])
+        (found,) = await seen(desk.fleet, lambda found: "touch" in str(found[0]["needs_you"]))
+        assert not (folder / "made.txt").exists()
+        session = await bench.open_session(task["id"])
+        facts = [recorded.fact for recorded in session.conversation.state.facts_on_path()]
+        results = [fact for fact in facts if isinstance(fact, ToolReturned)]
+        assert [result.ok for result in results] == [True, True, False]
+
+
 async def test_a_call_that_would_do_something_else_now_is_shown_again(
     desks: Desks, folder: Path
 ) -> None:

@@ -21,7 +21,6 @@ from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
-from helix_desktop.workbench.unattended_permissions import permission_by_rule
 
 LONGEST_TEXT = 1_500  # At most this many characters of a task are shown.
 LONGEST_ANSWER = 10_000  # The whole answer stands in the task's conversation.
@@ -47,7 +46,7 @@ class TaskDetailCard(QWidget):
         self.stop = build_push_button(tr("Stop"), self, self.stop_wanted.emit)
         self.retry = build_push_button(tr("Run again"), self, self.retry_wanted.emit)
         self.answer_buttons = TaskAnswerButtons(
-            self._send_answer_to_task, self.run_task_again, self
+            self._send_answer_to_task, self._allow_for_rest_of_task, self
         )
 
         head = build_row((self.title, 1), self.open, self.stop, self.retry, wraps=True)
@@ -103,14 +102,14 @@ class TaskDetailCard(QWidget):
         self.answer_buttons.enable_allowing(self.question.is_read_to_end)
 
     def run_task_again(self, workspace: str, task: Figures) -> None:
-        """Retries a task, which may do what it has asked for from now on."""
-        allowed = []
-        if task["asked"] and task["state"] == "needs-you":
-            permission = task["asked"]
-            if task.get("rule"):
-                permission = permission_by_rule(task["rule"])
-            allowed.append(permission)
-        self._parts.run_work(self._parts.desk.fleet.retry_task(workspace, task["id"], allowed))
+        """Retries a task, which may do no more than before."""
+        self._parts.run_work(self._parts.desk.fleet.retry_task(workspace, task["id"], ()))
+
+    def _allow_for_rest_of_task(self, workspace: str, task: Figures) -> None:
+        allowing = self._parts.desk.fleet.allow_for_rest_of_task(
+            workspace, task["id"], task["asked"], task.get("rule", "")
+        )
+        self._parts.run_work(allowing)
 
     def _send_answer_to_task(
         self, workspace: str, task: Figures, *, allowed: bool, words: str = ""

@@ -113,6 +113,11 @@ class Fleet(StandIn):
     async def retry_task(self, workspace: str, task: str, allowed: Sequence[str]) -> None:
         self.asked.append(("retry", workspace, task, tuple(allowed)))
 
+    async def allow_for_rest_of_task(
+        self, workspace: str, task: str, asked: str, rule: str = ""
+    ) -> None:
+        self.asked.append(("allow", workspace, task, asked, rule))
+
     async def retry_tasks_set_aside(self, workspace: str) -> None:
         self.asked.append(("retry dead letters", workspace))
 
@@ -621,7 +626,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     assert went == [("w1", f"{2:020x}")]
     assert fleet.asked == [
         ("cancel", "w1", f"{2:020x}"),
-        ("retry", "w1", f"{3:020x}", ("rule:head *",)),
+        ("allow", "w1", f"{3:020x}", "run_command", "head *"),
         ("retry", "w1", f"{6:020x}", ()),
         ("stop all", "w1"),
         ("drain", "w1", "build 2.1"),
