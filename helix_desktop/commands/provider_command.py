@@ -222,7 +222,10 @@ def _format_provider_line(provider: dict[str, Any]) -> str:
     else:
         description = "no key needed"
     if provider.get("found"):
-        description += f", found on this computer with {provider['models']} models"
+        models = f"{provider['models']} models"
+        if provider["models"] == 1:
+            models = "1 model"
+        description += f", found on this computer with {models}"
     address = provider["base_url"] or "-"
     return f"{provider['name']:<16} {provider['kind']:<17} {address:<44} {description}"
 

@@ -16,6 +16,7 @@ import keyring.backend
 import pytest
 
 from helix_desktop import cli, program_folders, program_settings
+from helix_desktop.commands import provider_command
 from helix_desktop.providers import local_servers
 from tests.peers.chat_server import ChatServer, refused, reply
 
@@ -324,3 +325,20 @@ def test_ctrl_d_where_a_key_is_asked_for_is_no_error_of_the_program() -> None:
     os.close(terminal_of_program)
     assert prompt == b"Key of peer (not shown): "
     assert b"InvalidInput: No key was entered." in errors
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "with 1 model"), (3, "with 3 models")])
+def test_a_server_that_was_found_is_listed_with_the_number_of_its_models(
+    count: int, words: str
+) -> None:
+    found = {
+        "name": "llamacpp",
+        "kind": "openai-chat",
+        "base_url": "http://127.0.0.1:8080/v1",
+        "key": "",
+        "needs_key": False,
+        "found": True,
+        "models": count,
+    }
+    line = provider_command._format_provider_line(found)
+    assert line.endswith(f"found on this computer {words}")

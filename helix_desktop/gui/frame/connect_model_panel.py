@@ -189,7 +189,9 @@ class ConnectModelPanel(QWidget):
 
     def _add_buttons_of_server(self, server: ProviderChoice, models: Sequence[ModelChoice]) -> None:
         for model in models[:MODEL_BUTTONS_PER_SERVER]:
-            label = tr("{model} from {server}", model=model.id, server=server.title)
+            # llama.cpp names a model by the path of its file, which is too long for a button.
+            shown_name = model.id.rpartition("/")[2]
+            label = tr("{model} from {server}", model=shown_name, server=server.title)
             if model.sure is not WindowSizeSource.ASSUMED:
                 window = tr("{window} tokens", window=format_token_count(model.window))
                 label = f"{label} · {window}"

@@ -257,6 +257,15 @@ def test_servers_on_this_machine_are_found_by_themselves(window: MainWindow) -> 
     assert "No model server is running on this computer." in said(none)
 
 
+def test_a_model_that_its_server_calls_by_the_path_of_its_file_is_shown_by_its_name(
+    window: MainWindow,
+) -> None:
+    page = ProvidersPage(FakeSetup(), window.background_runner)
+    model = replace(QWEN, name="llamacpp//home/ann/models/SmolLM2.gguf", window=8_192)
+    page._panel._add_buttons_of_server(OLLAMA, [model])
+    assert button(page, "SmolLM2.gguf from Ollama · 8.2K tokens")
+
+
 def test_a_connected_server_on_this_machine_is_not_denied(window: MainWindow) -> None:
     """Its address is none of the usual ones, so that the search does not find it."""
     setup = FakeSetup(servers=False)
