@@ -54,6 +54,48 @@ def test_what_our_tests_write_is_known(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not NATIVE.is_dir(), reason="these traces are beside the project")
+def test_what_pi_1_6_and_an_ended_turn_of_codex_have_more_is_known(tmp_path: Path) -> None:
+    tool = {"name": "read", "description": "reads", "parameters": {"type": "object"}}
+    system: dict[str, Any] = {
+        "role": "system",
+        "content": "",
+        "sections": {"docs": "x"},
+        "toolsAdded": [tool],
+    }
+    cost = {"input": 0.1, "output": 0.1, "cacheRead": 0, "cacheWrite": 0, "total": 0.2}
+    usage: dict[str, Any] = {
+        "input": 1,
+        "output": 1,
+        "cacheRead": 0,
+        "cacheWrite": 0,
+        "totalTokens": 2,
+    }
+    usage |= {"cost": cost | {"totalFromProvider": False}, "cacheWrite1h": 0}
+    reply: dict[str, Any] = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Done."}],
+        "usage": usage,
+    }
+    reply |= {"stopReason": "stop", "rawStopReason": "end_turn", "durationMs": 250}
+    rows: list[dict[str, Any]] = [{"type": "session", "version": 3, "id": "s", "timestamp": "2026-11-28T02:18:31.977Z", "cwd": "/work"}]  # fmt: skip
+    for number, message in enumerate((system, {"role": "user", "content": "Hello"}, reply)):
+        row: dict[str, Any] = {
+            "type": "message",
+            "id": f"m{number}",
+            "timestamp": "2026-11-28T02:18:32.467Z",
+        }
+        rows.append(row | {"parentId": None, "message": message})
+    written.lines(tmp_path / "2026-11-28T02-18-31-977Z_s.jsonl", rows)
+    assert sentences(tmp_path / "2026-11-28T02-18-31-977Z_s.jsonl", "pi") == []
+
+    codex_rows = [json.loads(line) for line in FILES["codex"].read_text("utf-8").splitlines()]
+    aborted: dict[str, Any] = {"type": "turn_aborted", "turn_id": "t", "reason": "interrupted"}
+    aborted |= {"started_at": 1795832312, "completed_at": 1795832313, "duration_ms": 800}
+    codex_rows.append({"timestamp": "2026-11-28T02:18:32.467Z", "type": "event_msg", "payload": aborted})  # fmt: skip
+    written.lines(tmp_path / FILES["codex"].name, codex_rows)
+    assert sentences(tmp_path / FILES["codex"].name, "codex") == []
+
+
 def test_traces_of_other_people_are_known() -> None:
     for path in NATIVE.rglob("*.jsonl"):
         assert sentences(path, path.relative_to(NATIVE).parts[0]) == []

@@ -1,7 +1,8 @@
 """What a request may hold, as the providers' own libraries publish it, and what a fold does to it.
 
 Taken from PyPI on 26 November 2026: anthropic 2.14.0 (its beta types, which include the others),
-openai 3.57.0 and google-genai 3.6.1. When a library has something new, it goes on unfolded until
+openai 3.57.0 and google-genai 3.6.1; the same two days later. What npm has of them names, besides,
+`caller_id` of a `program` and the older `output_format` of a body. When a library has something new, it goes on unfolded until
 it stands here.
 
 `FOLDED`: history, for which a fold's text stands; it can be recalled. `CARRIED`: state of what
