@@ -369,6 +369,7 @@ class AgentRequests:
             title=f"Read {displayed_path}",
             preview=displayed_path,
             path=displayed_path,
+            named_path=path.named,
         )
         await self._decide_and_record(ToolCall("", ToolName.READ_FILE, "{}"), action)
         content = await asyncio.to_thread(workspace_roots.read_whole_file, roots, path)

@@ -63,7 +63,12 @@ async def _read_file(path_text: str, resources: ToolResources) -> bytes:
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(
         ToolAction(
-            NAME, ActionEffect.READ, f"Read {displayed_path}", displayed_path, path=displayed_path
+            NAME,
+            ActionEffect.READ,
+            f"Read {displayed_path}",
+            displayed_path,
+            path=displayed_path,
+            named_path=root_path.named,
         )
     )
     return await asyncio.to_thread(

@@ -70,6 +70,7 @@ async def _open_file(path_text: str, resources: ToolResources) -> _OpenDocument:
             f"Read {displayed_path}",
             displayed_path,
             path=displayed_path,
+            named_path=root_path.named,
         )
     )
     content = await asyncio.to_thread(

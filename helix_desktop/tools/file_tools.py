@@ -82,6 +82,7 @@ async def read_file(args: ToolArguments, resources: ToolResources) -> ToolOutput
             f"Read {displayed_path}",
             displayed_path,
             path=displayed_path,
+            named_path=root_path.named,
         )
     )
     first_line = args.number_argument("first_line", 0)
@@ -578,7 +579,14 @@ async def ask_and_write(resources: ToolResources, change: FileEdit, title: str) 
             f"{displayed_path} already is exactly so; nothing was written.", source=displayed_path
         )
     diff = await asyncio.to_thread(change.format_as_diff, printable_name(displayed_path))
-    action = ToolAction(resources.call.name, ActionEffect.EDIT, title, diff, path=displayed_path)
+    action = ToolAction(
+        resources.call.name,
+        ActionEffect.EDIT,
+        title,
+        diff,
+        path=displayed_path,
+        named_path=change.root_path.named,
+    )
     if autorun_files.changes_what_runs(
         change.root_path.inside, change.before or b"", change.after or b""
     ):
@@ -692,6 +700,7 @@ async def list_files(args: ToolArguments, resources: ToolResources) -> ToolOutpu
             f"List {displayed_path}",
             displayed_path,
             path=displayed_path,
+            named_path=root_path.named,
         )
     )
     entries = await asyncio.to_thread(workspace_roots.list_folder, resources.roots, root_path)
@@ -729,7 +738,12 @@ async def glob_files(args: ToolArguments, resources: ToolResources) -> ToolOutpu
     displayed_path = resources.roots.display_path(root_path)
     await resources.permit(
         ToolAction(
-            ToolName.GLOB_FILES, ActionEffect.READ, f"Find {pattern}", pattern, path=displayed_path
+            ToolName.GLOB_FILES,
+            ActionEffect.READ,
+            f"Find {pattern}",
+            pattern,
+            path=displayed_path,
+            named_path=root_path.named,
         )
     )
     paths = await asyncio.to_thread(

@@ -68,6 +68,7 @@ class ToolAction:
     """One action of a tool. `reason_to_ask`: why to ask even if a rule or the mode allows it, or in
     every mode (`asks_in_every_mode`). `separate_permission`: a name to allow it by, if allowing the
     tool is not enough. `only_reads`: the user marked this server's tool as one that only reads.
+    `named_path`: a path with links that lead to `path`. Rules that deny or ask are also for it.
     """
 
     tool: str
@@ -81,6 +82,7 @@ class ToolAction:
     asks_in_every_mode: bool = False
     separate_permission: str = ""
     only_reads: bool = False
+    named_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -618,7 +620,10 @@ def _match_restricting_rule(rule: PermissionRule, action: ToolAction) -> _RuleFi
 
 
 def _action_is_about_path(rule: PermissionRule, action: ToolAction) -> bool:
-    return bool(action.path) and _path_fits(rule, action.path, any_spelling=True)
+    for path in (action.path, action.named_path):
+        if path and _path_fits(rule, path, any_spelling=True):
+            return True
+    return False
 
 
 def _match_restricting_command_rule(pattern: str, action: ToolAction) -> _RuleFit:

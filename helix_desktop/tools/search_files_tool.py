@@ -67,6 +67,7 @@ async def search_files(
             f"Search {displayed_path}",
             pattern,
             path=displayed_path,
+            named_path=root_path.named,
         )
     )
     await asyncio.to_thread(stat_path, resources.roots, root_path)

@@ -38,12 +38,14 @@ _MOST_LINKS = 40
 @dataclass(frozen=True, slots=True)
 class RootPath:
     """A path in a root. `inside` is relative to it, with forward slashes, and empty for
-    the root. `is_real`: no part of it was a link, and none may be one when it is opened.
+    the root. `is_real`: no part of it was a link, and none may be one when it is opened. `named`: how
+    it was named, if links lead from there to it.
     """
 
     root: Path
     inside: str
     is_real: bool = False
+    named: str = ""
 
     @property
     def full_path(self) -> Path:
@@ -138,7 +140,10 @@ class WorkspaceRoots:
         if real_path is None:
             raise _error_in_words(self.display_path(named_path), OSError(errno.EXDEV, ""))
         self.check_not_off_limits(real_path.full_path)
-        return replace_field(real_path, is_real=True)
+        named = ""
+        if real_path.full_path != named_path.full_path:
+            named = self.display_path(named_path)
+        return replace_field(real_path, is_real=True, named=named)
 
     def _find_root_path(self, path: Path) -> RootPath | None:
         """Return in which root a path lies, and where in it. A relative path lies in the first

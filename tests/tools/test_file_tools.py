@@ -540,3 +540,17 @@ async def test_a_link_that_comes_while_the_user_is_asked_leads_nowhere(
     outcome = await here.run(tool, path=f"sub/{name}", **given)
     assert not outcome.ok
     assert (here.folder / target).read_text() == "old\n"
+
+
+async def test_a_rule_that_denies_the_name_of_a_link_holds(here: World) -> None:
+    here.kit.permissions.rules = (PermissionRule("deny", path="CLAUDE.md"),)
+    here.write("AGENTS.md", "one\n")
+    (here.folder / "CLAUDE.md").symlink_to("AGENTS.md")
+    for tool, arguments in (
+        ("write_file", {"path": "CLAUDE.md", "content": "two\n"}),
+        ("edit_file", {"path": "CLAUDE.md", "old_text": "one", "new_text": "two"}),
+        ("read_file", {"path": "CLAUDE.md"}),
+        ("compare_versions", {"before": "CLAUDE.md", "after": "CLAUDE.md"}),
+    ):
+        assert not (await here.run(tool, **arguments)).ok
+    assert (await here.run("edit_file", path="AGENTS.md", old_text="one", new_text="two")).ok
