@@ -676,6 +676,10 @@ class HostedServer:
         if is_too_long:
             log.info("the MCP server %s asked at too great a length", self.config.name)
             return types.ElicitResult(action="decline")
+        address = getattr(params, "url", "")
+        if address and not _is_plain_web_address(address):
+            log.info("the MCP server %s asked to open what is no plain address", self.config.name)
+            return types.ElicitResult(action="decline")
         newest_call = self._running_calls[-1]
         answer = await newest_call.ask(question)
         if answer.allowed:
@@ -744,6 +748,20 @@ def _as_sentence(line: str) -> str:
     if line.rstrip().endswith((".", "!", "?")):
         return line.rstrip()
     return f"{line.rstrip()}."
+
+
+def _is_plain_web_address(address: str) -> bool:
+    """Whether a reader sees which computer an address leads to: in `https://bank.com@evil.com`, what
+    looks like the computer is only a name to log in with. A backslash counts as a slash in browsers.
+    """
+    if not address.isprintable() or " " in address or "\\" in address:
+        return False
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
+    is_of_the_web = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    return is_of_the_web and "@" not in parts.netloc
 
 
 def _accept_elicitation(values: str, *, has_form: bool) -> "types.ElicitResult":
