@@ -32,9 +32,11 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import (
     Savings,
     SummaryBaseline,
+    TokenLedger,
     newest_fact_seen_by,
 )
 from tests.engine.talk import Talk, stored
@@ -509,3 +511,14 @@ def test_requests_that_are_too_much_alike_tell_only_their_proportion() -> None:
     for whole in (4_000, 5_000, 6_000, 7_000):
         billed = baseline.bill_step(4_000, whole, 5_000, read=0)
     assert billed.sent == round(7_000 * 5_000 / 4_000)
+
+
+def test_facts_of_which_nothing_is_known_keep_the_numbers_of_those_after_them() -> None:
+    ledger = TokenLedger()
+    ledger.append_unknown_facts(3)
+    by_kind = list(range(1, len(ContextKind) + 1))
+    ledger.append_view_tokens_of_fact(shown=70, whole=90, kinds=by_kind)
+    assert (ledger.shown[4], ledger.whole[4]) == (70, 90)
+    assert list(ledger.view_tokens_by_kind(4)) == by_kind
+    assert list(ledger.view_tokens_by_kind(3)) == [0] * len(ContextKind)
+    assert (ledger.shown[3], ledger.whole[3]) == (0, 0)
