@@ -46,6 +46,7 @@ def test_the_configuration_is_shown_for_every_program(
         "gemini",
         "opencode",
         "pi",
+        "qwen-code",
         "cursor",
         "vscode",
         "goose",
