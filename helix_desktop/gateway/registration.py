@@ -25,8 +25,9 @@ TOKEN_HEADER = "x-helix-token"  # noqa: S105 -- a name
 PROJECT_HEADER = "openai-project"
 _TOKEN_IN_PROJECT = "helix-token:"  # noqa: S105 -- what stands before a token
 NOT_ADMITTED = (
-    "The address has no valid token. Nothing was sent on. Use the address that helix-desktop gateway or the window shows; "
-    "if an agent's settings have an older one, disconnect that agent and connect it again."
+    "The address has no valid token, or it is the window's and the window is closed. Nothing was sent on. If Helix Desktop is closed, "
+    "open it; otherwise use the address that helix-desktop gateway or the window shows. If an agent's settings have an older one, "
+    "disconnect that agent and connect it again."
 )
 
 

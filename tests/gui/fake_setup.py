@@ -275,6 +275,8 @@ class FakePhoneDevices:
             PhoneDevice("d2", "Kitchen tablet", False, 1_794_000_000.0),
         ]
         self.invited: list[bool] = []
+        self.page_address = "https://192.168.1.20:4357/pair"
+        self.fingerprint = "AB:CD:EF"
         self.tests = 0
 
     async def list_devices(self) -> Sequence[PhoneDevice]:
@@ -284,7 +286,7 @@ class FakePhoneDevices:
         self.invited.append(may_allow)
         code = f"ABCDE-FGHJ{len(self.invited)}"
         modules = [[(row + column) % 3 == 0 for column in range(33)] for row in range(33)]
-        return PairingInvitation(code, "https://192.168.1.20:4357/pair", "AB:CD:EF", modules)
+        return PairingInvitation(code, self.page_address, self.fingerprint, modules)
 
     async def send_test_notice(self) -> None:
         self.tests += 1

@@ -44,6 +44,15 @@ class PairDeviceDialog(TransientDialog):
         self._certificate = build_plain_label("", "small", self)
         self._certificate.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._certificate.hide()
+        self._only_here = build_plain_label(
+            tr(
+                "Only this computer can open this address. For a phone, turn the page on with an address of this computer that the phone can reach, such as the one in your home network: helix-desktop resident page on --address ADDRESS"
+            ),
+            "",
+            self,
+        )
+        self._only_here.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._only_here.hide()
         page_is_off = build_plain_label(tr("The page is off. Turn it on first."), "danger", self)
         page_is_off.setVisible(not is_page_on)
         build_column(
@@ -51,13 +60,21 @@ class PairDeviceDialog(TransientDialog):
             self._picture,
             self._code,
             self._instruction,
+            self._only_here,
             self._certificate,
             page_is_off,
             build_row(1, build_push_button(tr("Close"), self, self.accept)),
             owner=self,
             spacing=10,
         )
-        self._request_code()
+        if is_page_on:
+            self._request_code()
+        else:
+            # A code would lead nowhere.
+            self._only_looks.hide()
+            self._picture.hide()
+            self._code.hide()
+            self._instruction.hide()
 
     def _request_code(self) -> None:
         self._doing.run_in_background(
@@ -76,6 +93,8 @@ class PairDeviceDialog(TransientDialog):
                 url=invitation.url,
             )
         )
+        # On every other address than this computer's own, the page has a certificate.
+        self._only_here.setVisible(not invitation.fingerprint)
         if invitation.fingerprint:
             self._certificate.setText(
                 tr(

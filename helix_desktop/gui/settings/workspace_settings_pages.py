@@ -51,10 +51,10 @@ class CheckpointsPage(WorkspaceSettingsPage):
             ),
             "small",
         )
-        self._add_copies_section()
         self._disk_use_label = self.add_sentence("")
         work = bench.workspace.index.measure_checkpoint_bytes()
         runner.run_in_background(work, then=self._show_checkpoint_disk_use, owner=self)
+        self._add_copies_section()
 
     def _add_copies_section(self) -> None:
         """Adds who works in a copy. What is run in a new one is in the settings file."""

@@ -30,7 +30,8 @@ def page(
 
 
 def texts(shown: QWidget) -> str:
-    return "\n".join(label.text() for label in shown.findChildren(QLabel))
+    labels = shown.findChildren(QLabel)
+    return "\n".join(label.text() for label in labels if not label.isHidden())
 
 
 def press(shown: QWidget, name: str) -> None:
@@ -70,6 +71,7 @@ def test_a_revoked_device_is_gone_after_a_question(
 def test_a_device_is_paired_with_a_picture_or_a_code(
     page: PhoneSettingsPage, devices: FakePhoneDevices, settings: ProgramSettings
 ) -> None:
+    settings.change_setting(PAGE_ON, True)
     dialog = open_dialog(page)
     shown = texts(dialog)
     assert "ABCDE-FGHJ1" in shown
@@ -80,8 +82,26 @@ def test_a_device_is_paired_with_a_picture_or_a_code(
     assert picture.width() == 33 * MODULE_PIXELS
     assert dark_at(picture, 0, 0)
     assert not dark_at(picture, 0, 1)
+    assert "Only this computer can open this address." not in shown
+
+
+def test_no_code_is_shown_that_would_lead_nowhere(
+    page: PhoneSettingsPage, devices: FakePhoneDevices, settings: ProgramSettings
+) -> None:
+    """A phone that read the picture was sent to its own 127.0.0.1."""
+    devices.page_address = "http://127.0.0.1:4357/pair"
+    devices.fingerprint = ""
     assert not settings[PAGE_ON]
-    assert "The page is off. Turn it on first." in shown
+    dialog = open_dialog(page)
+    assert devices.invited == []
+    assert "The page is off. Turn it on first." in texts(dialog)
+    dialog.accept()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+    settings.change_setting(PAGE_ON, True)
+    shown = texts(open_dialog(page))
+    assert "http://127.0.0.1:4357/pair" in shown
+    assert "Only this computer can open this address." in shown
 
 
 def dark_at(picture: QImage, row: int, column: int) -> bool:
@@ -95,8 +115,9 @@ def dark_at(picture: QImage, row: int, column: int) -> bool:
 
 
 def test_another_right_needs_another_code(
-    page: PhoneSettingsPage, devices: FakePhoneDevices
+    page: PhoneSettingsPage, devices: FakePhoneDevices, settings: ProgramSettings
 ) -> None:
+    settings.change_setting(PAGE_ON, True)
     dialog = open_dialog(page)
     (only_looks,) = dialog.findChildren(QCheckBox)
     only_looks.setChecked(True)
