@@ -21,6 +21,11 @@ PAGE_EDGE = 1_400  # Pixels of a page's longer edge.
 MOST_ROWS = 100_000
 # Qt lays out a whole cell to show its beginning. The source has the rest.
 MOST_CELL_LETTERS = 1_000
+# A column is as wide as what stands in its first rows. In a table of very many columns, each has
+# the same width: fitting them takes as long as there are columns.
+ROWS_THAT_DECIDE_WIDTHS = 50
+MOST_FITTED_COLUMNS = 200
+WIDEST_COLUMN = 360  # In pixels.
 _NEAR_END = 800  # More pages are drawn when this many pixels are left below.
 
 
@@ -170,9 +175,15 @@ class CsvTableView(QTableView):
         super().__init__(parent)
         self.setAccessibleName(tr("Table"))
         self.setEditTriggers(QTableView.EditTrigger.NoEditTriggers)
+        header = self.horizontalHeader()
+        header.setResizeContentsPrecision(ROWS_THAT_DECIDE_WIDTHS)
+        header.setMaximumSectionSize(WIDEST_COLUMN)
 
     def show_csv(self, text: str) -> None:
-        self.setModel(CsvRowsModel(parse_csv_rows(text), self))
+        model = CsvRowsModel(parse_csv_rows(text), self)
+        self.setModel(model)
+        if model.columnCount() <= MOST_FITTED_COLUMNS:
+            self.resizeColumnsToContents()
 
 
 def parse_csv_rows(text: str) -> list[list[str]]:

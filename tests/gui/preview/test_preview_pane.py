@@ -20,7 +20,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.text_selection import TextPosition
 from helix_desktop.gui.preview import svg_worker
-from helix_desktop.gui.preview.file_views import parse_csv_rows
+from helix_desktop.gui.preview.file_views import WIDEST_COLUMN, parse_csv_rows
 from helix_desktop.gui.preview.preview_pane import PreviewPane, format_comment
 from helix_desktop.gui.preview.svg_drawing import draw_svg_as_png
 from helix_desktop.gui.theme import Theme
@@ -278,6 +278,26 @@ def test_a_file_of_very_many_lines_does_not_hold_the_window(
     show(pane, tmp_path, "a.txt", b"\n" * 3_000_000)
     assert time.process_time() - before < 2
     assert "1,000,000" in " ".join(label.text() for label in pane.findChildren(QLabel))
+
+
+def test_columns_of_a_table_are_as_wide_as_their_cells(pane: PreviewPane, tmp_path: Path) -> None:
+    """An id had room for twenty letters, and each date was cut."""
+    cells = b"7,2026-01-31T08:30:00+01:00 in the morning," + b"word " * 200
+    show(pane, tmp_path, "a.csv", b"id,lent,remarks\n" + cells + b"\n")
+    table = pane.table
+    letters = table.fontMetrics().horizontalAdvance("2026-01-31T08:30:00+01:00 in the morning")
+    assert table.columnWidth(0) < letters / 2
+    assert letters < table.columnWidth(1) < 2 * letters
+    assert table.columnWidth(2) == WIDEST_COLUMN
+
+
+def test_a_table_of_very_many_columns_does_not_hold_the_window(
+    pane: PreviewPane, tmp_path: Path
+) -> None:
+    before = time.process_time()
+    show(pane, tmp_path, "a.csv", b"1," * 20_000 + b"\n" + b"2," * 20_000 + b"\n")
+    pane.table.grab()
+    assert time.process_time() - before < 2
 
 
 def test_csv_is_read() -> None:
