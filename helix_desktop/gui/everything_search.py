@@ -164,6 +164,8 @@ class EverythingSearch(QObject):
                 closed_rows.append(row)
 
         results = PaletteSearch(query, closed_rows)
+        if not opened and not closed_rows:
+            self._palette.show_search_results(query, ())
         window = SearchedWindow(
             opened,
             self._showing.workspace,

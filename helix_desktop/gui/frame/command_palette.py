@@ -130,6 +130,40 @@ def put_answers_first(
     return named + answers_not_named + only_mentioned
 
 
+def is_named_by_query(item: PaletteItem, query: str) -> bool:
+    """Tells whether the item shows every word of the query, and does not only resemble it."""
+    stems = [stem_of_word(word) for word in query.casefold().split()]
+    return _has_words_that_begin_with(f"{item.text} {item.note}".casefold(), stems)
+
+
+def put_exact_hits_first(
+    ready_rows: Sequence[PaletteItem], results: Sequence[PaletteItem], query: str
+) -> list[PaletteItem]:
+    """Places what a search found with all words before help and actions that only resemble the
+    words. The answers to a question stay first: few messages say the same question, and those that
+    do rarely answer it.
+    """
+    if is_worded_as_question(query):
+        return [*ready_rows, *results]
+    end_of_exact = len(results)
+    for number, result in enumerate(results):
+        if result.is_similar or result.kind == "folder":
+            end_of_exact = number
+            break
+    # The heading of what follows stays with it.
+    while end_of_exact and results[end_of_exact - 1].kind == HEADING:
+        end_of_exact -= 1
+
+    named_rows: list[PaletteItem] = []
+    similar_rows: list[PaletteItem] = []
+    for row in ready_rows:
+        if is_named_by_query(row, query):
+            named_rows.append(row)
+        else:
+            similar_rows.append(row)
+    return [*named_rows, *results[:end_of_exact], *similar_rows, *results[end_of_exact:]]
+
+
 def find_row_for_return(rows: Sequence[PaletteItem]) -> int:
     """Returns the row that Return chooses if nobody moves the highlight, or -1 for none.
 
@@ -239,6 +273,7 @@ class CommandPalette(SearchPopup):
         self._question_answers: PaletteAnswers | None = None  # Built for the first question.
         self._results: Sequence[PaletteItem] = ()
         self._searched_query = ""
+        self._has_search_answered = False
         self._is_open_to_all = True
         self._model = PaletteRows(self)
         self.set_rows_model(self._model, PaletteRowPainter(theme, self.list, ROW))
@@ -264,6 +299,7 @@ class CommandPalette(SearchPopup):
         self.line.setAccessibleName(hint or tr("Search everything"))
         self._results = ()
         self._searched_query = ""
+        self._has_search_answered = False
         self._nothing.hide()
         self.open_popup(query)
         self._refill_palette()
@@ -286,7 +322,8 @@ class CommandPalette(SearchPopup):
         if query != self.line.text().strip():
             return
         self._results = results
-        highlighted_row = self.list.currentIndex().row()
+        highlighted_item = self._highlighted_item()
+        self._has_search_answered = True
         self._refill_palette()
         if more:
             self._nothing.setText(tr("Searching for “{words}”…", words=query))
@@ -295,15 +332,20 @@ class CommandPalette(SearchPopup):
         self._nothing.adjustSize()
         self._nothing.setVisible(bool(query) and not self._model.rowCount())
         self._nothing.move(self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8))
-        # Search results are added below what is listed, so the highlighted row keeps its number.
-        if highlighted_row >= 0:
-            self.highlight_row(highlighted_row)
+        # Who is about to press Return means the row that they see highlighted.
+        if highlighted_item in self._model.items:
+            self.highlight_row(self._model.items.index(highlighted_item))
+
+    def _highlighted_item(self) -> PaletteItem | None:
+        index = self.list.currentIndex()
+        if not index.isValid():
+            return None
+        return self._model.items[index.row()]
 
     def accept_current_row(self) -> None:
-        index = self.list.currentIndex()
-        if not index.isValid() or not self._model.items[index.row()].enabled:
+        item = self._highlighted_item()
+        if item is None or not item.enabled:
             return
-        item = self._model.items[index.row()]
         self.close_and_return_focus()
         item.act()
 
@@ -315,6 +357,7 @@ class CommandPalette(SearchPopup):
         return row_numbers
 
     def _refill_palette_and_schedule_search(self, query: str) -> None:
+        self._has_search_answered = False
         if not query.strip():
             self._results = ()
             self._searched_query = ""
@@ -340,10 +383,22 @@ class CommandPalette(SearchPopup):
             rows = match_palette_items(self._ready_items, query)
             if query.strip():
                 rows = put_answers_first(rows, self._answers_to_query(query), query)
-        rows += self._results
+        rows = put_exact_hits_first(rows, self._results, query)
         self._model.replace_rows(rows)
-        self.highlight_row(find_row_for_return(rows))
+        self.highlight_row(self._row_to_highlight(rows, query))
         self.place_popup()
+
+    def _row_to_highlight(self, rows: Sequence[PaletteItem], query: str) -> int:
+        """Returns the row that Return chooses. Until the search has answered, none that only
+        resembles the words: exact hits will stand before it.
+        """
+        row = find_row_for_return(rows)
+        is_search_expected = self._is_open_to_all and not self._asks_for_actions(query)
+        if row < 0 or self._has_search_answered or not is_search_expected:
+            return row
+        if is_worded_as_question(query) or is_named_by_query(rows[row], query):
+            return row
+        return -1
 
     def _asks_for_actions(self, query: str) -> bool:
         return self._is_open_to_all and query.strip().startswith(SIGN_OF_ACTIONS)

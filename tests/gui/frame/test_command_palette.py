@@ -216,3 +216,44 @@ def test_the_same_words_are_looked_for_again_after_the_line_was_empty(
         palette.line.setText(words)
         palette._request_workspace_search()
     assert [asked.at(at)[0] for at in range(asked.count())] == ["lock", "lock"]
+
+
+def test_exact_hits_stand_before_help_that_only_resembles_the_words(
+    palette: CommandPalette, done: list[str]
+) -> None:
+    """Four lines of help stood before the message that said "late fee"."""
+    named = PaletteItem("Cap the late fee", print, kind="message")
+    costs = PaletteItem(
+        "How do I know what it costs?", partial(done.append, "help"), search_words="late fee"
+    )
+    palette._list_ready_items = lambda: [costs, named]
+    palette.open_palette()
+    QTest.keyClicks(palette.line, "late fee")
+    assert [row.text for row in palette._model.items] == [named.text, costs.text]
+
+    hit = PaletteItem("the late fee is capped", print, kind="message")
+    heading = PaletteItem("Similar:", str, kind="heading", enabled=False)
+    similar = PaletteItem("a fee", print, kind="message", is_similar=True)
+    palette.show_search_results("late fee", [hit, heading, similar])
+    assert palette._model.items == [named, hit, costs, heading, similar]
+
+
+def test_what_return_would_do_is_not_exchanged_by_an_answer(
+    palette: CommandPalette, done: list[str]
+) -> None:
+    """Return opened a page of help that had been shown before the search answered."""
+    costs = PaletteItem(
+        "How do I know what it costs?", partial(done.append, "help"), search_words="late fee"
+    )
+    palette._list_ready_items = lambda: [costs]
+    palette.open_palette()
+    QTest.keyClicks(palette.line, "late fee")
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert (done, palette.isVisible()) == ([], True)
+
+    first = PaletteItem("the late fee", partial(done.append, "first"), kind="message")
+    palette.show_search_results("late fee", [first], more=True)
+    earlier = PaletteItem("a late fee", partial(done.append, "earlier"), kind="message")
+    palette.show_search_results("late fee", [earlier, first])
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["first"]
