@@ -266,9 +266,9 @@ class FleetWorker:
             self._list.notes,
             self._gate,
             claimed,
-            self._allowed,
-            task_permissions,
-            self._owned,
+            worker_permissions=self._allowed,
+            task_permissions=task_permissions,
+            owned=self._owned,
         )
         try:
             outcome = await self._run_while_claimed(run, claimed)
