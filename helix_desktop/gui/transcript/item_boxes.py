@@ -449,6 +449,14 @@ def _build_output_boxes(
             yield build_note_box(ink, width, tr("Loading output…"), gap=6)
         return
 
+    if is_output_whole_in_fact(returned) and _is_short_message_of_failed_call(returned, text):
+        # It is for reading, not code: a long line of code would be cut off at the edge.
+        for number, line in enumerate(make_safe_text(text.strip()).split("\n")):
+            gap = 2
+            if number == 0:
+                gap = 6
+            yield build_note_box(ink, width, line, gap=gap, colour="text")
+        return
     if text.strip():
         more = context.section_key("lines", item.fact_seq, item.part)
         shown_lines = OUTPUT_LINES + context.section_amounts.get(more, 0)
@@ -460,6 +468,13 @@ def _build_output_boxes(
         yield build_note_box(ink, width, tr("No output."), gap=6)
     label = _label_of_full_output(stored)
     yield basic_boxes.ActionLineBox(ink, width, label, OpenEntry(stored.digest), gap=2)
+
+
+def _is_short_message_of_failed_call(returned: facts.ToolReturned, text: str) -> bool:
+    """Tells whether the text says why a call failed. A command has an exit code and an output."""
+    is_command = returned.exit_code is not None
+    line_count = text.strip().count("\n") + 1
+    return not returned.ok and not is_command and bool(text.strip()) and line_count <= OUTPUT_LINES
 
 
 def _label_of_full_output(stored: facts.Stored) -> str:

@@ -519,3 +519,22 @@ def test_a_picture_that_a_user_sends_beside_a_reminder_is_shown(theme: Theme) ->
         )
     )
     assert [item.kind.name for item in page_of(theme, told.facts).items.all] == ["ADDITION", "USER"]
+
+
+def test_why_a_call_failed_is_wrapped_as_text_and_shown_whole(theme: Theme) -> None:
+    """The message was cut at the edge, coloured as code, and whole only in the cache."""
+    message = (
+        "edit_file has no argument 'old'; it was not run. The tool takes: path, old_text, "
+        "new_text, replace_all, and nothing else, as its description says."
+    )
+    told = Told()
+    told.reply("", call(1, "edit_file", '{"path": "a.py"}'))
+    told.returned("c1", head=message, ok=False)
+    page = page_of(theme, told.facts)
+    toggle = laid(page).boxes[-1].hot_spots[-1].act
+    assert isinstance(toggle, ToggleSection)
+    page.section_amounts[toggle.key] = 1
+    boxes = laid(page).boxes
+    (shown,) = [box for box in boxes if isinstance(box, TextBox) and box.text == message]
+    assert shown.height > DrawingStyle(theme).code_line_height * 1.5
+    assert not any(isinstance(box, ActionLineBox) for box in boxes)
