@@ -9,6 +9,7 @@ from typing import Any
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.common import widgets
@@ -63,6 +64,14 @@ def describe_sandbox(kind: str) -> str:
     return tr("On this computer, commands run without a sandbox, because there is none for this system.")  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class RemovedRule:
+    """The rule that was removed last, and the row in which it can be brought back."""
+
+    rule: Mapping[str, Any]
+    row: int
+
+
 class PermissionsPage(WorkspaceSettingsPage):
     def __init__(self, bench: Workbench, program: Installation, runner: BackgroundRunner) -> None:
         super().__init__(tr("Permissions"), bench, runner)
@@ -90,6 +99,7 @@ class PermissionsPage(WorkspaceSettingsPage):
             tr("Rules take precedence over the permission mode. “Always allow” adds a rule.")
         )
         self._rules = QVBoxLayout()
+        self._removed_rule: RemovedRule | None = None
         self.add_page_layout(self._rules)
         self.add_page_layout(self._build_new_rule_form())
         self.add_page_layout(self._build_rule_trial())
@@ -177,6 +187,19 @@ class PermissionsPage(WorkspaceSettingsPage):
         clear_layout(self._rules)
         for rule in self._bench.workspace.settings.rules:
             self._rules.addWidget(self._build_permission_rule_row(rule))
+        if self._removed_rule is not None:
+            removed_row = self._build_removed_rule_row(self._removed_rule)
+            self._rules.insertWidget(self._removed_rule.row, removed_row)
+
+    def _build_removed_rule_row(self, removed: RemovedRule) -> QWidget:
+        """Says in the place of a rule that it was removed, until something else is done to them."""
+        row_widget = widgets.build_surface(self.page_content, "card")
+        words = tr("Removed: {rule}", rule=describe_permission_rule(removed.rule))
+        label = widgets.build_plain_label(words, "muted", row_widget)
+        restore = partial(self._restore_permission_rule, removed)
+        undo_button = widgets.build_push_button(tr("Undo"), row_widget, restore, "link")
+        build_row((label, 1), undo_button, owner=row_widget, margins=(12, 4, 6, 4), wraps=True)
+        return row_widget
 
     def _build_permission_rule_row(self, rule: Mapping[str, Any]) -> QWidget:
         row_widget = widgets.build_surface(self.page_content, "card")
@@ -320,14 +343,23 @@ class PermissionsPage(WorkspaceSettingsPage):
         self._tried.clear()
         rules = list(self._bench.workspace.settings.rules)
         rules.append(rule)
+        self._removed_rule = None
         self._save_permission_rules(rules)
 
     def _remove_permission_rule(self, rule: Mapping[str, Any]) -> None:
         """Finds the rule by its content, as the rules may have changed since they were shown."""
         rules = list(self._bench.workspace.settings.rules)
         if rule in rules:
+            self._removed_rule = RemovedRule(rule, rules.index(rule))
             rules.remove(rule)
             self._save_permission_rules(rules)
+
+    def _restore_permission_rule(self, removed: RemovedRule) -> None:
+        """Brings a rule back to its place, since the order of rules may decide."""
+        rules = list(self._bench.workspace.settings.rules)
+        rules.insert(removed.row, removed.rule)
+        self._removed_rule = None
+        self._save_permission_rules(rules)
 
     def _save_permission_rules(self, rules: list[Mapping[str, Any]]) -> None:
         work = self._bench.change_settings({"permissions.rules": [dict(rule) for rule in rules]})

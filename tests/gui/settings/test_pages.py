@@ -476,6 +476,22 @@ def test_rules_are_added_and_removed(
     assert describe_permission_rule({"decision": "deny"}) == "Deny · everything"
 
 
+def test_a_removed_rule_can_be_brought_back_to_its_place(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """A click beside the intended one took a rule away for good."""
+    first = {"decision": "allow", "command": "head *"}
+    second = {"decision": "allow", "command": "ls *"}
+    bench.workspace.settings.rules[:] = [first, second]
+    page = PermissionsPage(bench, program, window.background_runner)
+    QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
+    assert bench.workspace.settings.rules == [second]
+    assert "Removed: Allow · head *" in said(page)
+    QTest.mouseClick(button(page, "Undo"), Qt.MouseButton.LeftButton)
+    assert bench.workspace.settings.rules == [first, second]
+    assert page._rules.count() == 2
+
+
 def test_a_rule_of_a_file_tool_is_for_a_path_and_one_that_never_applies_says_so(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
