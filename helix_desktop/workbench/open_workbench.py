@@ -1399,6 +1399,9 @@ def find_paths_below(folder: Path, wanted: str, limit: int) -> list[str]:
             path_count += 1
             if path.name.startswith(".") or path.is_symlink():
                 continue
+            # Nobody mentions what an interpreter compiled.
+            if path.name == "__pycache__" or path.suffix == ".pyc":
+                continue
             if path.is_dir():
                 folders_to_list.append(path)
             relative_path = path.relative_to(folder).as_posix()

@@ -545,6 +545,9 @@ async def test_what_is_attached_can_be_read_and_completed(desks: Desks, folder: 
     )
     names = [attachment.stored.digest, damaged.digest, Digest.of_content(b"never there")]
     assert list(await bench.workspace.cache.read_contents(names)) == names[:1]
+    compiled = bench.main_folder / "src" / "__pycache__"
+    compiled.mkdir()
+    (compiled / "pairs.cpython-311.pyc").write_bytes(b"compiled")
     assert await bench.complete_file_paths("pairs") == ["src/pairs.py"]
     assert await bench.complete_file_paths("") == ["src", "README.md", "src/pairs.py"]
 
