@@ -1,5 +1,6 @@
 """The list of changed files, grouped by turn and folder, with paths that checkpoints leave out."""
 
+import fnmatch
 from collections.abc import Sequence
 
 from PySide6.QtCore import QModelIndex, QRectF, QSize, Qt, Signal
@@ -17,7 +18,7 @@ from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPain
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
-from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.translation import format_count, format_number, tr
 
 # Of the width of a row: the name of a path that is not covered. The reason has the rest.
 SHARE_OF_UNCOVERED_NAME = 0.6
@@ -32,6 +33,8 @@ class ChangesListRow:
     folder: str = ""
     file: FileChange | None = None
     uncovered: UncoveredPath | None = None
+    # All paths for which this row stands, if one rule leaves out several.
+    uncovered_paths: tuple[str, ...] = ()
     turn: TurnOfChanges | None = None
     is_committed: bool = False
     added: int = 0
@@ -63,6 +66,51 @@ def group_rows_by_folder(
     return rows
 
 
+def group_uncovered_paths_by_rule(paths: Sequence[UncoveredPath]) -> list[ChangesListRow]:
+    """Returns one row for each rule that leaves something out, and one for each other path."""
+    paths_by_rule: dict[str, list[UncoveredPath]] = {}
+    for path in paths:
+        key = path.why
+        if path.is_beyond_limits or not _is_left_out_by_rule(path):
+            key = path.path
+        paths_by_rule.setdefault(key, []).append(path)
+    rows: list[ChangesListRow] = []
+    for paths_of_rule in paths_by_rule.values():
+        names = tuple(path.path for path in paths_of_rule)
+        rows.append(ChangesListRow(uncovered=paths_of_rule[0], uncovered_paths=names))
+    return rows
+
+
+def _is_left_out_by_rule(uncovered: UncoveredPath) -> bool:
+    """Tells whether the reason is a rule for names, such as `target/ beside Cargo.toml`."""
+    name = uncovered.path.rstrip("/").rpartition("/")[2]
+    pattern = uncovered.why.split(" ")[0].rstrip("/")
+    return not uncovered.is_beyond_limits and fnmatch.fnmatchcase(name, pattern)
+
+
+def _name_of_uncovered_row(entry: ChangesListRow) -> str:
+    """Returns the path, or for several paths the rule that leaves them out."""
+    if entry.uncovered is None:
+        return ""
+    if len(entry.uncovered_paths) > 1:
+        return entry.uncovered.why
+    return printable_path(entry.uncovered.path)
+
+
+def _reason_of_uncovered_row(entry: ChangesListRow) -> str:
+    if entry.uncovered is None:
+        return ""
+    if len(entry.uncovered_paths) > 1:
+        count = len(entry.uncovered_paths)
+        return format_count(
+            count, "left out by a rule in {n} place", "left out by a rule in {n} places"
+        )
+    name = entry.uncovered.path.rstrip("/").rpartition("/")[2]
+    if entry.uncovered.why.rstrip("/") == name:  # The rule only repeats the name.
+        return tr("left out by a rule")
+    return translate_sentences(entry.uncovered.why)
+
+
 def _folder_order(folder: str) -> tuple[bool, str]:
     is_no_folder = not folder
     return (is_no_folder, folder)  # False is sorted before True.
@@ -89,8 +137,11 @@ def describe_changes_row(entry: ChangesListRow) -> str:
     if entry.folder:
         return f"{entry.folder} +{entry.added} −{entry.removed}"
     if entry.uncovered is not None:
-        why = translate_sentences(entry.uncovered.why)
-        return f"{printable_path(entry.uncovered.path)}: {why}"
+        reason = _reason_of_uncovered_row(entry)
+        paths = [printable_path(path) for path in entry.uncovered_paths]
+        if len(paths) > 1:
+            return f"{_name_of_uncovered_row(entry)}: {reason}: {', '.join(paths)}"
+        return f"{_name_of_uncovered_row(entry)}: {reason}"
     return entry.heading
 
 
@@ -157,7 +208,7 @@ class _ChangesRowDelegate(RowPainter):
             name = entry.heading
             text_rect.setTop(row_rect.bottom() - px(26))  # The room above it parts the groups.
         elif entry.uncovered is not None:
-            name = printable_path(entry.uncovered.path)
+            name = _name_of_uncovered_row(entry)
 
         counts = _format_line_counts(entry.added, entry.removed)
         counts_width = 0.0
@@ -174,7 +225,7 @@ class _ChangesRowDelegate(RowPainter):
         name_end = self._draw_text(painter, text_rect, font, name, "faint", name_room)
         text_rect.setLeft(name_end + gap)
         if entry.uncovered is not None:
-            why = translate_sentences(entry.uncovered.why)
+            why = _reason_of_uncovered_row(entry)
             self._draw_text(painter, text_rect, "count", why, "faint", text_rect.width())
         for count in counts:
             count_end = self._draw_text(painter, text_rect, "count", count.text, count.colour)

@@ -32,6 +32,7 @@ from helix_desktop.gui.changes.changed_files_list import (
     ChangedFilesList,
     ChangesListRow,
     group_rows_by_folder,
+    group_uncovered_paths_by_rule,
 )
 from helix_desktop.gui.changes.commit_button import CommitButton
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
@@ -384,9 +385,8 @@ class ChangesPage(QWidget):
         await changes.read_coverage()
         uncovered_paths = changes.list_uncovered_paths()
         if uncovered_paths:
-            rows.append(ChangesListRow(heading=tr("Not covered")))
-        for path in uncovered_paths:
-            rows.append(ChangesListRow(uncovered=path))
+            rows.append(ChangesListRow(heading=tr("Undo does not cover")))
+        rows += group_uncovered_paths_by_rule(uncovered_paths)
         return GatheredChanges(changes, conversation, turns, rows, committed)
 
     async def _gather_undone_commits(

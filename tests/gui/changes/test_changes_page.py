@@ -31,7 +31,11 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.changes.changed_files_list import ChangesListRow, describe_changes_row
+from helix_desktop.gui.changes.changed_files_list import (
+    ChangesListRow,
+    describe_changes_row,
+    group_uncovered_paths_by_rule,
+)
 from helix_desktop.gui.changes.changes_page import (
     ChangesGroup,
     ChangesPage,
@@ -91,7 +95,7 @@ def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: Ch
         "src/a.py",
         "gone.txt",
         "new.txt",
-        "Not covered",
+        "Undo does not cover",
         "target/",
     ]
     assert page.files.current_changes_row is not None
@@ -146,7 +150,7 @@ def test_what_is_committed_is_marked_and_not_offered_again(
         "src/a.py, changed, +3 −2, committed",
         "gone.txt, deleted, +0 −1, committed",
         "new.txt, added, +1 −0",
-        "Not covered",
+        "Undo does not cover",
     ]
     marked = page.files.grab().toImage()
     page.commit_button.click()
@@ -788,3 +792,23 @@ def test_without_changes_it_says_whether_the_agents_files_are_followed(
         FakeChanges(), "c2", agent_of_conversation([Recorded("c2", 1, 1.0, started)])
     )
     assert words in said[-1]
+
+
+def test_a_rule_that_leaves_out_several_folders_is_named_once() -> None:
+    """Every conversation listed "src/__pycache__ __pycache__/", and one such line for each folder."""
+    rule = "__pycache__/"
+    rows = group_uncovered_paths_by_rule(
+        [
+            UncoveredPath("src/__pycache__", rule),
+            UncoveredPath("tests/__pycache__", rule),
+            UncoveredPath("target", "target/ beside Cargo.toml"),
+            UncoveredPath("data/.venv", ".venv/"),
+            UncoveredPath("film.mkv", "larger than 2 GB", is_beyond_limits=True),
+        ]
+    )
+    assert [describe_changes_row(row) for row in rows] == [
+        "__pycache__/: left out by a rule in 2 places: src/__pycache__, tests/__pycache__",
+        "target: target/ beside Cargo.toml",
+        "data/.venv: left out by a rule",
+        "film.mkv: larger than 2 GB",
+    ]
