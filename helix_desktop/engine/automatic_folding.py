@@ -403,6 +403,8 @@ class ConversationFolding:
         if clearing is not None:
             return f"Next: old outputs are shortened to one line each ({clearing.why})."
         outlook = describe_policy_outlook(situation)
+        if not situation.meter.request_fits:
+            return f"{_describe_request_that_does_not_fit(situation)} {outlook}"
         return f"Nothing needs shortening yet: {situation.meter.format_meter()}. {outlook}"
 
     def tokens_freed_by_markers_on_demand(self) -> int:
@@ -780,6 +782,17 @@ def _chance_of_next_message(situation: FoldSituation) -> float:
     return fold_economics.chance_of_return(
         away=seconds_away, life=cache_lifetime_seconds(situation.state), pauses=pauses
     )
+
+
+def _describe_request_that_does_not_fit(situation: FoldSituation) -> str:
+    """Say what happens before the next request, though no strategy has a fold due: a conversation
+    of few, long messages is shortened only once the next message is sent.
+    """
+    figures = situation.meter.format_meter()
+    policy = situation.policy
+    if policy.handover == "off" and policy.caching == "off" and not policy.truncation:
+        return f"The next request does not fit: {figures}."
+    return f"The next message needs shortening first: {figures}."
 
 
 def describe_policy_outlook(situation: FoldSituation) -> str:

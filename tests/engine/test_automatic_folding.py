@@ -38,6 +38,7 @@ from helix_desktop.engine.facts import (
     Text,
     Unfolded,
     Usage,
+    UserSaid,
 )
 from helix_desktop.engine.fold_document_writer import NoDocumentWritten
 from helix_desktop.engine.prompt_cache_terms import HOUR_SECONDS, USUAL_SECONDS
@@ -906,3 +907,13 @@ async def test_the_forecast_names_no_figure_that_is_passed_already() -> None:
     outlook = describe_policy_outlook(situation)
     assert f"above {least_tokens:,.0f} tokens" not in outlook
     assert "a summary is written as soon as that saves money" in outlook
+
+
+async def test_the_forecast_of_a_request_that_does_not_fit_says_that_it_is_shortened_first() -> (
+    None
+):
+    """Few, long messages: no strategy has a fold due, and the next message is refused."""
+    kept = await keeping(window=16_000)
+    await kept.conversation.append_facts(UserSaid((Text("essay", 16_600),)))
+    assert not kept.conversation.current_meter().request_fits
+    assert kept.folding.describe_next_fold().startswith("The next message needs shortening first: ")
