@@ -222,8 +222,9 @@ class ChatProgress(QObject):
         self._context_panel.update_if_visible(side, session)
 
     def _explain_other_window(self, before: WindowMeter | None, current: WindowMeter) -> None:
-        """Says why the meter jumps although the conversation did not grow: a server's error,
-        often in another conversation, named the real window of the model.
+        """Says why the meter jumps although the conversation did not grow: a server's error, often in
+        another conversation, named the real window of the model, an assumed one was too small, or
+        the user has set it.
         """
         if before is None or before.model != current.model or before.window == current.window:
             return
@@ -231,7 +232,7 @@ class ChatProgress(QObject):
         if not is_known:
             return
         sentence = tr(
-            "{model} takes {window} tokens at a time, not {before} as was known until now. The meter measures against that. The conversation did not change.",
+            "For {model}, the meter now uses a context window of {window} tokens instead of {before}. The conversation did not change.",
             model=mark_on_one_line(current.model),
             window=format_token_count(current.window),
             before=format_token_count(before.window),

@@ -278,6 +278,8 @@ def window_shown_by_reply(info: ModelInfo, counted: int, usage: Usage) -> Object
     used_tokens = usage.input + usage.output
     has_filled_window = used_tokens > FILLED_SHARE * info.window
     if has_filled_window and info.window < MOST_ASSUMED_WINDOW:
-        larger_window = min(2 * info.window, MOST_ASSUMED_WINDOW)
-        return {"window": larger_window, "is_assumed": True}
+        larger_window = 2 * info.window
+        while larger_window < used_tokens:
+            larger_window *= 2
+        return {"window": min(larger_window, MOST_ASSUMED_WINDOW), "is_assumed": True}
     return {}

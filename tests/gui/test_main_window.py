@@ -2011,8 +2011,8 @@ def test_a_meter_that_jumps_because_the_window_is_another_says_so(
     session.append(ModelSet(ModelRole.MAIN, "opus", 8_192))
     window.chat.bridge.emit_waiting_events()
     assert window.notices.shown_text == (
-        "opus takes 8.2K tokens at a time, not 128K as was known until now. "
-        "The meter measures against that. The conversation did not change."
+        "For opus, the meter now uses a context window of 8.2K tokens instead of 128K. "
+        "The conversation did not change."
     )
     window.notices.show_notice("")
     session.append(ModelSet(ModelRole.MAIN, "another", 32_000))

@@ -146,6 +146,8 @@ def test_models_of_old_histories_have_prices(name: str) -> None:
         (7_000, Usage(12, 10), {}),  # Only what it had not read before is reported.
         (1_000, Usage(12, 10), {}),  # Too short to be cut.
         (7_000, Usage(6_800, 10), {"window": 16_384, "is_assumed": True}),
+        # It took more than twice what was assumed: 16,384 was too small at once.
+        (7_000, Usage(41_000, 10), {"window": 65_536, "is_assumed": True}),
         (3_000, Usage(2_900, 10), {}),
         (3_000, Usage(0, 0), {}),
     ],
