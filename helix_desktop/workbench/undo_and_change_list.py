@@ -339,10 +339,14 @@ class FileChanges:
         chosen, left_alone = await self._settle_conflicts(planned, choices)
         steps = change_restoring.plan_restore_steps(planned, chosen)
         deleted_paths: set[str] = set()
+        restored_paths: set[str] = set()
         for step in steps:
             if step.target is None:
                 deleted_paths.add(step.path)
+            else:
+                restored_paths.add(step.path)
         steps += await self._remove_emptied_folders(files, deleted_paths)
+        steps += await self._bring_back_deleted_folders(files, restored_paths)
         already = [plan for plan in planned if plan.how is turn_changes.UndoOutlook.ALREADY]
         done = await change_restoring.restore_paths(
             self.workspace_checkpoints, steps, already=already
@@ -429,6 +433,32 @@ class FileChanges:
                 continue
             remaining_paths.remove(path)
             steps.append(change_restoring.RestoreStep(path, known_items[path], target=None))
+        return tuple(steps)
+
+    async def _bring_back_deleted_folders(
+        self, files: Sequence[FileChange], restored: set[str]
+    ) -> tuple[change_restoring.RestoreStep, ...]:
+        """Return the steps for folders that the agent deleted and that the `restored` paths need.
+
+        They would be created anyway, but only a step gives them their modes again, and tells the
+        list of changes that they are no longer deleted.
+        """
+        sources: dict[ChangeSource, None] = {}
+        for file in files:
+            if file.path_of_change in restored:
+                sources |= dict.fromkeys(file.sources)
+        known_items = self.workspace_checkpoints.folders.known_items()
+        steps: list[change_restoring.RestoreStep] = []
+        for file_change in await self.changes_with_folders(tuple(sources)):
+            path = file_change.path_of_change
+            before = file_change.change.before
+            if before is None or before.kind is not PathKind.FOLDER:
+                continue
+            if path in known_items or path in restored:
+                continue
+            beginning = f"{path}/"
+            if any(restored_path.startswith(beginning) for restored_path in restored):
+                steps.append(change_restoring.RestoreStep(path, now=None, target=before))
         return tuple(steps)
 
     async def undo_hunks(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -284,6 +285,34 @@ async def test_undoing_a_new_file_also_removes_the_folder_created_for_it(
         await changes.changes_with_folders([first]), conversation=session.id
     )
     assert (folder / "docs/deep/NOTES.md").read_text() == "x"
+
+
+async def test_undoing_the_deletion_of_a_file_also_undoes_that_of_its_folder(
+    desks: Desks, folder: Path
+) -> None:
+    """The folder was there again, and the list still said that it had been deleted."""
+    bench = await desks().create_workspace("W", folder)
+    changes = bench.file_changes
+    session = await bench.start_conversation()
+    (folder / "data" / "old").mkdir(parents=True)
+    (folder / "data" / "old" / "loans.csv").write_text("x")
+    (folder / "data").chmod(0o700)
+    await changes.prepare_checkpoints()
+    window = await changes.workspace_checkpoints.begin_step("", session.id, "command")
+    assert window is not None
+    shutil.rmtree(folder / "data")
+    fact = await changes.workspace_checkpoints.end_step(window)
+    assert fact is not None
+    await session.conversation.append_facts(UserSaid((Text("Tidy up", 2),)), fact)
+    (turn,) = await changes.turns_with_changes(session.id)
+    files = await changes.file_changes_of_steps(turn.sources)
+    assert [file.place for file in files] == ["data/old/loans.csv"]
+    result = await changes.undo_file_changes(files, conversation=session.id)
+    assert (result.files_put_back, result.paths_left_alone) == (1, ())
+    assert (folder / "data" / "old" / "loans.csv").read_text() == "x"
+    assert (folder / "data").stat().st_mode & 0o777 == 0o700
+    (turn,) = await changes.turns_with_changes(session.id)
+    assert await changes.file_changes_of_steps(turn.sources) == []
 
 
 @pytest.mark.parametrize("before_more", [False, True])
