@@ -795,10 +795,20 @@ class TranscriptItems:
         self._broken_reply_seq = 0
         self._last_cut = 0
         self._answers.add_answer_of_rewind(recorded.seq, fact, self.history.record)
-        has_removed_items = bisect_right(self._seqs, fact.to) < len(self.all)
-        if has_removed_items and not fact.again:
+        if self._removes_more_than_note_of_stop(fact) and not fact.again:
             self._append_item(TranscriptItem(TranscriptItemKind.REWOUND, recorded))
         return range(len(self.all))
+
+    def _removes_more_than_note_of_stop(self, fact: facts.Rewound) -> bool:
+        """Whether a rewind removes something that was said or done. A task that goes on with the
+        calls for which it was stopped takes back only the note that it was stopped.
+        """
+        first_removed = bisect_right(self._seqs, fact.to)
+        for item in self.all[first_removed:]:
+            is_note = item.kind is TranscriptItemKind.NOTE
+            if not is_note or not isinstance(item.source_fact, facts.TurnEnded):
+                return True
+        return False
 
     def _remember_excluded_broken_reply(
         self, recorded: facts.Recorded, fact: facts.Excluded

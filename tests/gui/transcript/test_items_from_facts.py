@@ -29,6 +29,7 @@ from helix_desktop.engine.facts import ModelReplied as Replied
 from helix_desktop.engine.messages import CallDelta, ReasoningDelta, RetryDelay, TextDelta
 from helix_desktop.engine.session_events import CallStage, ConversationActivity
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind
 from tests.gui.transcript.facts import Told, call
@@ -241,6 +242,27 @@ def test_what_a_search_found_among_what_was_replaced_is_opened() -> None:
     assert change.is_visibility_changed
     assert not items.is_item_hidden(1)
     assert items.reveal_hidden_item(1) is None
+
+
+def test_a_task_that_goes_on_with_its_calls_does_not_say_that_something_was_replaced() -> None:
+    """Each permission that was given in Fleet left "1 earlier item that was replaced"."""
+    told = Told()
+    told.user("one")
+    told.reply("", call(1))
+    asked_at = len(told.facts)
+    for _ in range(2):
+        told.returned("c1", head=NOT_BEGUN, ok=False)
+        told.add(TurnEnded(TurnEnd.STOPPED, "The task needs your permission."))
+        told.add(Rewound(asked_at))
+    told.returned("c1")
+    items = grown(told.facts)
+    assert TranscriptItemKind.REWOUND not in kinds(items)
+    shown = [
+        type(item.source_fact).__name__
+        for index, item in enumerate(items.all)
+        if not items.is_item_hidden(index)
+    ]
+    assert shown == ["UserSaid", "ModelReplied"]
 
 
 def test_a_rewind_away_and_back_shows_what_is_live_again() -> None:
