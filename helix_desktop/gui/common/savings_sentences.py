@@ -5,6 +5,7 @@ The figures are the engine's (`engine/state/token_ledger.py`). They have one com
 sentence names: everything is sent, and a summary is written whenever the window is full.
 """
 
+from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS, Savings
 from helix_desktop.gui.common.figure_formats import format_dollars
@@ -20,9 +21,21 @@ def describe_savings_of(state: Moment, agents_cost: float = 0.0) -> str:
     words = describe_savings(figures, agents_cost)
     if words or not figures.sent or not state.live_folds:
         return words
+    if _is_larger_than_window_without_folds(state):
+        # A summary alone would not have made room, so the comparison shortens the same text.
+        return tr(
+            "Without shortening, this conversation would not fit into the model's context window."
+        )
     return tr(
         "So far, shortening has saved nothing compared with a summary only when the window is full."
     )
+
+
+def _is_larger_than_window_without_folds(state: Moment) -> bool:
+    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    if chosen is None or not chosen.window:
+        return False
+    return state.record.ledger.whole[state.seq] > chosen.window
 
 
 def describe_savings(figures: Savings, agents_cost: float = 0.0) -> str:

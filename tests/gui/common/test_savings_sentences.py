@@ -7,6 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, PartRef
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.gui.common.savings_sentences import describe_savings, describe_savings_of
 from tests.engine.talk import Talk
@@ -69,3 +70,16 @@ def test_nothing_is_said_where_nothing_was_shortened_and_nothing_saved_where_not
     assert describe_savings_of(talk.state) == ""
     figures = Savings(4, 13_100, 13_100, 10_480, paid=0.1 + 0.2, paid_without=0.3 + 1e-12)
     assert describe_savings(figures) == ""
+
+
+def test_where_nothing_would_have_fitted_that_is_said_instead_of_nothing_saved() -> None:
+    """An output that alone was larger than the window was shortened, which “saved nothing”."""
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "m", 16_000))
+    talk.user("Read it.", tokens=10)
+    output = talk.step("c1", tokens=17_000)
+    talk.fold("f1", PartRef(output), kind=FoldKind.MARKER, tokens=60)
+    talk.reply("So.", billed=120)
+    assert describe_savings_of(talk.state) == (
+        "Without shortening, this conversation would not fit into the model's context window."
+    )
