@@ -41,6 +41,7 @@ class McpServersPage(SettingsPage):
         self._program = program
         self._runner = runner
         self._cards: dict[str, McpServerCard] = {}
+        self._edited_name = ""  # The server whose configuration was put into the form.
         self.add_sentence(
             tr(
                 "A server is third-party software that runs with your permissions. Add only servers you trust."
@@ -91,7 +92,8 @@ class McpServersPage(SettingsPage):
             card = McpServerCard(
                 server, self._build_server_action, self._run_server_change, self.page_content
             )
-            card.edit_wanted.connect(self._show_configuration_to_edit)
+            edit = partial(self._show_configuration_to_edit, server.config.name)
+            card.edit_wanted.connect(edit)
             self._cards[server.config.name] = card
             self._rows.addWidget(card)
 
@@ -154,12 +156,16 @@ class McpServersPage(SettingsPage):
             return
         self._error_label.setText("")
         replaced = [server.name for server in servers if server.name in self._cards]
-        question = _build_question_about_servers(servers, replaced)
+        kept = ""
+        if self._edited_name in self._cards and self._edited_name not in replaced:
+            kept = self._edited_name
+        question = _build_question_about_servers(servers, replaced, kept)
         add = partial(self._add_server, text, name)
         ConsentDialog(self._theme, question, self, add).open()
 
-    def _show_configuration_to_edit(self, configuration: str) -> None:
+    def _show_configuration_to_edit(self, name: str, configuration: str) -> None:
         """Puts a server's configuration into the form, from which it is added again."""
+        self._edited_name = name
         self._text.setPlainText(configuration)
         self._set_lines_of_text(LINES_OF_EDITED_FORM)
         self._name.clear()
@@ -177,6 +183,7 @@ class McpServersPage(SettingsPage):
         if self._text.toPlainText() == added_text:
             self._text.clear()
             self._name.clear()
+            self._edited_name = ""
             self._set_lines_of_text(LINES_OF_EMPTY_FORM)
 
     def _set_lines_of_text(self, lines: int) -> None:
@@ -184,10 +191,11 @@ class McpServersPage(SettingsPage):
 
 
 def _build_question_about_servers(
-    servers: Sequence[ServerConfig], replaced: Sequence[str]
+    servers: Sequence[ServerConfig], replaced: Sequence[str], kept: str
 ) -> ConsentQuestion:
     """Builds the question, with exactly what would be started or contacted: programs first.
-    `replaced`: the names of servers that are there and get this configuration.
+    `replaced`: the names of servers that are there and get this configuration. `kept`: the server
+    that was edited, if what is added has another name.
     """
     started: list[str] = []
     contacted: list[str] = []
@@ -207,5 +215,9 @@ def _build_question_about_servers(
         sentences.append(tr("Add this server? The agent's requests will be sent to this address."))
     if replaced:
         sentences.append(tr("It replaces {names}.", names=", ".join(replaced)))
+    if kept:
+        sentences.append(
+            tr("It has another name, so it is added, and {name} stays as it is.", name=kept)
+        )
     exact_text = "\n\n".join(started + contacted)
     return ConsentQuestion(tr("Add MCP server"), "\n".join(sentences), exact_text, tr("Add"))

@@ -723,6 +723,20 @@ def test_a_server_that_asks_for_a_key_gets_it_by_editing_its_configuration(
     assert any("It replaces weather." in each.text() for each in box.findChildren(QLabel))
 
 
+def test_an_edited_server_with_another_name_is_said_to_be_added(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """The page promised to replace the server, and then there were two."""
+    bench.mcp_servers.running = [listed_server("npx weather", "weather", "ready")]
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
+    QTest.mouseClick(button(page, "Edit…"), Qt.MouseButton.LeftButton)
+    page._text.setPlainText(page._text.toPlainText().replace('"weather": {', '"climate": {'))
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    (box,) = page.findChildren(ConsentDialog)
+    words = "\n".join(label.text() for label in box.findChildren(QLabel))
+    assert "It has another name, so it is added, and weather stays as it is." in words
+
+
 def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
