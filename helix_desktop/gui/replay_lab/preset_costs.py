@@ -80,7 +80,8 @@ def compute_preset_costs(
     baseline = find_baseline(outcomes, preset_in_use)
     costs: dict[str, PresetCost] = {}
     for outcome in outcomes:
-        fits = outcome.peak <= 1
+        # What was really sent has fitted, though the window may have another size by now.
+        fits = outcome.peak <= 1 or outcome.is_real
         is_baseline = outcome is baseline
         if compared_by is not ComparedBy.COST:
             share = outcome.sent / max(1, baseline.sent)
