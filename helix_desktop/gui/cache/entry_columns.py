@@ -6,6 +6,7 @@ A column that can be sorted by also has its name in `EntrySort` and in the index
 from collections.abc import Callable, Sequence
 
 from helix_desktop.engine.cache_entry_rows import EntryRow, EntrySort
+from helix_desktop.engine.ports import NOT_RUN
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_time_ago
@@ -42,6 +43,8 @@ class EntryColumn:
 
 def _source_on_one_line(row: EntryRow, _now: float) -> str:
     source = row.about.source
+    if not source and row.about.tool == NOT_RUN.tool:
+        return tr("What the model was told about calls that were not run")
     if not source:
         return name_of_writer(row.about.tool)
     # For outputs of connected agents, version 0.2 stored the call's raw arguments.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
+from helix_desktop.engine.ports import NOT_RUN
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.entries_model import (
     ROWS_PER_PAGE,
@@ -102,3 +103,12 @@ def test_cells() -> None:
     assert shown[8] == "–"
     of_lines = replace(line, stored=replace(line.stored, lines=1_234))
     assert ENTRY_COLUMNS[8].text(of_lines, NOW) == "1,234"
+
+
+def test_an_entry_about_calls_that_were_not_run_says_what_it_is(
+    catalogue: MemoryCatalogue,
+) -> None:
+    """Source and tool said both "call that was not run", under the size of some text."""
+    (source,) = [column for column in ENTRY_COLUMNS if column.id == "source"]
+    row = replace(catalogue.lines[0], about=NOT_RUN)
+    assert source.text(row, NOW) == "What the model was told about calls that were not run"
