@@ -35,13 +35,20 @@ class ConversationStarter(QObject):
         self._sides.go_to_side(self._sides.current)
 
     def _ask_how_to_begin(self) -> None:
-        """Offers the two other ways to begin: in a copy of the files, or with another agent."""
+        """Offers all other ways to begin in one question: in a copy, or with another agent."""
+        bench = self._showing.bench
+        if bench is None:
+            return
+        begin_from_commit = partial(self._begin_in_copy, bench, with_changes=False)
+        begin_with_changes = partial(self._begin_in_copy, bench, with_changes=True)
         choices = [
-            DialogChoice(tr("A copy of the repository"), self._ask_to_begin_in_copy),
+            DialogChoice(tr("Copy of the last commit"), begin_from_commit),
+            DialogChoice(tr("Copy with my uncommitted changes"), begin_with_changes),
             DialogChoice(tr("Another agent"), self._ask_agent_and_begin),
         ]
-        title = tr("New conversation in a copy or with another agent…")
         text = tr("In a copy, your own files change only when you bring the changes back. Another agent works with its own tools and account.")  # fmt: skip
+        # The action's own name would be cut off in the title of the window.
+        title = tr("New conversation")
         ask_to_choose_one(self._parts.widget, title, text, choices, is_first_usual=True)
 
     def _ask_to_begin_in_copy(self) -> None:
