@@ -19,7 +19,12 @@ from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_format import HistoryFormat, HistoryPlaces
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker
+from helix_desktop.histories.recorded_session import (
+    SEALED_SUMMARY,
+    RecordedMessage,
+    RecordedSession,
+    Speaker,
+)
 from helix_desktop.json_values import (
     first_text,
     number_at,
@@ -408,7 +413,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         text = _text_after_compaction(text_at(payload, "message"), kept_items)
         for item in kept_items:
             if item.get("type") != "reasoning" and text_at(item, "encrypted_content"):
-                text += "\n[The rest of the summary is sealed: only its provider can read it.]"
+                text += f"\n{SEALED_SUMMARY}"
                 break
 
         roles = {message.role for message in self.messages}

@@ -17,6 +17,7 @@ from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories import codex_history, session_writing
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
+    SEALED_SUMMARY,
     RecordedCompaction,
     RecordedMessage,
     RecordedSession,
@@ -124,11 +125,7 @@ def _message_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator
     if message.role == "assistant":
         yield from _reply_items(message, custom_calls)
         return
-    content: list[Item] = []
-    if message.text.strip():
-        content.append({"type": "input_text", "text": message.text})
-    for picture in message.pictures:
-        content.append({"type": "input_image", "image_url": format_picture_url(picture)})
+    content = _content_of_message(message)
     if message.role == "tool":
         output: object = message.text
         if message.pictures:
@@ -142,6 +139,23 @@ def _message_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator
         if message.role == "user":
             role = "user"
         yield {"type": "message", "role": role, "content": content}
+    for item in message.sealed:
+        yield json.loads(item)
+
+
+def _content_of_message(message: RecordedMessage) -> list[Item]:
+    """Return a message's text and pictures. What stands for sealed items is not among its words,
+    since these become items again.
+    """
+    content: list[Item] = []
+    text = message.text
+    for _ in message.sealed:
+        text = text.replace(SEALED_SUMMARY, "", 1)
+    if text.strip():
+        content.append({"type": "input_text", "text": text})
+    for picture in message.pictures:
+        content.append({"type": "input_image", "image_url": format_picture_url(picture)})
+    return content
 
 
 def _reply_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[Item]:

@@ -11,6 +11,10 @@ from helix_desktop.fast_dataclass import dataclass
 Speaker = Literal["system", "user", "assistant", "tool", "failure"]
 
 
+# Stands for what a provider sealed of a compaction, wherever it cannot be given back.
+SEALED_SUMMARY = "[The rest of the summary is sealed: only its provider can read it.]"
+
+
 class HistoryUnreadable(InvalidInput):
     """A file of a history is damaged. The message is the end of the sentence "… cannot be read:"."""
 
@@ -32,7 +36,8 @@ class RecordedMessage:
     reasoning, text, calls. `shown`: what the model saw of a tool's output, if not
     `text`. `beside`: whether no person typed it, or one did while the agent worked. A
     `failure` is not a message but a note that a request failed. `is_summary`: whether
-    it is the summary of a compaction whose originals are not in the file.
+    it is the summary of a compaction whose originals are not in the file. `sealed`: the items of
+    the Responses API, as JSON, for each of which `text` has SEALED_SUMMARY.
     """
 
     role: Speaker
@@ -51,6 +56,7 @@ class RecordedMessage:
     beside: bool = False
     is_summary: bool = False
     seconds: float = 0.0  # How many seconds the reply took; 0 if unknown.
+    sealed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,13 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import openai_chat_export, recorded_session
 from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SUMMARY
 from helix_desktop.histories.program_names import SHOWN_BY_OTHER
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture
+from helix_desktop.histories.recorded_session import (
+    SEALED_SUMMARY,
+    RecordedMessage,
+    RecordedPicture,
+)
 from helix_desktop.histories.seen_twice import is_seen_live
+from helix_desktop.json_values import object_at, parse_json_or_none, text_at
 
 RECALLABLE = "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
 # Messages and parts that begin so are an agent's own, not the user's words.
@@ -246,6 +251,7 @@ class _ExportedMessageBuilder:
         """Return a message of the user, with or without what an agent added to it."""
         texts: list[str] = []
         pictures: list[RecordedPicture] = []
+        sealed_items: list[str] = []
         for part in fact.parts:
             if isinstance(part, facts.Text):
                 texts.append(part.text)
@@ -253,15 +259,13 @@ class _ExportedMessageBuilder:
             data = self.read_content(part.stored.digest)
             if data is not None and part.stored.media_type.startswith(IMAGES):
                 pictures.append(RecordedPicture(part.stored.media_type, data, part.name))
+            elif data is not None and _is_sealed_summary(part, data):
+                sealed_items.append(data.decode())
+                texts.append(SEALED_SUMMARY)
             else:
                 texts.append(self._text_of_attachment(part, data))
 
-        typed_texts: list[str] = []
-        for text in texts:
-            words = _words_of_user(text)
-            if words:
-                typed_texts.append(words)
-
+        typed_texts = _list_typed_texts(texts)
         # A message with nothing but additions is kept as it is, so that it is not empty.
         keeps_additions = self.keeps_additions or not typed_texts
         if keeps_additions:
@@ -273,12 +277,37 @@ class _ExportedMessageBuilder:
             system_text = message_text.removeprefix(SYSTEM_MESSAGE)
             return RecordedMessage("system", system_text, pictures=tuple(pictures), beside=True)
         is_beside = keeps_additions and message_text.startswith(OWN_CONTEXT)
-        return RecordedMessage("user", message_text, pictures=tuple(pictures), beside=is_beside)
+        return RecordedMessage(
+            "user",
+            message_text,
+            pictures=tuple(pictures),
+            beside=is_beside,
+            sealed=tuple(sealed_items),
+        )
 
     def _text_of_attachment(self, attachment: facts.Attachment, data: bytes | None) -> str:
         if data is not None and self.is_imported:
             return data.decode("utf-8", "replace")
         return openai_chat_export.text_of_exported_attachment(attachment, self.read_content)
+
+
+def _is_sealed_summary(attachment: facts.Attachment, data: bytes) -> bool:
+    """Whether it is what a provider sealed of a compaction, which a connected agent sends again."""
+    if attachment.name != "block":
+        return False
+    item = object_at(parse_json_or_none(data))
+    is_compaction = text_at(item, "type") in ("compaction", "context_compaction")
+    return is_compaction and bool(text_at(item, "encrypted_content"))
+
+
+def _list_typed_texts(texts: Sequence[str]) -> list[str]:
+    """Return the words of a message's parts that an agent did not add."""
+    typed_texts: list[str] = []
+    for text in texts:
+        words = _words_of_user(text)
+        if words:
+            typed_texts.append(words)
+    return typed_texts
 
 
 def _words_of_user(text: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.histories import codex_writer
 from helix_desktop.histories.recorded_session import (
+    SEALED_SUMMARY,
     RecordedCompaction,
     RecordedMessage,
     RecordedPicture,
@@ -48,6 +49,16 @@ def test_the_head_says_where_when_and_with_which_instructions() -> None:
     assert head["payload"] == {**about, "base_instructions": {"text": "Be good."}}
     assert first["timestamp"] == "1970-01-01T00:00:02.000Z"
     assert first["payload"] == {"type": "message", "role": "user", "content": [text("go")]}
+
+
+def test_what_the_provider_sealed_of_a_compaction_is_an_item_again() -> None:
+    """Only its provider can read it. As a text, it told the model nothing."""
+    item = '{"type":"compaction","encrypted_content":"opaque"}'
+    sealed = {"type": "compaction", "encrypted_content": "opaque"}
+    alone = RecordedMessage("user", SEALED_SUMMARY, sealed=(item,))
+    beside_words = RecordedMessage("user", f"go\n{SEALED_SUMMARY}", sealed=(item,))
+    words = {"type": "message", "role": "user", "content": [text("go\n")]}
+    assert items(alone, beside_words) == [sealed, words, sealed]
 
 
 def test_instructions_that_are_not_the_first_words_are_a_message() -> None:

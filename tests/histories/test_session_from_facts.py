@@ -152,6 +152,28 @@ def test_what_was_attached_is_a_picture_or_text() -> None:
     assert imported.text == f"look\n{missing}\nlong text"
 
 
+def test_what_a_provider_sealed_of_a_compaction_is_not_the_users_words() -> None:
+    """Codex sends it again in each request. It came back as JSON that the user had said."""
+    item = b'{"type":"compaction","encrypted_content":"opaque"}'
+    sealed = Attachment("block", stored(item, "application/json"), 9)
+    facts = recorded(said("go"), said("", sealed), said("and", sealed))
+    rest = "[The rest of the summary is sealed: only its provider can read it.]"
+    _, alone, beside_words = session(facts, item).messages
+    assert (alone.text, alone.sealed) == (rest, (item.decode(),))
+    assert (beside_words.text, beside_words.sealed) == (f"and\n{rest}", (item.decode(),))
+
+    # Any other block is given back as it came, and so is a file with such a content.
+    for other in (
+        Attachment("notes.json", stored(item, "application/json"), 9),
+        Attachment("block", stored(b'{"type":"compaction"}', "application/json"), 9),
+        Attachment("block", stored(b'{"type":"new","encrypted_content":"x"}', "x/y"), 9),
+    ):
+        contents = (item, b'{"type":"compaction"}', b'{"type":"new","encrypted_content":"x"}')
+        (message,) = session(recorded(said("", other)), *contents).messages
+        assert message.sealed == ()
+        assert '"type"' in message.text
+
+
 def test_who_said_it_is_told_by_how_it_begins() -> None:
     facts = recorded(
         said("go"), said("[System message]\nBe brief."), said("<environment_context>x")
