@@ -19,7 +19,11 @@ MOST_CHARACTERS = 200_000
 FACTS_AT_START = 20
 # A conversation with very many rewinds is read as a whole.
 MOST_READS = 20
-MOST_FACTS = 10_000_000  # More are not believed. A number beyond would take as much memory.
+# Larger numbers are not believed: each unknown fact before one takes about 100 bytes.
+MOST_FACTS = 500_000
+# The page that reaches the limit is the last, so a host tells fewer than two pages. Many more would
+# keep the window from painting.
+MOST_TOLD_FACTS = 2 * MOST_NEWEST_FACTS + FACTS_AT_START
 # Reads the facts of a conversation behind a number, and at most so many.
 ReadFacts = Callable[[int, int], Awaitable[Sequence[Recorded]]]
 
@@ -147,9 +151,11 @@ def _keep_what_is_drawn(newest: Sequence[Recorded]) -> list[Recorded]:
 
 
 def build_state_of_newest_facts(newest: Sequence[Recorded]) -> ConversationState:
-    """Return a state in which all facts but these are unknown. ValueError if their numbers do not
-    grow, or are too large: they may come from another computer.
+    """Return a state in which all facts but these are unknown. ValueError if they are too
+    many, or if their numbers do not grow or are too large: they may come from another computer.
     """
+    if len(newest) > MOST_TOLD_FACTS:
+        raise ValueError(f"{len(newest)} newest facts are more than a host tells")
     state = ConversationState()
     for recorded in newest:
         if not state.seq < recorded.seq <= MOST_FACTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -22,6 +23,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.newest_facts import (
     LEAST_FACTS,
+    MOST_FACTS,
     build_state_of_newest_facts,
     collect_newest_facts,
 )
@@ -137,3 +139,22 @@ async def test_numbers_that_no_journal_has_are_refused() -> None:
         build_state_of_newest_facts([Recorded("talk", 1 << 60, 1.0, newest[-1].fact)])
     with pytest.raises(ValueError):
         build_state_of_newest_facts([Recorded("talk", 0, 1.0, newest[-1].fact)])
+
+
+async def test_a_large_number_from_another_computer_takes_little_memory() -> None:
+    talk = grown(random.Random(5), 1_200)
+    newest = await collected(talk.state)
+    tracemalloc.start()
+    try:
+        build_state_of_newest_facts([Recorded("talk", MOST_FACTS, 1.0, newest[-1].fact)])
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 100 << 20
+
+
+async def test_more_newest_facts_than_a_host_reads_are_refused() -> None:
+    fact = grown(random.Random(5), 1_200).state.record.facts[-1].fact
+    told = [Recorded("talk", seq, 1.0, fact) for seq in range(1, 2_000)]
+    with pytest.raises(ValueError):
+        build_state_of_newest_facts(told)

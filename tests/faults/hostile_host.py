@@ -3,10 +3,10 @@
 A program named `ssh` stands first in the search path. It speaks the protocol between a window and a host,
 as the program on a computer that somebody has taken over would: facts of every class with values that no
 journal has, rows that are parents of each other, names with control characters, answers to what was not
-asked, cut frames. The real client connects to it, opens conversations, and computes what a window paints.
+asked, cut frames, newest messages that nothing fits or that nothing follows. The real client connects to it, opens conversations, and computes what a window paints.
 
 An end with a sentence is what should happen. Counted as failures: any other exception, a message that takes
-longer than LONGEST_SECONDS of processor time, a file that the client wrote, a secret in what it was sent.
+longer than LONGEST_SECONDS of processor time, more memory than MOST_MEMORY, a file that the client wrote, a secret in what it was sent.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import asyncio
 import dataclasses
 import os
 import random
+import resource
 import sys
 import tempfile
 import time
@@ -27,6 +28,7 @@ from pathlib import Path
 
 from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.newest_facts import build_state_of_newest_facts
 from helix_desktop.engine.session_events import ConversationActivity, MessagesQueued
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError
@@ -38,6 +40,7 @@ from helix_desktop.workspace_host.host_interface import (
     HistoryReplaced,
     HostListRow,
     LiveState,
+    NewestFacts,
     WorkspaceDescription,
 )
 from helix_desktop.workspace_host.host_line import HostLine
@@ -49,6 +52,13 @@ from helix_desktop.workspace_host.ssh_host import connect_over_ssh
 LONGEST_SECONDS = 1.0
 STORY_SECONDS = 20.0
 MESSAGES_OF_STORY = 20
+MOST_MEMORY = 400 << 20  # What the client takes more than at its beginning.
+# Every so many hosts say nothing after the newest messages. The user closes such a conversation.
+STORIES_TO_SILENCE = 10
+SECONDS_TO_SILENCE = 1.0
+# Numbers of newest messages: possible, far too large, and at the edge of what is believed.
+STARTS_OF_NEWEST = (1, 900, 499_000, 999_000, 9_999_000, 2**40)
+STEPS_OF_NEWEST = (0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 300, -3)
 SECRET = "sk-ant-hostile-host-secret"
 NAMES = ("a", "b", "c")
 TEXTS = (
@@ -125,6 +135,25 @@ def lying_facts(chance: random.Random, count: int) -> list[FactsAdded]:
     return events
 
 
+def lying_newest_facts(chance: random.Random) -> NewestFacts:
+    """Newest messages with numbers that may repeat, go back, or be larger than any journal's."""
+    conversation = chance.choice(("a", "a", "a", "b"))
+    seq = chance.choice(STARTS_OF_NEWEST)
+    has_growing_numbers = chance.random() < 0.5
+    newest: list[facts.Recorded] = []
+    for event in lying_facts(chance, chance.randrange(1, 30)):
+        newest.append(facts.Recorded(conversation, seq, event.facts[0].time, event.facts[0].fact))
+        if has_growing_numbers:
+            seq += 1
+        else:
+            seq = max(0, seq + chance.choice(STEPS_OF_NEWEST))
+    return NewestFacts(tuple(newest))
+
+
+def is_silent_host(seed: int) -> bool:
+    return seed % STORIES_TO_SILENCE == STORIES_TO_SILENCE - 1
+
+
 def lying_rows(chance: random.Random) -> tuple[HostListRow, ...]:
     rows: list[HostListRow] = []
     for name in NAMES:
@@ -143,6 +172,7 @@ class LyingHost:
     def __init__(self, seed: int, heard: Path) -> None:
         self._chance = random.Random(seed)
         self._heard = heard
+        self._is_silent = is_silent_host(seed)
         self._out = sys.stdout.buffer
 
     def serve(self) -> None:
@@ -180,15 +210,27 @@ class LyingHost:
                 self._say(
                     host_wire.encode_frame(host_wire.CommandDone(message.number, CommandResult()))
                 )
-                self._tell_conversation(message.number)
+                self._tell_newest_facts(message.number)
+                if not self._is_silent:
+                    self._tell_conversation(message.number)
             case host_wire.ReadRange():
                 content = self._chance.randbytes(self._chance.randrange(100))
                 self._say(host_wire.encode_frame(host_wire.RangeRead(message.number, content)))
             case _:
                 pass
 
+    def _tell_newest_facts(self, number: int) -> None:
+        """None, one set of them, or several that contradict each other."""
+        for _ in range(self._chance.choice((0, 1, 1, 1, 3))):
+            self._say(host_wire.encode_host_event(number, lying_newest_facts(self._chance)))
+
     def _tell_conversation(self, number: int) -> None:
-        for event in lying_facts(self._chance, MESSAGES_OF_STORY):
+        told = lying_facts(self._chance, MESSAGES_OF_STORY)
+        if self._chance.random() < 0.1:
+            self._chance.shuffle(told)
+        if self._chance.random() < 0.1:
+            sys.exit()  # Nothing follows the newest messages.
+        for event in told:
             self._say(host_wire.encode_host_event(number, event))
         if self._chance.random() < 0.2:
             self._say(host_wire.encode_host_event(number, HistoryReplaced()))
@@ -205,7 +247,27 @@ class LyingHost:
 # --- The client
 
 
-async def run_story(found: Counter[str]) -> None:
+async def read_newest_messages(workspace: ClientWorkspace, found: Counter[str]) -> None:
+    """What a window does first. It catches what is caught here, and nothing else."""
+    newest = await workspace.read_newest_facts("a")
+    if not newest:
+        return
+    try:
+        await asyncio.to_thread(build_state_of_newest_facts, newest)
+        found["newest messages shown"] += 1
+    except (HelixError, ValueError):
+        found["newest messages refused"] += 1
+
+
+async def open_silent_conversation(workspace: ClientWorkspace, found: Counter[str]) -> None:
+    try:
+        async with asyncio.timeout(SECONDS_TO_SILENCE):
+            await workspace.open_session("a")
+    except TimeoutError:
+        found["closed while the host said nothing"] += 1
+
+
+async def run_story(found: Counter[str], *, is_silent: bool) -> None:
     async def connect() -> RemoteWorkspaceHost | None:
         return await connect_over_ssh(SshAddress("enemy", None, "/tmp/a"), has_terminal=False)
 
@@ -216,6 +278,10 @@ async def run_story(found: Counter[str]) -> None:
             await workspace.begin_with_list()
             for name in NAMES:
                 workspace.conversations_above(name)
+            await read_newest_messages(workspace, found)
+            if is_silent:
+                await open_silent_conversation(workspace, found)
+                return
             session = await workspace.open_session("a")
             found["conversations told whole"] += 1
             began = time.process_time()
@@ -234,10 +300,15 @@ async def run_story(found: Counter[str]) -> None:
     except Exception as error:  # noqa: BLE001 - whatever else it is, is what is looked for
         found[f"failed: {type(error).__name__}: {error}"[:200]] += 1
     finally:
-        await workspace.end_client()
+        try:
+            async with asyncio.timeout(STORY_SECONDS):
+                await workspace.end_client()
+        except TimeoutError:
+            found["failed: no end of the client"] += 1
 
 
 def run_trials(messages: int, seed: int, found: Counter[str]) -> None:
+    memory_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         heard = folder / "heard"
@@ -253,7 +324,8 @@ def run_trials(messages: int, seed: int, found: Counter[str]) -> None:
                     f"#!/bin/sh\ncd {repository}\nexec {sys.executable} -m tests.faults.hostile_host --serve {seed * 100_000 + story} {heard}\n"
                 )
                 program.chmod(0o755)
-                asyncio.run(run_story(found))
+                is_silent = is_silent_host(seed * 100_000 + story)
+                asyncio.run(run_story(found, is_silent=is_silent))
                 found["messages"] += MESSAGES_OF_STORY
         finally:
             os.environ["PATH"] = path_before
@@ -262,6 +334,10 @@ def run_trials(messages: int, seed: int, found: Counter[str]) -> None:
             found["failed: a key was sent"] += 1
         if {path.name for path in folder.iterdir()} != {"ssh", "heard"}:
             found["failed: a file was written"] += 1
+    memory_after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found["MB more"] = (memory_after - memory_before) >> 10
+    if found["MB more"] << 20 > MOST_MEMORY:
+        found["failed: memory"] += 1
 
 
 def main() -> int:
