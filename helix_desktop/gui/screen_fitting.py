@@ -2,7 +2,7 @@
 the screen is smaller.
 """
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt
 from PySide6.QtGui import QFontInfo, QGuiApplication
 from PySide6.QtWidgets import (
     QDialog,
@@ -73,6 +73,10 @@ def _fit_to_contents(dialog: QDialog, layout: QLayout, largest_size: QSize) -> N
 
 
 def _move_onto_screen(dialog: QDialog) -> None:
+    # When an X11 window manager has just put its frame around the dialog, Qt knows for a moment only
+    # the place within the frame. Who moves it then takes it from where it was put into the corner.
+    if dialog.geometry().topLeft() == QPoint(0, 0):
+        return
     screen = dialog.screen().availableGeometry()
     frame = dialog.frameGeometry()
     if screen.contains(frame):

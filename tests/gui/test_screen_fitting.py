@@ -8,7 +8,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QEvent, QRect, QSize, Qt
 from PySide6.QtWidgets import (
     QApplication,
     QDialog,
@@ -25,6 +25,7 @@ from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_text, ask_to_confirm, show_text_box
 from helix_desktop.gui.rows_and_columns import build_column, build_row
+from helix_desktop.gui.screen_fitting import keep_on_screen
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
@@ -178,3 +179,29 @@ def test_every_dialog_of_the_window_is_kept_on_the_screen() -> None:
             if made or based:
                 found.append(f"{file.relative_to(folder)}")
     assert sorted(set(found)) == ["common/widgets.py", "question_dialogs.py"]
+
+
+class FramedDialog(QDialog):
+    """Has the frame that openbox draws."""
+
+    def frameGeometry(self) -> QRect:
+        return self.geometry().adjusted(-1, -20, 1, 5)
+
+
+def test_a_dialog_whose_frame_was_just_put_around_it_is_not_moved_into_the_corner(
+    application: QApplication,
+) -> None:
+    """The first undo after each start was asked for in the corner of the screen."""
+    dialog = FramedDialog()
+    keep_on_screen(dialog, 400)
+    dialog.show()
+    qt_works(30)
+    moved = Qt.WidgetAttribute.WA_Moved
+    dialog.setGeometry(0, 0, 400, 100)  # Within the frame.
+    dialog.setAttribute(moved, on=False)
+    QApplication.sendEvent(dialog, QEvent(QEvent.Type.LayoutRequest))
+    assert not dialog.testAttribute(moved)
+
+    dialog.setGeometry(-200, 50, 400, 100)
+    QApplication.sendEvent(dialog, QEvent(QEvent.Type.LayoutRequest))
+    assert dialog.screen().availableGeometry().contains(dialog.geometry())
