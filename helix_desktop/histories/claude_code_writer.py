@@ -190,7 +190,13 @@ def _text_and_picture_blocks(message: recorded_session.RecordedMessage) -> list[
     for picture in message.pictures:
         data = session_writing.format_picture_data(picture)
         source = {"type": "base64", "media_type": picture.media_type, "data": data}
-        blocks.append({"type": "image", "source": source})
+        if session_writing.is_image(picture):
+            blocks.append({"type": "image", "source": source})
+        elif picture.media_type == "application/pdf":
+            blocks.append({"type": "document", "source": source})
+        else:
+            text = session_writing.describe_left_out_file(picture)
+            blocks.append({"type": "text", "text": text})
     return blocks
 
 

@@ -154,7 +154,11 @@ def _content_of_message(message: RecordedMessage) -> list[Item]:
     if text.strip():
         content.append({"type": "input_text", "text": text})
     for picture in message.pictures:
-        content.append({"type": "input_image", "image_url": format_picture_url(picture)})
+        if session_writing.is_image(picture):
+            content.append({"type": "input_image", "image_url": format_picture_url(picture)})
+        else:
+            left_out = session_writing.describe_left_out_file(picture)
+            content.append({"type": "input_text", "text": left_out})
     return content
 
 

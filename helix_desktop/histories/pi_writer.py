@@ -22,8 +22,10 @@ from helix_desktop.histories.session_writing import (
     AgentFormat,
     KeptContext,
     Line,
+    describe_left_out_file,
     format_iso_time,
     format_picture_data,
+    is_image,
     list_session_items,
     plain_call_id,
 )
@@ -121,8 +123,11 @@ def _pi_content(message: RecordedMessage) -> list[Line]:
     if message.text:
         content.append({"type": "text", "text": message.text})
     for picture in message.pictures:
-        data = format_picture_data(picture)
-        content.append({"type": "image", "data": data, "mimeType": picture.media_type})
+        if is_image(picture):
+            data = format_picture_data(picture)
+            content.append({"type": "image", "data": data, "mimeType": picture.media_type})
+        else:
+            content.append({"type": "text", "text": describe_left_out_file(picture)})
     return content
 
 

@@ -90,6 +90,17 @@ def format_picture_url(picture: recorded_session.RecordedPicture) -> str:
     return f"data:{picture.media_type};base64,{format_picture_data(picture)}"
 
 
+def is_image(file: recorded_session.RecordedPicture) -> bool:
+    return file.media_type.startswith("image/")
+
+
+def describe_left_out_file(file: recorded_session.RecordedPicture) -> str:
+    """Return what stands for a file for which an agent's session has no form. Written as a
+    picture, it would be refused by the agent's provider, with the whole request.
+    """
+    return f"[A file of type {file.media_type}, which this agent's sessions cannot contain]"
+
+
 def change_json_lines(content: bytes, change: Callable[[Line], Line | None]) -> bytes:
     """Return a file of JSON with each line as `change` returns it, and without those for which it
     returns None. A line that `change` returns as it is stays to the byte.

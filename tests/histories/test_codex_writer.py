@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
-from helix_desktop.histories import codex_writer
+from helix_desktop.histories import claude_code_writer, codex_writer, pi_writer
 from helix_desktop.histories.recorded_session import (
     SEALED_SUMMARY,
     RecordedCompaction,
@@ -163,3 +163,23 @@ def test_a_session_that_names_the_gateway_as_its_provider_is_given_back_without_
     assert title == expected + others
     own = first.replace(b"helix", b"openai")
     assert b'"model_provider":"openai"' in codex_writer.FORMAT.with_title(own, "1", "T")
+
+
+def test_a_document_is_not_written_as_a_picture_which_a_provider_refuses() -> None:
+    document = RecordedPicture("application/pdf", b"%PDF")
+    result = RecordedMessage("tool", "Read.", answers="c1", pictures=(document, PICTURE))
+    left_out = "[A file of type application/pdf, which this agent's sessions cannot contain]"
+    (written,) = items(result)
+    assert written["output"] == [text("Read."), text(left_out), IMAGE]
+
+    (pi_result,) = pi_writer._pi_content(result)[1:2]
+    assert pi_result == {"type": "text", "text": left_out}
+
+    _, pdf, image = claude_code_writer._text_and_picture_blocks(result)
+    assert (pdf["type"], pdf["source"]["media_type"]) == ("document", "application/pdf")
+    assert image["type"] == "image"
+    other = RecordedPicture("audio/wav", b"RIFF")
+    (note,) = claude_code_writer._text_and_picture_blocks(
+        RecordedMessage("user", "", pictures=(other,))
+    )
+    assert note["type"] == "text"
