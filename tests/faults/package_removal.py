@@ -218,6 +218,10 @@ class Removal:
         run_quietly("mount", "-t", "overlay", "overlay", "-o", layers, str(self._system))
         run_quietly("mount", "-t", "proc", "proc", str(self._system / "proc"))
         run_quietly("mount", "--rbind", "/dev", str(self._system / "dev"))
+        # What dpkg keeps is copied: where the machine itself installs something meanwhile, writing
+        # above the same files would fail.
+        shutil.copytree("/var/lib/dpkg", folder / "dpkg", symlinks=True)
+        run_quietly("mount", "--bind", str(folder / "dpkg"), str(self._system / "var/lib/dpkg"))
         package = build_package(folder)
         shutil.copyfile(package, self._system / "var/package.deb")
         self._passwd = (self._system / "etc/passwd").read_text(encoding="utf-8")
