@@ -36,10 +36,26 @@ def keep_on_screen(dialog: QDialog, width: int = 0, height: int = 0) -> None:
 
 
 class _DialogFitting(QObject):
+    _waits_for_place = False
+
     def eventFilter(self, dialog: QObject, event: QEvent) -> bool:
-        if event.type() in _CHANGING and isinstance(dialog, QDialog) and dialog.isWindow():
-            _fit_to_screen(dialog)
+        if not isinstance(dialog, QDialog) or not dialog.isWindow():
+            return False
+        is_placed_at_last = event.type() == QEvent.Type.Move and self._waits_for_place
+        if event.type() in _CHANGING or is_placed_at_last:
+            self._waits_for_place = _is_place_within_frame(dialog)
+            if not self._waits_for_place:
+                _fit_to_screen(dialog)
         return False
+
+
+def _is_place_within_frame(dialog: QDialog) -> bool:
+    """When an X11 window manager has just put its frame around a dialog, Qt knows for a moment only
+    the place within the frame. A new size or place would then put it into the screen's corner.
+    """
+    place = dialog.geometry().topLeft()
+    has_frame = dialog.frameGeometry().topLeft() != place
+    return has_frame and place == QPoint(0, 0)
 
 
 def _largest_size_on_screen(dialog: QDialog) -> QSize:
@@ -73,10 +89,6 @@ def _fit_to_contents(dialog: QDialog, layout: QLayout, largest_size: QSize) -> N
 
 
 def _move_onto_screen(dialog: QDialog) -> None:
-    # When an X11 window manager has just put its frame around the dialog, Qt knows for a moment only
-    # the place within the frame. Who moves it then takes it from where it was put into the corner.
-    if dialog.geometry().topLeft() == QPoint(0, 0):
-        return
     screen = dialog.screen().availableGeometry()
     frame = dialog.frameGeometry()
     if screen.contains(frame):
