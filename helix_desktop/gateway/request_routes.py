@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_PATH
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.openai_chat import chat_gateway
@@ -160,6 +161,9 @@ def join_provider_address(upstream: str, path: str, query: str) -> str:
     path_behind_version = path
     if version and path.startswith(f"/{version}/"):
         path_behind_version = path.removeprefix(f"/{version}")
+    elif base_url.endswith(CODEX_SUBSCRIPTION_PATH):
+        # Codex asks ChatGPT without a version, but our address for it has one.
+        path_behind_version = path.removeprefix("/v1")
     if not query:
         return f"{base_url}{path_behind_version}"
     return f"{base_url}{path_behind_version}?{query}"

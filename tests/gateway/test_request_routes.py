@@ -23,6 +23,12 @@ from helix_desktop.gateway.request_routes import RequestRoute, join_provider_add
             "https://api.example/v1/messages?beta=true",
         ),
         ("https://api.example/v1", "/v1/messages", "", "https://api.example/v1/messages"),
+        (
+            "https://chatgpt.com/backend-api/codex",
+            "/v1/responses",
+            "",
+            "https://chatgpt.com/backend-api/codex/responses",
+        ),
         ("https://api.example/v1/", "/v1/responses", "", "https://api.example/v1/responses"),
         ("https://api.example/v1", "/v1beta/models", "", "https://api.example/v1/v1beta/models"),
         (
