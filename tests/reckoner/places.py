@@ -203,8 +203,16 @@ def _items(c: Conversation, m: int, fact: Fact, found: list[Entry]) -> list[Entr
             noted = {TurnEnd.DONE: done, TurnEnd.FAILED: ["error"]}.get(reason, ["note"])
             shown = [(kind, 0) for kind in noted + ["changes"] * _changed_files(c, m)]
         case Rewound(to=to, again=False):
-            shown = [("rewound", 0)] * any(seq > to for seq, _, _ in found)
+            removed = [entry for entry in found if entry[0] > to]
+            if any(not _is_note_of_stop(c, entry) for entry in removed):
+                shown = [("rewound", 0)]
     return [(m, kind, part) for kind, part in shown]
+
+
+def _is_note_of_stop(c: Conversation, entry: Entry) -> bool:
+    """Whether it says only how a turn ended: no line says that it was taken back."""
+    seq, kind, _part = entry
+    return kind == "note" and isinstance(c[seq], TurnEnded)
 
 
 def _is_empty(part: object) -> bool:
