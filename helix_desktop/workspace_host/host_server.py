@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from helix_desktop import __version__
@@ -116,7 +117,8 @@ class _HostServer:
             answer = host_wire.RequestFailed(message.number, "HelixError", BUG)
         finally:
             self._running_requests -= 1
-        await self._send_to_client(answer)
+        with suppress(ConnectionError):  # The client has gone. What it asked for is done.
+            await self._send_to_client(answer)
 
     async def _run_client_request(
         self, message: host_wire.RunCommand | host_wire.ReadRange
