@@ -53,7 +53,7 @@ LONGEST_SECONDS = 1.0
 STORY_SECONDS = 20.0
 MESSAGES_OF_STORY = 20
 MOST_MEMORY = 400 << 20  # What the client takes more than at its beginning.
-# Every so many hosts say nothing after the newest messages. The user closes such a conversation.
+# One of so many hosts says at most the newest messages. The user closes such a conversation.
 STORIES_TO_SILENCE = 10
 SECONDS_TO_SILENCE = 1.0
 # Numbers of newest messages: possible, far too large, and at the edge of what is believed.
@@ -262,6 +262,7 @@ async def read_newest_messages(workspace: ClientWorkspace, found: Counter[str]) 
 async def open_silent_conversation(workspace: ClientWorkspace, found: Counter[str]) -> None:
     try:
         async with asyncio.timeout(SECONDS_TO_SILENCE):
+            await read_newest_messages(workspace, found)
             await workspace.open_session("a")
     except TimeoutError:
         found["closed while the host said nothing"] += 1
@@ -278,10 +279,10 @@ async def run_story(found: Counter[str], *, is_silent: bool) -> None:
             await workspace.begin_with_list()
             for name in NAMES:
                 workspace.conversations_above(name)
-            await read_newest_messages(workspace, found)
             if is_silent:
                 await open_silent_conversation(workspace, found)
                 return
+            await read_newest_messages(workspace, found)
             session = await workspace.open_session("a")
             found["conversations told whole"] += 1
             began = time.process_time()
