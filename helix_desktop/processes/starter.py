@@ -213,9 +213,11 @@ def find_program(name: str, environment: Mapping[str, str] | None = None) -> str
         if not Path(folder).is_absolute():
             continue
         for file_name in file_names:
-            path = Path(folder, file_name)
-            if path.is_file() and os.access(path, os.X_OK):
-                return str(path)
+            path = os.path.join(folder, file_name)  # noqa: PTH118
+            # `Path.is_file` raises PermissionError below a folder that this user cannot enter, such
+            # as one of root's.
+            if os.path.isfile(path) and os.access(path, os.X_OK):  # noqa: PTH113
+                return path
     return ""
 
 

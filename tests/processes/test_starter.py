@@ -117,6 +117,16 @@ def test_a_program_is_never_found_in_the_folder_one_is_in(
     assert find_program("only-here", {"PATH": str(tmp_path)}) == str(fake)
 
 
+def test_a_folder_of_the_path_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    program = tmp_path / "only-here"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    # The system refuses such a name, also to root, whom it refuses no folder.
+    unreadable = f"/{'a' * 300}"
+    path = os.pathsep.join([unreadable, str(tmp_path)])
+    assert find_program("only-here", {"PATH": path}) == str(program)
+
+
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     """A folder with modules called like those the program needs; each says that it ran."""
