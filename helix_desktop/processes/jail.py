@@ -365,10 +365,12 @@ def _kill_all_remaining(group: str) -> None:
     """Kill all that the command started, until nothing is left.
 
     Processes may start others while they are killed, so it is done again and again. `group`:
-    the folder of their control group, whose members the system kills at once.
+    the folder of their control group, whose members the system kills at once. Empty if they have
+    none.
     """
-    with _Suppressing(OSError):
-        _write_to_system_file(f"{group}/cgroup.kill", "1")
+    if group:
+        with _Suppressing(OSError):
+            _write_to_system_file(f"{group}/cgroup.kill", "1")
     while _reap_ended_children():
         pids = list_descendants(os.getpid())
         process_groups = set[int]()

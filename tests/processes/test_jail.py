@@ -43,6 +43,16 @@ def test_the_commands_exit_code_is_passed_on(argv: list[str], code: int) -> None
     assert run(*argv) == code
 
 
+def test_without_a_control_group_nothing_is_written_at_the_top_of_the_disk() -> None:
+    path = Path("/cgroup.kill")
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    # In a process of its own, as it ends the children of the one that calls it.
+    code = f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import jail; jail._kill_all_remaining('')"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
+    after = path.stat().st_mtime_ns if path.exists() else 0
+    assert after == before
+
+
 def test_it_imports_nothing_of_ours_and_nothing_slow() -> None:
     code = f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import jail; print(sorted(sys.modules))"
     loaded = subprocess.run(
