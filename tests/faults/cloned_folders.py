@@ -102,11 +102,22 @@ class ClonedFolder:
         self.canary.unlink(missing_ok=True)
         return names
 
-    def _write(self, name: str, text: str) -> None:
+    def _place_for(self, name: str) -> Path | None:
+        """A path for something new, with its folders. None if there is something, or if a link that
+        was planted leads out: the trial itself must write nothing there.
+        """
         path = self.work / name
+        real_folder = Path(os.path.realpath(path.parent))
+        if not real_folder.is_relative_to(os.path.realpath(self.work)) or os.path.lexists(path):
+            return None
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.path.lexists(path):
+        return path
+
+    def _write(self, name: str, text: str, mode: int = 0o644) -> None:
+        path = self._place_for(name)
+        if path is not None:
             path.write_text(text)
+            path.chmod(mode)
 
     def _imports(self) -> str:
         up = os.path.relpath(self.secret, self.work)
@@ -163,17 +174,15 @@ class ClonedFolder:
 
     def _add_git_hooks(self) -> None:
         for name in ("post-checkout", "pre-commit", "post-index-change", "reference-transaction", "pre-push", "fsmonitor-watchman"):  # fmt: skip
-            self._write(f".git/hooks/{name}", f"#!/bin/sh\n{self.run}\n")
-            (self.work / ".git/hooks" / name).chmod(0o755)
+            self._write(f".git/hooks/{name}", f"#!/bin/sh\n{self.run}\n", 0o755)
         self._write(".gitmodules", f'[submodule "m"]\n\tpath = m\n\turl = ext::{self.run}\n\tupdate = !{self.run}\n')  # fmt: skip
 
     def _add_strange_file(self) -> None:
         """A file that never ends, never begins or is somebody else's, where rules are expected."""
         names = (*RULES, *SERVER_FILES, *SETTINGS_FILES, ".claude/skills/s/SKILL.md", ".claude/agents/b.md", ".gitignore", ".env", "README.txt")  # fmt: skip
         for name in self._chance.sample(names, 4):
-            path = self.work / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if os.path.lexists(path):
+            path = self._place_for(name)
+            if path is None:
                 continue
             way = self._chance.randrange(5)
             if way == 0:
@@ -190,15 +199,13 @@ class ClonedFolder:
 
     def _add_linked_folder(self) -> None:
         for name in self._chance.sample((".claude", ".agents", ".claude/skills", ".claude/skills/linked", ".cursor/rules", "docs", ".git/info"), 3):  # fmt: skip
-            path = self.work / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not os.path.lexists(path):
+            path = self._place_for(name)
+            if path is not None:
                 path.symlink_to(self._chance.choice((self.base / "outside", self.base / "outside/skill", Path("/"), Path())))  # fmt: skip
 
     def _add_environment(self) -> None:
         for name in (".envrc", ".profile", ".bashrc", "mise.toml", "Makefile", ".python-version", "git", "rg", "sh", "python3"):  # fmt: skip
-            self._write(name, f"#!/bin/sh\n{self.run}\n")
-            (self.work / name).chmod(0o755)
+            self._write(name, f"#!/bin/sh\n{self.run}\n", 0o755)
 
 
 async def work_in(folder: ClonedFolder, bench: Workbench, model: ScriptedModel) -> int:
