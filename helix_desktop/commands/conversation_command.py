@@ -225,7 +225,8 @@ def _describe_message(fact: Fact, gone: Collection[Digest]) -> dict[str, str]:
                     texts.append(part.text)
                 elif isinstance(part, ToolCall):
                     calls.append(f"· {part.name} {part.arguments[:200]}")
-            return {"by": model, "text": "\n".join(texts + calls)}
+            # Some histories do not name the model.
+            return {"by": model or "assistant", "text": "\n".join(texts + calls)}
     return {}
 
 

@@ -8,6 +8,7 @@ result, and a test of the extension's own package can ask for it:
 """
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -212,11 +213,21 @@ def _check_sessions(sessions: Sequence[RecordedSession]) -> Iterator[str]:
         known_calls: set[str] = set()
         for message in session.messages:
             has_reply |= message.role == "assistant"
-            known_calls.update(call.id for call in message.calls)
+            for call in message.calls:
+                known_calls.add(call.id)
+                if not _is_json_object(call.arguments):
+                    yield f"In the session {session.session}, the arguments of the call {call.id!r} are no JSON object."
             if message.role == "tool" and message.answers not in known_calls:
                 yield f"In the session {session.session}, a result answers {message.answers!r}, and no call before it has this ID."
     if not has_reply:
         yield "No session has a message with the role assistant, so none would be imported."
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _check_parts_of_file(

@@ -243,6 +243,14 @@ def test_a_conversation_is_shown_in_pages(helix: Helix, workspace: str) -> None:
     assert helix("conversation", "show", "-w", "Work", "nobody")[0] == 1
 
 
+def test_a_reply_of_an_unnamed_model_is_the_assistants(helix: Helix, workspace: str) -> None:
+    reply = ModelReplied((Text("Found it."),), "", Stop.END)
+    asyncio.run(append(workspace, "abc-1", reply))
+    code, out, _ = helix("conversation", "show", "-w", "Work", "abc-1", "--json")
+    assert code == 0
+    assert json.loads(out)[-1]["by"] == "assistant"
+
+
 def test_a_conversation_is_shown_as_text_with_the_way_to_each_output(
     helix: Helix, workspace: str
 ) -> None:

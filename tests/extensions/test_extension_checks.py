@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.engine.facts import ToolCall
 from helix_desktop.extensions import extension_loading
 from helix_desktop.extensions.extension_checks import (
     check_fold_strategy,
@@ -189,6 +190,18 @@ def test_a_result_without_its_call_and_a_missing_reply_are_named(example: Path) 
     problems = check(example, read_result)
     assert "a result answers '7'" in problems[0]
     assert "No session has a message with the role assistant" in problems[1]
+
+
+@pytest.mark.parametrize("arguments", ['{"path":', "[]", ""])
+def test_arguments_that_are_no_json_object_are_named(example: Path, arguments: str) -> None:
+    """They were imported, and shown as broken text."""
+
+    def read_call(path: Path) -> Iterable[RecordedSession]:
+        calls = (ToolCall("7", "read_file", arguments),)
+        messages = (RecordedMessage("assistant", "", calls=calls),)
+        yield RecordedSession(name=str(path), session="one", messages=messages)
+
+    assert "the arguments of the call '7' are no JSON object" in check(example, read_call)[0]
 
 
 def test_a_file_that_is_changed_and_a_wrong_type_are_named(example: Path) -> None:
