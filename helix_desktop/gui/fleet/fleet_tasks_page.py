@@ -77,7 +77,7 @@ class FleetTasksPage(QWidget):
         self.filter.textChanged.connect(self.task_list.filter_fleet_rows)
         self._older = build_push_button(tr("Show older tasks"), self, self._fleet.show_older_tasks)
         self._again = build_push_button(
-            tr("Run all set aside again"), self, self._retry_all_dead_letters
+            tr("Run set-aside tasks again"), self, self._retry_all_dead_letters
         )
         self.card = TaskDetailCard(parts, theme, self)
         self.card.open_wanted.connect(self._open_chosen_conversation)

@@ -217,7 +217,7 @@ def _build_question_about_servers(
         sentences.append(tr("It replaces {names}.", names=", ".join(replaced)))
     if kept:
         sentences.append(
-            tr("It has another name, so it is added, and {name} stays as it is.", name=kept)
+            tr("This server has another name, so it is added. {name} stays as it is.", name=kept)
         )
     exact_text = "\n\n".join(started + contacted)
     return ConsentQuestion(tr("Add MCP server"), "\n".join(sentences), exact_text, tr("Add"))

@@ -756,7 +756,7 @@ def test_what_was_given_back_too_often_stands_above_what_waits_and_is_tried_agai
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     dialog, fleet, _, _parent = opened(theme, doing, places)
-    assert not button(dialog, "Run all set aside again").isVisible()
+    assert not button(dialog, "Run set-aside tasks again").isVisible()
     counts = {**FOUND[0]["tasks"], "dead-letter": 2}
     dialog.show_fleet([{**FOUND[0], "tasks": counts, "dead_letter": LETTERS}])
     shown = [dialog.tasks_page.task_list.topLevelItem(at) for at in range(8)]
@@ -765,7 +765,7 @@ def test_what_was_given_back_too_often_stands_above_what_waits_and_is_tried_agai
     assert "2 set aside" in {label.text() for label in dialog.findChildren(QLabel)}
     choose(dialog, "Task 8")
     press(dialog, "Run again")
-    press(dialog, "Run all set aside again")
+    press(dialog, "Run set-aside tasks again")
     assert fleet.asked == [
         ("retry", "w1", f"{8:020x}", ()),
         ("retry dead letters", "w1"),

@@ -734,7 +734,7 @@ def test_an_edited_server_with_another_name_is_said_to_be_added(
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
     (box,) = page.findChildren(ConsentDialog)
     words = "\n".join(label.text() for label in box.findChildren(QLabel))
-    assert "It has another name, so it is added, and weather stays as it is." in words
+    assert "This server has another name, so it is added. weather stays as it is." in words
 
 
 def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
