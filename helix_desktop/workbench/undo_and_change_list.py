@@ -448,16 +448,15 @@ class FileChanges:
             if file.path_of_change in restored:
                 sources |= dict.fromkeys(file.sources)
         known_items = self.workspace_checkpoints.folders.known_items()
+        needed_folders = _list_folders_above(restored)
         steps: list[change_restoring.RestoreStep] = []
         for file_change in await self.changes_with_folders(tuple(sources)):
             path = file_change.path_of_change
             before = file_change.change.before
             if before is None or before.kind is not PathKind.FOLDER:
                 continue
-            if path in known_items or path in restored:
-                continue
-            beginning = f"{path}/"
-            if any(restored_path.startswith(beginning) for restored_path in restored):
+            is_there = path in known_items or path in restored
+            if path in needed_folders and not is_there:
                 steps.append(change_restoring.RestoreStep(path, now=None, target=before))
         return tuple(steps)
 
@@ -554,3 +553,14 @@ class FileChanges:
 
 def _is_no_folder(item: TreeItem | None) -> bool:
     return item is not None and item.kind is not PathKind.FOLDER
+
+
+def _list_folders_above(paths: Iterable[str]) -> set[str]:
+    """Return all folders in which these paths are, each looked at once."""
+    folders: set[str] = set()
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    return folders
