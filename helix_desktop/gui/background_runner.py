@@ -22,10 +22,16 @@ class CancellableWork(Protocol):
     def cancel(self) -> bool: ...
 
 
+class SpawnedTask(CancellableWork, Protocol):
+    """Started work that also tells when it has ended."""
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None: ...
+
+
 class CoroutineStarter(Protocol):
     """The signature of `OwnedTasks.spawn_task`."""
 
-    def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> CancellableWork: ...
+    def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> SpawnedTask: ...
 
 
 class _RefusedWork:
@@ -74,8 +80,14 @@ class BackgroundRunner(QObject):
             if then is not None and is_owner_alive():
                 then(result)
 
+        def close_work(_ended_task: object) -> None:
+            work.close()
+
         try:
-            return self._spawn(run_and_report(), name=getattr(work, "__qualname__", "work"))
+            task = self._spawn(run_and_report(), name=getattr(work, "__qualname__", "work"))
         except StoppedByUser:
             work.close()
             return _RefusedWork()
+        # A task that is cancelled before its first step never awaits `work`.
+        task.add_done_callback(close_work)
+        return task

@@ -42,7 +42,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
+from helix_desktop.gui.background_runner import BackgroundRunner, SpawnedTask
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.timeline_page import TimelinePage
 from tests.gui.fake_desk import FakeSession, now
@@ -110,7 +110,7 @@ class Quick(FakeSession):
         self.state = build_state(told)
 
 
-def _drop(work: Coroutine[Any, Any, Any], *, name: str) -> CancellableWork:
+def _drop(work: Coroutine[Any, Any, Any], *, name: str) -> SpawnedTask:
     work.close()
     return now
 

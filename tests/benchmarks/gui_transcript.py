@@ -92,6 +92,9 @@ class Dropped:
     def cancel(self) -> bool:
         return False
 
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
+        """What was dropped is closed already."""
+
 
 def _drop(work: Coroutine[Any, Any, Any], *, name: str) -> Dropped:
     work.close()

@@ -126,6 +126,9 @@ class Now:
         """It is over already."""
         return False
 
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
+        """Nobody asks: what it ran has ended."""
+
     def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> Now:
         self._waiting.append(work)
         if self._busy:
@@ -154,6 +157,9 @@ class Held:
     def cancel(self) -> bool:
         self.stopped += 1
         return True
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
+        """Nobody asks: what is let go runs to its end."""
 
     def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> Held:
         inner = getcoroutinelocals(work).get("work")

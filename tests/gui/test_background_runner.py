@@ -62,6 +62,17 @@ async def test_while_the_window_closes_nothing_is_begun_and_nothing_breaks(
     assert not results
 
 
+async def test_work_that_is_stopped_before_its_first_step_is_closed(
+    application: QApplication,
+) -> None:
+    owner = OwnedTasks("window")
+    doing = BackgroundRunner(owner.spawn_task)
+    work = gives(7)
+    doing.run_in_background(work)
+    await owner.aclose(limit=1)
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+
+
 def test_a_widget_that_is_gone_hears_nothing(application: QApplication) -> None:
     doing = BackgroundRunner(now)
     results: list[int] = []
