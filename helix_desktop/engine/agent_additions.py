@@ -12,6 +12,8 @@ from helix_desktop.engine.facts import Text, UserPart
 
 # Begins what an agent sends as a system message within the conversation.
 SYSTEM_MESSAGE = "[System message]\n"
+# Stands before a result whose call is not in the conversation. An import attaches the result.
+OUTPUT_WITHOUT_CALL = "[An output that answers no call]"
 _TAG = re.compile(
     r"(?m)^[ \t]*<(system-reminder|local-command-(?:caveat|stdout|stderr)"
     r"|command-(?:message|args)|bash-std(?:out|err)|user-prompt-submit-hook"
@@ -30,7 +32,7 @@ _START = re.compile(
     r"|(Output token limit hit)\. Resume directly"
     r"|(Your tool call was malformed and could not be parsed)\. Please retry"
     r"|\[(Your previous response had no visible output)\. Please|# (task_progress"
-    r"|TODO LIST) |<command-(?:message>.*\s*<command-)?name>\s*(/\S{1,60}?)\s*</)"
+    r"|TODO LIST) |\[(An output that answers no call)\](?:\n|\Z)|<command-(?:message>.*\s*<command-)?name>\s*(/\S{1,60}?)\s*</)"
 )
 
 
@@ -42,12 +44,15 @@ def split_off_agent_additions(parts: Sequence[UserPart]) -> tuple[str, list[tupl
     """
     own_texts: list[str] = []
     additions: list[tuple[int, str]] = []
+    is_output_expected = False
     for number, part in enumerate(parts):
         if not isinstance(part, Text):
             # An import stores a long addition as a text file that is named after its first line.
-            if part.stored.media_type == "text/plain" and name_of_agent_addition(part.name):
+            is_text = part.stored.media_type == "text/plain"
+            if is_output_expected or (is_text and name_of_agent_addition(part.name)):
                 additions.append((number, ""))
             continue
+        is_output_expected = part.text == OUTPUT_WITHOUT_CALL
         is_wholly_added = _START.match(part.text)
         if is_wholly_added:
             additions.append((number, part.text))

@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.agent_additions import OUTPUT_WITHOUT_CALL
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
 from helix_desktop.engine.messages import View
@@ -22,7 +23,6 @@ HEAD = 2_000  # The fact contains the text of an output of up to so many charact
 # A text of more characters is encoded in slices of this size, so that other tasks can run.
 SLICE = 1 << 20
 FREED_TOGETHER = 4_000  # Items of a view that are let go before other tasks run.
-STRAY = "[An output that answers no call]\n"
 Part = TypeVar("Part", bound=facts.UserPart | facts.ReplyPart)
 
 
@@ -142,7 +142,7 @@ class AgentFollower:
             folds = await self.waiting(self.folding.excerpt_large_results(results, {}))
             await self.conversation.append_facts(*results, *folds)
         for output in outputs_without_call:
-            text = facts.Text(STRAY + output.text)
+            text = facts.Text(f"{OUTPUT_WITHOUT_CALL}\n{output.text}")
             await self.record_user_message((text,), steering=True)
 
     async def store_output(self, text: str, call: facts.ToolCall) -> facts.Stored:

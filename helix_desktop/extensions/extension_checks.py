@@ -11,10 +11,12 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.documents.document_reading import read_document_pages
+from helix_desktop.engine.facts import ToolCall
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.extensions.added_fold_strategies import check_chosen_fold, check_summary
 from helix_desktop.extensions.extension_interfaces import (
@@ -32,7 +34,11 @@ from helix_desktop.extensions.offered_kinds import (
 )
 from helix_desktop.extensions.read_sessions import READING_SECONDS, read_and_check_sessions
 from helix_desktop.histories.added_formats import BEGINNING, AddedReading
-from helix_desktop.histories.recorded_session import HistoryUnreadable, RecordedSession
+from helix_desktop.histories.recorded_session import (
+    HistoryUnreadable,
+    RecordedSession,
+    reply_parts_from_message,
+)
 
 # What a program leaves behind if it is ended while it writes, and what a disk does to a file.
 PARTS_OF_FILE = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.99)
@@ -210,17 +216,53 @@ def _read_history_with_limit(declared: ExtensionHistoryFormat, path: Path) -> Ad
 def _check_sessions(sessions: Sequence[RecordedSession]) -> Iterator[str]:
     has_reply = False
     for session in sessions:
-        known_calls: set[str] = set()
-        for message in session.messages:
-            has_reply |= message.role == "assistant"
-            for call in message.calls:
-                known_calls.add(call.id)
-                if not _is_json_object(call.arguments):
-                    yield f"In the session {session.session}, the arguments of the call {call.id!r} are no JSON object."
-            if message.role == "tool" and message.answers not in known_calls:
-                yield f"In the session {session.session}, a result answers {message.answers!r}, and no call before it has this ID."
+        yield from _check_calls_and_results(session)
+        for field in sorted(set(_list_fields_with_broken_text(session))):
+            yield f'In the session {session.session}, {field} has half of a surrogate pair, which cannot be stored, so other characters replace it. Decode the file\'s bytes with errors="replace", and join both halves of an escaped character.'
+        has_reply |= any(message.role == "assistant" for message in session.messages)
     if not has_reply:
         yield "No session has a message with the role assistant, so none would be imported."
+
+
+def _check_calls_and_results(session: RecordedSession) -> Iterator[str]:
+    """An import takes a result for the one of a call only if the last reply has made that call, and
+    no result before it has answered it.
+    """
+    unanswered_calls: set[str] = set()
+    for message in session.messages:
+        parts = message.parts or reply_parts_from_message(message)
+        calls = [part for part in parts if isinstance(part, ToolCall)]
+        for call in calls:
+            if not _is_json_object(call.arguments):
+                yield f"In the session {session.session}, the arguments of the call {call.id!r} are no JSON object."
+        if message.role == "assistant" and parts:
+            unanswered_calls = {call.id for call in calls}
+        elif message.role == "tool" and message.answers in unanswered_calls:
+            unanswered_calls.remove(message.answers)
+        elif message.role == "tool":
+            yield f"In the session {session.session}, a result answers {message.answers!r}, and the last reply before it has no such call, or another result answers it. It would be imported as an output that answers no call."
+
+
+def _list_fields_with_broken_text(thing: object) -> Iterator[str]:
+    """Yield the fields of a session, and of what it consists of, whose texts cannot be stored."""
+    for field in fields(thing):  # type: ignore[arg-type]
+        value = getattr(thing, field.name)
+        items = value
+        if not isinstance(value, tuple):
+            items = (value,)
+        for item in items:
+            if is_dataclass(item):
+                yield from _list_fields_with_broken_text(item)
+            elif isinstance(item, str) and not _can_be_stored(item):
+                yield f"{type(thing).__name__}.{field.name}"
+
+
+def _can_be_stored(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_json_object(text: str) -> bool:

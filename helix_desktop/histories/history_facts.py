@@ -10,7 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 
 from helix_desktop.engine import fact_encoding, facts
-from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent_additions
+from helix_desktop.engine.agent_additions import (
+    OUTPUT_WITHOUT_CALL,
+    SYSTEM_MESSAGE,
+    split_off_agent_additions,
+)
 from helix_desktop.engine.fold_kinds import KINDS_OF_SUMMARIES
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
@@ -284,7 +288,7 @@ class _FactDrafter:
         call = self.unanswered_calls.pop(message.answers, None)
         if call is None:
             parts = (
-                facts.Text("[An output that answers no call]", tokens=8),
+                facts.Text(OUTPUT_WITHOUT_CALL, tokens=8),
                 facts.Attachment("output.txt", output, tokens),
             )
             user_said = facts.UserSaid(parts, steering=self.is_turn_running)

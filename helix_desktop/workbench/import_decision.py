@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+from helix_desktop.engine.agent_additions import OUTPUT_WITHOUT_CALL
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
@@ -30,7 +31,6 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
-from helix_desktop.engine.foreign_agent_facts import STRAY
 from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_facts
@@ -456,7 +456,9 @@ def _places_of_aligned_messages(
 
 def _is_typed(draft: FactDraft) -> bool:
     """Whether it has words of the user, and is no output whose call was damaged."""
-    return isinstance(draft.fact, UserSaid) and STRAY.strip() not in _comparable_text_of(draft.fact)
+    if not isinstance(draft.fact, UserSaid):
+        return False
+    return OUTPUT_WITHOUT_CALL not in _comparable_text_of(draft.fact)
 
 
 def _continues_reply(fact_here: Fact, fact_in_file: Fact) -> bool:

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.agent_additions import name_of_agent_addition, split_off_agent_additions
+from helix_desktop.engine.agent_additions import (
+    OUTPUT_WITHOUT_CALL,
+    is_added_by_agent,
+    name_of_agent_addition,
+    split_off_agent_additions,
+)
 from helix_desktop.engine.facts import Attachment, Stored, Text
 from helix_desktop.engine.sha256_digest import Digest
 
@@ -66,6 +71,7 @@ def split(text: str) -> tuple[str, list[tuple[str, str]]]:
             "[Result of the tool mcp__x__y, which failed]\nno",
             "Result of the tool mcp  x  y, which failed",
         ),
+        ("[An output that answers no call]\nprint(2)", "An output that answers no call"),
         ("# task_progress RECOMMENDED\n\nWhen starting", "task progress"),
         ("<environment_details>\n# Mode\nAct\n</environment_details>", "environment details"),
     ],
@@ -93,6 +99,7 @@ def test_a_command_is_one_addition_that_names_it() -> None:
         "Caveat: I am new here.",
         "Continue from where you left off. And test it.",
         "[Result of the tool] is what I see; why?",
+        "[An output that answers no call] is what I see; why?",
         "Continue from where you left off",
         "Output token limit hit. Why?",
         "Your tool call was malformed and could not be parsed. What was in it?",
@@ -127,6 +134,16 @@ def test_a_long_addition_that_an_import_made_an_attachment(name: str, addition: 
     part = Attachment(name, Stored(Digest.of_content(b"x"), 1))
     assert name_of_agent_addition(name) == addition
     assert split_off_agent_additions((part,)) == ("", [(0, "")] if addition else [])
+
+
+def test_an_output_without_its_call_that_an_import_attached_is_not_what_the_user_said() -> None:
+    output = Attachment("output.txt", Stored(Digest.of_content(b"x"), 1))
+    assert is_added_by_agent((Text(OUTPUT_WITHOUT_CALL), output))
+    assert not is_added_by_agent((Text("Look at this."), output))
+    assert split_off_agent_additions((output, Text(OUTPUT_WITHOUT_CALL))) == (
+        "",
+        [(1, OUTPUT_WITHOUT_CALL)],
+    )
 
 
 @given(

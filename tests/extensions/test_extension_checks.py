@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,47 @@ def test_a_result_without_its_call_and_a_missing_reply_are_named(example: Path) 
     problems = check(example, read_result)
     assert "a result answers '7'" in problems[0]
     assert "No session has a message with the role assistant" in problems[1]
+
+
+def test_a_result_is_of_the_last_reply_and_comes_once(example: Path) -> None:
+    """The check accepted both, and they were imported as outputs that answer no call."""
+
+    def read_results(path: Path) -> Iterable[RecordedSession]:
+        call = ToolCall("7", "read_file", "{}")
+        first_reply = RecordedMessage("assistant", "", calls=(call,))
+        reply_by_parts = RecordedMessage("assistant", "", parts=(replace(call, id="8"),))
+        messages = (
+            first_reply,
+            RecordedMessage("tool", "a", answers="7"),
+            RecordedMessage("tool", "twice", answers="7"),
+            reply_by_parts,
+            RecordedMessage("tool", "b", answers="8"),
+            RecordedMessage("assistant", "Done."),
+            RecordedMessage("tool", "late", answers="8"),
+        )
+        yield RecordedSession(name=str(path), session="one", messages=messages)
+
+    twice, late = check(example, read_results)
+    assert "a result answers '7'" in twice
+    assert "a result answers '8'" in late
+
+
+def test_a_text_that_cannot_be_stored_is_named_once_for_each_field(example: Path) -> None:
+    """It was imported with other characters, and nobody was told."""
+
+    def read_broken_text(path: Path) -> Iterable[RecordedSession]:
+        half = "\ud83d"
+        call = ToolCall("7", half, "{}")
+        messages = (
+            RecordedMessage("user", half),
+            RecordedMessage("assistant", half, calls=(call,)),
+            RecordedMessage("tool", "ok \U0001f600", answers="7"),
+        )
+        yield RecordedSession(name=str(path), session="one", title=half, messages=messages)
+
+    problems = check(example, read_broken_text)
+    named_fields = [problem.split(", ")[1].split()[0] for problem in problems]
+    assert named_fields == ["RecordedMessage.text", "RecordedSession.title", "ToolCall.name"]
 
 
 @pytest.mark.parametrize("arguments", ['{"path":', "[]", ""])

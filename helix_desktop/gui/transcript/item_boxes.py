@@ -183,7 +183,7 @@ def _build_addition_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     if attachment is None:
         name = name_of_agent_addition(request.item.text)
     else:
-        name = name_of_agent_addition(attachment.name)
+        name = name_of_agent_addition(attachment.name) or attachment.name
     agent = context.items.writer_of_answer(request.index)
     title = tr("{agent} added: {what}", agent=agent, what=make_safe_text(name))
     is_open, toggle = context.section_state("added", request.item.fact_seq, request.item.part)

@@ -965,10 +965,10 @@ def _clear_table_in_slices(table: dict[Any, Any]) -> Iterator[None]:
 
 def _name_of_addition(text: str, part: facts.UserPart) -> str:
     """Names what an agent added to a message: a text of its own, or a file."""
-    named_by = text
+    name = name_of_agent_addition(text)
     if not text and isinstance(part, facts.Attachment):
-        named_by = part.name
-    return make_safe_text(name_of_agent_addition(named_by))
+        name = name_of_agent_addition(part.name) or part.name
+    return make_safe_text(name)
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -478,6 +478,20 @@ def test_what_an_agent_added_is_one_line_that_opens(theme: Theme) -> None:
     assert [box.text for box in laid(page, 2).boxes][1] == "the folder is /x"
 
 
+def test_an_output_whose_call_is_missing_is_not_shown_as_words_of_the_user(theme: Theme) -> None:
+    told = Told()
+    told.add(ConversationStarted("T", origin=Origin("claude-code", "s")))
+    output = Attachment("output.txt", Stored(OUTPUT.digest, 300), 75)
+    told.add(UserSaid((Text("[An output that answers no call]", 8), output)))
+    page = page_of(theme, told.facts)
+    assert [item.kind.name for item in page.items.all] == ["ADDITION", "ADDITION"]
+    assert [box.text for box in laid(page, 0).boxes] == [
+        "Claude Code added: An output that answers no call, output.txt"
+    ]
+    page.items.toggle_call_group(0)
+    assert [box.text for box in laid(page, 1).boxes] == ["Claude Code added: output.txt"]
+
+
 def test_what_is_typed_in_a_conversation_of_this_program_is_the_users(theme: Theme) -> None:
     told = Told()
     told.add(ConversationStarted("T"))
