@@ -27,6 +27,7 @@ from helix_desktop.extensions.installed_extensions import (
     check_can_be_allowed,
     describe_changed_extension,
     describe_failed_extension,
+    describe_several_places,
 )
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_object
@@ -247,6 +248,7 @@ def _extension_as_json(known: KnownExtension) -> dict[str, object]:
         "state": known.state.value,
         "why": known.why,
         "sha256": known.installed.files_sha256,
+        "unused_places": list(known.installed.unused_places),
     }
 
 
@@ -255,7 +257,10 @@ def _format_extension_line(known: KnownExtension) -> str:
     state = STATES[known.state]
     if known.why:
         state += f": {known.why}"
-    return mark_text(f"{installed.name}  {installed.package} {installed.version}  {state}")
+    line = f"{installed.name}  {installed.package} {installed.version}  {state}"
+    if installed.unused_places:
+        line += f"  {describe_several_places(installed)}"
+    return mark_text(line)
 
 
 def add_extension_commands(nouns: Subparsers) -> None:

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -45,7 +46,8 @@ class InstalledExtension:
     the packages in the folder for extensions that it needs, which are named in `packages`.
 
     `target` names what the entry point stands for, such as "word_tools:extension". `refusal`: why
-    it cannot be allowed, as its files could change unnoticed.
+    it cannot be allowed, as its files could change unnoticed. `place`: the folder that the package
+    is installed in. `unused_places`: where it is installed as well, which Python does not load.
     """
 
     name: str
@@ -57,6 +59,8 @@ class InstalledExtension:
     installed_at: float = 0.0
     packages: tuple[str, ...] = ()
     refusal: str = ""
+    place: str = ""
+    unused_places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,16 @@ def check_can_be_allowed(extension: InstalledExtension) -> None:
 
 
 def describe_changed_extension(installed: InstalledExtension) -> str:
-    return f"The extension {installed.name} has changed since you allowed it, so it is off. To allow it again, run `helix-desktop extension allow {installed.name}`."
+    sentences = [f"The extension {installed.name} has changed since you allowed it, so it is off."]
+    if installed.unused_places:
+        sentences.append(describe_several_places(installed))
+    sentences.append(f"To allow it again, run `helix-desktop extension allow {installed.name}`.")
+    return " ".join(sentences)
+
+
+def describe_several_places(installed: InstalledExtension) -> str:
+    others = " and ".join(installed.unused_places)
+    return f"It is installed more than once: the one in {installed.place} is used, not the one in {others}."
 
 
 def describe_failed_extension(installed: InstalledExtension, why: str) -> str:
@@ -202,12 +215,37 @@ def find_installed_extensions(folder: Path) -> list[InstalledExtension]:
             extensions += _extensions_of_package(distribution, folder, packages_in_folder)
         except Exception as error:  # noqa: BLE001 - a package's description can contain anything
             log.info("a package could not be examined: %s", type(error).__name__)
-    # The newest description first: `pip install --target` leaves that of an earlier version.
-    extensions.sort(key=lambda extension: (extension.package, -extension.installed_at))
-    found: dict[str, InstalledExtension] = {}
-    for extension in extensions:
-        found.setdefault(extension.name, extension)
-    return [found[name] for name in sorted(found)]
+    return _choose_loaded_copies(extensions, search_path)
+
+
+def _choose_loaded_copies(
+    extensions: Sequence[InstalledExtension], search_path: Sequence[str]
+) -> list[InstalledExtension]:
+    """Return one extension of each name, in order of the names.
+
+    Of one package in several places, Python loads the first, as it does with modules. In one place,
+    the newest description counts: `pip install --target` leaves that of an earlier version.
+    """
+    place_numbers: dict[str, int] = {}
+    for number, place in enumerate(search_path):
+        place_numbers.setdefault(os.path.normpath(place), number)
+
+    def precedence(extension: InstalledExtension) -> tuple[str, int, float]:
+        place_number = place_numbers.get(extension.place, len(search_path))
+        return extension.package, place_number, -extension.installed_at
+
+    copies_by_name: dict[str, list[InstalledExtension]] = {}
+    for extension in sorted(extensions, key=precedence):
+        copies_by_name.setdefault(extension.name, []).append(extension)
+    loaded: list[InstalledExtension] = []
+    for name in sorted(copies_by_name):
+        first, *others = copies_by_name[name]
+        unused_places: dict[str, None] = {}
+        for other in others:
+            if other.package == first.package and other.place != first.place:
+                unused_places[other.place] = None
+        loaded.append(replace(first, unused_places=tuple(unused_places)))
+    return loaded
 
 
 def _list_packages(folder: Path) -> list[importlib.metadata.Distribution]:
@@ -245,6 +283,7 @@ def _extensions_of_package(
             _time_of_installation(distribution),
             tuple(canonical_package_name(str(package.metadata["Name"])) for package in packages),
             refusal,
+            os.path.normpath(str(distribution.locate_file(""))),
         )
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 
-from helix_desktop.extensions.installed_extensions import AllowedExtensions, ExtensionState
+from helix_desktop.extensions.installed_extensions import (
+    AllowedExtensions,
+    ExtensionState,
+    describe_changed_extension,
+)
 from helix_desktop.program_folders import ProgramFolders
 from tests.extensions.conftest import PACKAGES, Install, WriteExtension
 
@@ -105,3 +111,34 @@ def test_a_package_with_a_nonsensical_description_hides_no_other_one(
     (folder / "extension_bytes-1.dist-info" / "entry_points.txt").write_bytes(b"\xff[")
     (folder / "extension_loop").symlink_to(folder)
     assert state_of(where, "harmless") is ExtensionState.OFF
+
+
+def test_a_second_copy_changes_nothing_unless_python_would_load_it(
+    where: ProgramFolders, install: Install, tmp_path: Path
+) -> None:
+    """A copy in the folder for extensions, of a package beside the program, counted as a change."""
+    beside = tmp_path / "site-packages"
+    install(PACKAGES / "word_tools")
+    shutil.copytree(where.extensions_folder, beside)
+    sys.path.append(str(beside))
+    shutil.rmtree(where.extensions_folder)
+    extensions = AllowedExtensions(where)
+    extensions.allow_extension(extensions.find_extension("words").installed)
+
+    install(PACKAGES / "word_tools")
+    for description in where.extensions_folder.glob("*.dist-info/METADATA"):
+        newer = description.stat().st_mtime + 60
+        os.utime(description, (newer, newer))
+    with_copy = extensions.find_extension("words")
+    assert with_copy.state is ExtensionState.ALLOWED
+    assert with_copy.installed.place == str(beside)
+    assert with_copy.installed.unused_places == (str(where.extensions_folder),)
+
+    sys.path.remove(str(beside))
+    extensions.allow_extension(extensions.find_extension("words").installed)
+    sys.path.append(str(beside))
+    hidden_by_other = extensions.find_extension("words")
+    assert hidden_by_other.state is ExtensionState.CHANGED
+    sentence = describe_changed_extension(hidden_by_other.installed)
+    used, unused = beside, where.extensions_folder
+    assert f"the one in {used} is used, not the one in {unused}." in sentence
