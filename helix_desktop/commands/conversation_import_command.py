@@ -7,7 +7,7 @@ import asyncio
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,8 @@ def run_find_histories(arguments: Namespace) -> int:
     """
     from helix_desktop.extensions.extension_loading import load_extensions_in_thread
 
-    load_extensions_in_thread(arguments.places)
+    extensions = load_extensions_in_thread(arguments.places)
+    _print_to_user(extensions.complaints)
     places = HistoryPlaces.of_this_user()
     histories = list(history_finding.find_histories(places))
     lines = list(_describe_histories_by_folder(histories))
@@ -50,6 +51,10 @@ def run_find_histories(arguments: Namespace) -> int:
         lines.append("No conversations from other programs were found on this computer.")
     unread = list(history_finding.find_unread_databases(places))
     lines += unread
+    # Only when it runs does an extension say which histories it reads, so each is named.
+    not_asked = extensions.decisions.describe_those_never_allowed()
+    if not_asked:
+        lines.append(mark_text(not_asked))
     listed = [{**asdict(history), "path": str(history.path)} for history in histories]
     result = {"unread": unread, "found": listed}
     return asyncio.run(print_result(arguments, Terminal(), result, *lines))
@@ -96,9 +101,9 @@ def run_history_import(arguments: Namespace) -> int:
 
     # An extension may bring the format that is meant, and one that is off could be missed.
     extensions = load_extensions_in_thread(arguments.places)
-    for complaint in extensions.complaints:
-        print_text(mark_text(complaint), file=sys.stderr)
-    if arguments.kind:
+    _print_to_user(extensions.complaints)
+    if arguments.kind and not added_formats.is_kind_of_history(arguments.kind):
+        _print_to_user([extensions.decisions.describe_those_never_allowed()])
         added_formats.check_kind_of_history(arguments.kind)
     absolute_paths = {str(path): str(path.absolute()) for path in arguments.paths}
     if not absolute_paths and not arguments.watch:
@@ -110,6 +115,12 @@ def run_history_import(arguments: Namespace) -> int:
     arguments.paths = [path.absolute() for path in arguments.paths]
     arguments.lasting = arguments.watch
     return workspace_access.run_on_workspace(arguments)
+
+
+def _print_to_user(sentences: Iterable[str]) -> None:
+    """Prints them beside the command's own output. What packages are called is part of them."""
+    for sentence in filter(None, sentences):
+        print_text(mark_text(sentence), file=sys.stderr)
 
 
 def _find_history_files() -> list[Path]:

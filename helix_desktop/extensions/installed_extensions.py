@@ -103,6 +103,16 @@ class AllowedExtensions:
         names_in_order = [name for name in self._read_decisions() if name in known_by_name]
         return [known_by_name[name] for name in names_in_order]
 
+    def describe_those_never_allowed(self) -> str:
+        """Return a sentence for who asks all extensions, or an empty text if none is off."""
+        names: list[str] = []
+        for known in self.list_extensions():
+            if known.state is ExtensionState.OFF:
+                names.append(known.installed.name)
+        if not names:
+            return ""
+        return f"Extensions that are off were not asked: {', '.join(names)}. To use one, run `helix-desktop extension allow NAME`."
+
     def find_extension(self, name: str) -> KnownExtension:
         known_extensions = self.list_extensions()
         for known in known_extensions:

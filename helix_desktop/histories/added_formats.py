@@ -70,10 +70,14 @@ def name_of_program(kind: str) -> str:
     return NAMES.get(kind, "")
 
 
+def is_kind_of_history(kind: str) -> bool:
+    return kind in OWN_KINDS or kind in _added
+
+
 def check_kind_of_history(kind: str) -> None:
     """Raises InvalidInput for a kind that neither the program nor an extension can read."""
-    kinds = list(OWN_KINDS) + list(_added)
-    if kind not in kinds:
+    if not is_kind_of_history(kind):
+        kinds = list(OWN_KINDS) + list(_added)
         raise InvalidInput(
             f"Unknown kind of history: {kind!r}.", remedy=f"Available: {', '.join(kinds)}."
         )

@@ -11,6 +11,7 @@ import pytest
 
 from helix_desktop.commands import conversation_import_command
 from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.extensions import extension_loading
 from helix_desktop.extensions.extension_loading import LoadedExtensions
 from helix_desktop.histories import history_finding, history_reading, subagent_files
 from helix_desktop.histories.history_format import HistoryPlaces
@@ -320,6 +321,31 @@ def test_an_extension_that_is_off_since_it_changed_is_named_by_an_import(
     write_extension("quillbot", FORMAT % "changed = True")
     arguments = ("--home", where.data, "conversation", "import", "--from", "quillbot", history)
     _, _, err = helix(*arguments)
+    assert "The extension quillbot has changed since you allowed it, so it is off." in err
+
+
+def test_an_extension_that_is_off_is_named_where_its_format_could_be_missed(
+    where: ProgramFolders,
+    write_extension: WriteExtension,
+    history: Path,
+    helix: Helix,  # noqa: F811
+) -> None:
+    """`conversation find` listed nothing of its program, as if there were nothing."""
+    write_extension("quillbot", FORMAT % "")
+    not_asked = "Extensions that are off were not asked: quillbot."
+    _, out, _ = helix("--home", where.data, "conversation", "find")
+    assert not_asked in out
+    arguments = ("--home", where.data, "conversation", "import", "--from", "quillbot", history)
+    _, _, err = helix(*arguments)
+    assert not_asked in err
+    allow(where, "quillbot")
+    extension_loading.forget_loaded_extensions()
+    _, out, _ = helix("--home", where.data, "conversation", "find")
+    assert "not asked" not in out
+
+    write_extension("quillbot", FORMAT % "changed = True")
+    extension_loading.forget_loaded_extensions()
+    _, _, err = helix("--home", where.data, "conversation", "find")
     assert "The extension quillbot has changed since you allowed it, so it is off." in err
 
 
