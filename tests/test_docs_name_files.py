@@ -50,6 +50,20 @@ def test_every_module_and_folder_named_in_a_page_exists(page: str) -> None:
     assert find_missing_paths((ROOT / page).read_text(encoding="utf-8"), list_paths()) == []
 
 
+CLASS_OR_TABLE = re.compile(r"`(?:[a-z_]+\.)?(_?[A-Z]\w+)`")
+
+
+def test_what_it_costs_to_add_something_is_one_line_for_each_kind_and_names_what_exists() -> None:
+    """The list named a class `Row` that had been called `EntryRow` for weeks."""
+    architecture = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    section = architecture.partition("## To change something\n")[2].partition("\n## ")[0]
+    lines = section.strip().splitlines()
+    assert [line for line in lines if not line.startswith("- **")] == []
+    package = "\n".join(path.read_text("utf-8") for path in ROOT.glob("helix_desktop/**/*.py"))
+    defined = set(re.findall(r"(?m)^(?:class )?(\w+)\b(?: =|:|\()", package))
+    assert [name for name in CLASS_OR_TABLE.findall(section) if name not in defined] == []
+
+
 def test_what_is_missing_is_named() -> None:
     text = (
         "`store/` `cli.py`, `store/gone.py`, `lost/` and `helix_desktop.cli`, `helix_desktop.lost`"

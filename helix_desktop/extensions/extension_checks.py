@@ -230,6 +230,11 @@ def _check_calls_and_results(session: RecordedSession) -> Iterator[str]:
     """
     unanswered_calls: set[str] = set()
     for message in session.messages:
+        if message.role == "tool":
+            if message.answers not in unanswered_calls:
+                yield f"In the session {session.session}, a result answers {message.answers!r}, and the last reply before it has no such call, or another result answers it. It would be imported as an output that answers no call."
+            unanswered_calls.discard(message.answers)
+            continue
         parts = message.parts or reply_parts_from_message(message)
         calls = [part for part in parts if isinstance(part, ToolCall)]
         for call in calls:
@@ -237,10 +242,6 @@ def _check_calls_and_results(session: RecordedSession) -> Iterator[str]:
                 yield f"In the session {session.session}, the arguments of the call {call.id!r} are no JSON object."
         if message.role == "assistant" and parts:
             unanswered_calls = {call.id for call in calls}
-        elif message.role == "tool" and message.answers in unanswered_calls:
-            unanswered_calls.remove(message.answers)
-        elif message.role == "tool":
-            yield f"In the session {session.session}, a result answers {message.answers!r}, and the last reply before it has no such call, or another result answers it. It would be imported as an output that answers no call."
 
 
 def _list_fields_with_broken_text(thing: object) -> Iterator[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from helix_desktop.extensions.added_actions import list_added_actions
@@ -9,7 +12,7 @@ from helix_desktop.extensions.extension_interfaces import ActionPlace
 from helix_desktop.extensions.limited_calls import ExtensionFailed
 from helix_desktop.gui import search_suggestions
 from helix_desktop.program_folders import ProgramFolders
-from tests.extensions.conftest import WriteExtension
+from tests.extensions.conftest import PACKAGES, WriteExtension
 from tests.extensions.test_allowed_imports import allow, load
 
 CODE = """
@@ -38,6 +41,19 @@ async def test_it_is_found_in_the_palette_and_told_where_the_user_is(
     assert await action.run_at_place(PLACE) == "Thesis /home/ada/thesis 0194"
     extensions.withdraw_everything()
     assert list_added_actions() == []
+
+
+async def test_the_action_of_the_example_package_counts_the_words_of_the_folder_it_is_told(
+    where: ProgramFolders, write_extension: WriteExtension, tmp_path: Path
+) -> None:
+    code = (PACKAGES / "word_tools" / "word_tools.py").read_text("utf-8")
+    write_extension("words", code)
+    load(allow(where, "words"))
+    (action,) = list_added_actions()
+    place = replace(PLACE, folder=str(tmp_path))
+    assert "There is no README.md" in await action.run_at_place(place)
+    (tmp_path / "README.md").write_text("to be or not", "utf-8")
+    assert "4 words" in await action.run_at_place(place)
 
 
 FAILURES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
@@ -21,6 +22,7 @@ from helix_desktop.extensions.extension_checks import (
     describe_read_sessions,
 )
 from helix_desktop.extensions.extension_interfaces import (
+    ActionPlace,
     ChosenFold,
     Extension,
     ExtensionFoldStrategy,
@@ -134,6 +136,28 @@ def test_the_code_of_the_page_for_authors_works(tmp_path: Path) -> None:
     installed = InstalledExtension("page", "page", "1", "subtitle_reader:extension", (), "")
     assert check_declaration(installed, declared).title == "Page"
     assert check_fold_strategy(names["strategy"]) == []
+
+
+def test_the_command_and_the_action_of_the_page_for_authors_do_what_they_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (resources_folder() / "help" / "extensions.md").read_text("utf-8")
+    names: dict[str, Any] = {}
+    exec("from helix_desktop.extensions.extension_interfaces import *", names)  # noqa: S102 - our page
+    for title in ("A command", "An action"):
+        section = page.partition(f"### {title}\n")[2]
+        code = section.partition("```python\n")[2].partition("```")[0]
+        exec(code, names)  # noqa: S102
+    text_file = tmp_path / "text.txt"
+    text_file.write_text("to be or not", "utf-8")
+    command = names["command"]
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    assert command.run(parser.parse_args([str(text_file)])) == 0
+    assert capsys.readouterr().out == "4\n"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert names["action"].run(ActionPlace("Work", "/a", "")) == "Noted /a."
+    assert (tmp_path / "folders.txt").read_text("utf-8") == "/a\n"
 
 
 def test_a_fold_strategy_is_tried_with_an_example_conversation() -> None:

@@ -1,4 +1,4 @@
-"""A tool and a command that count the words of a text."""
+"""A tool, a command and an action of the palette that count words."""
 
 from argparse import ArgumentParser, Namespace
 from collections import Counter
@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.extensions.extension_interfaces import (
+    ActionPlace,
     Extension,
+    ExtensionAction,
     ExtensionCommand,
     ExtensionTool,
 )
@@ -33,6 +35,13 @@ def print_words(arguments: Namespace) -> int:
     return 0
 
 
+def count_words_of_readme(place: ActionPlace) -> str:
+    readme = Path(place.folder) / "README.md"
+    if not readme.is_file():
+        return f"There is no README.md in {place.folder or 'this workspace'}."
+    return describe_words(readme.read_text("utf-8"))
+
+
 extension = Extension(
     title="Words",
     tools=[
@@ -55,4 +64,5 @@ extension = Extension(
             run=print_words,
         )
     ],
+    actions=[ExtensionAction(title="Count the words of README.md", run=count_words_of_readme)],
 )
