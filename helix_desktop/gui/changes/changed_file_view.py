@@ -36,6 +36,7 @@ class ChangedFileView(QWidget):
         """
         super().__init__(parent)
         self._theme = theme
+        self._path_of_lines = ""  # Of the file whose lines are shown.
         self.can_open_files = True  # Not if they are on another computer.
         self._name = ElidedLabel(self, Qt.TextElideMode.ElideMiddle)
         self._name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -90,6 +91,7 @@ class ChangedFileView(QWidget):
         reserve_height_for_width(self)
 
     def show_sentence_only(self, words: str) -> None:
+        self._path_of_lines = ""
         self._sentence_label.setText(words)
         self._stack.setCurrentWidget(self._sentence_label)
         self._name.set_elided_text("")
@@ -106,10 +108,14 @@ class ChangedFileView(QWidget):
         *,
         sheet: DifferenceSheet,
         kept: frozenset[str],
+        is_read_again: bool = False,
     ) -> None:
         """Shows a change as lines, as two pictures, or as a sentence. `kept`: ids of the hunks
-        that the user decided to keep, with an empty id if it is the whole file.
+        that the user decided to keep, with an empty id if it is the whole file. `is_read_again`:
+        if this file's lines are in sight already, the user's place in them stays.
         """
+        are_its_lines_in_sight = is_read_again and self._path_of_lines == file.path_of_change
+        self._path_of_lines = ""
         is_wholly_kept = "" in kept
         self._show_name_and_buttons(file, is_kept=is_wholly_kept)
         reserve_height_for_width(self)
@@ -128,7 +134,14 @@ class ChangedFileView(QWidget):
         if is_wholly_kept:
             kept_hunks = frozenset(hunk.stable_id for hunk in hunks)
         language = highlight_language_of(file.place)
-        self.view.show_hunks(hunks, language=language, kept=kept_hunks, made=sheet)
+        self.view.show_hunks(
+            hunks,
+            language=language,
+            kept=kept_hunks,
+            made=sheet,
+            is_same_file=are_its_lines_in_sight,
+        )
+        self._path_of_lines = file.path_of_change
         self._stack.setCurrentWidget(self.view)
 
     def _show_name_and_buttons(self, file: FileChange, *, is_kept: bool) -> None:

@@ -83,7 +83,7 @@ class ChangesGroup:
 @dataclass(frozen=True, slots=True)
 class LoadedFileChange:
     """A changed file as its view needs it: both contents, how they differ, and the hunks that the
-    user decided to keep.
+    user decided to keep. `is_read_again`: the file that was shown before the list was read again.
     """
 
     file: FileChange
@@ -91,6 +91,7 @@ class LoadedFileChange:
     hunks: Sequence[Hunk]
     sheet: DifferenceSheet
     kept_hunks: frozenset[str]
+    is_read_again: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,7 @@ class ChangesPage(QWidget):
         self._undone: list[TurnOfChanges] = []
         self._files: list[FileChange] = []
         self._shown: FileChange | None = None
+        self._path_read_again = ""  # While the list is filled again.
         self._is_up_to_date = False
         self._has_sizes = False
         self._turn_to_show = (0, "")  # The fact and the file to show once the turns are listed.
@@ -476,7 +478,9 @@ class ChangesPage(QWidget):
         if self._shown is not None:
             shown_path = self._shown.path_of_change
         self._shown = None
+        self._path_read_again = shown_path
         self.files.show_changes_rows(gathered.rows, shown_path)
+        self._path_read_again = ""
         if not self._files:
             self.body.show_sentence_only(self._explain_empty_list())
         self._show_coverage_note(gathered.changes.checkpoint_progress)
@@ -599,13 +603,14 @@ class ChangesPage(QWidget):
             if file is self._shown:
                 self.body.show_sentence_only(translate_sentences(str(error)))
 
-        work = self._load_changed_file(changes, file)
+        is_read_again = file.path_of_change == self._path_read_again
+        work = self._load_changed_file(changes, file, is_read_again=is_read_again)
         self._doing.run_in_background(
             work, then=self._show_if_still_chosen, owner=self, failed=show_file_error
         )
 
     async def _load_changed_file(
-        self, changes: ShownFileChanges, file: FileChange
+        self, changes: ShownFileChanges, file: FileChange, *, is_read_again: bool
     ) -> LoadedFileChange:
         """Reads a file before and after its change, and works out the changed places
         (hunks) and which of them the user marked as kept. Comparing runs in a thread: a
@@ -624,7 +629,8 @@ class ChangesPage(QWidget):
         if self._conversation:
             kept_by_path = await changes.kept_hunks_by_path(self._conversation)
             kept_hunks = kept_by_path.get(file.path_of_change, frozenset())
-        return LoadedFileChange(file, (old_content, new_content), hunks, sheet, kept_hunks)
+        contents = (old_content, new_content)
+        return LoadedFileChange(file, contents, hunks, sheet, kept_hunks, is_read_again)
 
     def _show_if_still_chosen(self, loaded: LoadedFileChange) -> None:
         if loaded.file is self._shown:
@@ -634,6 +640,7 @@ class ChangesPage(QWidget):
                 loaded.hunks,
                 sheet=loaded.sheet,
                 kept=loaded.kept_hunks,
+                is_read_again=loaded.is_read_again,
             )
 
     def _show_scope_menu(self) -> None:

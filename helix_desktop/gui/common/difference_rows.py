@@ -36,6 +36,11 @@ class DifferenceLine:
     counterpart: str | None = None
 
     @property
+    def number(self) -> int:
+        """Where people find the line: in the new version, or in the old one if it was removed."""
+        return self.new_number or self.old_number
+
+    @property
     def changed_spans(self) -> Sequence[Span]:
         """The changed spans, computed when drawn, because a file of 25,000 lines took seconds."""
         if self.counterpart is None:
@@ -88,6 +93,33 @@ class DifferenceSheet:
     rows: Sequence[DifferenceRow]
     heads: Sequence[int]
     lengths: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLine:
+    """A line, and the number of the row where it stands."""
+
+    row_number: int
+    line: DifferenceLine
+
+
+def find_nearest_line(rows: Sequence[DifferenceRow], wanted: DifferenceLine) -> PlacedLine | None:
+    """Finds a line again after the file has changed: the one with the same text, or else any
+    other, that is nearest to where it was. None if no lines are left.
+    """
+    nearest: PlacedLine | None = None
+    least_difference = (False, 0)
+    for row_number, row in enumerate(rows):
+        for line in (row.left, row.right):
+            if line is None:
+                continue
+            is_other_text = (line.mark, line.text) != (wanted.mark, wanted.text)
+            distance = abs(line.number - wanted.number)
+            difference = (is_other_text, distance)
+            if nearest is None or difference < least_difference:
+                nearest = PlacedLine(row_number, line)
+                least_difference = difference
+    return nearest
 
 
 def build_difference_sheet(rows: Sequence[DifferenceRow], *, two_columns: bool) -> DifferenceSheet:

@@ -50,14 +50,17 @@ class CommentBox(QFrame):
         theme.keep_lengths_scaled(self, column.setContentsMargins, 12, 8, 12, 8)
 
     def open_comment(self, line: DifferenceLine) -> None:
-        self.line = line
-        self._title.setText(tr("Line {number}", number=line.new_number or line.old_number))
+        self.show_line(line)
         self.words.clear()
         self.show()
         self.words.setFocus()
 
+    def show_line(self, line: DifferenceLine) -> None:
+        """Names the line that the comment is about. What is written stays."""
+        self.line = line
+        self._title.setText(tr("Line {number}", number=line.number))
+
     def _send_comment(self) -> None:
         comment = self.words.toPlainText().strip()
         if comment:
-            line_number = self.line.new_number or self.line.old_number
-            self.sent.emit(line_number, self.line.text, comment)
+            self.sent.emit(self.line.number, self.line.text, comment)

@@ -91,20 +91,29 @@ class DifferenceView(TextSurface):
         kept: frozenset[str] = frozenset(),
         made: difference_rows.DifferenceSheet | None = None,
         actions: bool = True,
+        is_same_file: bool = False,
     ) -> None:
         """Shows another file from its top. `made`: rows built in a thread. Without
-        `actions`, it is read-only.
+        `actions`, it is read-only. `is_same_file`: the shown file was read again, so the place in
+        it and a comment that is being written stay.
         """
         self._hunks = hunks
         self._language = language
         self._kept = kept
         self._actions = actions
         self._patch = ""
-        self._close_comment()
+        scrolled_to = 0
+        if is_same_file:
+            scrolled_to = self.verticalScrollBar().value()
+        else:
+            self._close_comment()
+        commented_line = self._line_being_commented()
         # Otherwise, the old rows would be laid out.
         self._heights = DifferenceRowHeights(NO_ROWS, self._lines)
         self.verticalScrollBar().setValue(0)
         self._build_difference_rows(made)
+        self._keep_comment_at_line(commented_line)
+        self.verticalScrollBar().setValue(scrolled_to)
 
     def show_patch(self, text: str, *, language: str = "", known_file: str = "") -> bool:
         """Shows every line of a unified difference exactly, read-only. Returns False
@@ -119,18 +128,27 @@ class DifferenceView(TextSurface):
 
     def show_columns(self, *, two: bool) -> None:
         """Shows one or two columns. A comment that is being written stays at its line."""
-        commented_line: difference_rows.DifferenceLine | None = None
-        if self._heights.commented_row >= 0:
-            commented_line = self._comment.line
+        commented_line = self._line_being_commented()
         self._heights.reserve_room_for_comment_below(-1)
         self.has_two_columns = two
         self._build_difference_rows()
-        if commented_line is None:
+        self._keep_comment_at_line(commented_line)
+
+    def _line_being_commented(self) -> difference_rows.DifferenceLine | None:
+        if self._heights.commented_row < 0:
+            return None
+        return self._comment.line
+
+    def _keep_comment_at_line(self, line: difference_rows.DifferenceLine | None) -> None:
+        """Places the comment that is being written below its line, or where that line was."""
+        if line is None:
             return
-        for number, row in enumerate(self._sheet.rows):
-            if commented_line in (row.left, row.right):
-                self._heights.reserve_room_for_comment_below(number)
-                break
+        nearest = difference_rows.find_nearest_line(self._sheet.rows, line)
+        if nearest is None:
+            return
+        if nearest.line.text == line.text:
+            self._comment.show_line(nearest.line)
+        self._heights.reserve_room_for_comment_below(nearest.row_number)
         self._update_scroll_range_and_buttons()
 
     @property

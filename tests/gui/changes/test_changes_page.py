@@ -345,6 +345,52 @@ def test_a_comment_goes_to_the_agent_with_its_place(page: ChangesPage) -> None:
     assert said == ["About src/a.py, line 6:\n\n    LINE 5\n\nWhy capitals?"]
 
 
+def test_a_comment_that_is_being_written_outlives_what_the_agent_changes_meanwhile(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    """The words and the place were gone with the agent's next step."""
+    said: list[str] = []
+    page.agent_message_written.connect(said.append)
+    page.resize(1100, 300)
+    view = page.body.view
+    view.open_comment_on_row(row_of_text(page, "LINE 5"))
+    view._comment.words.setPlainText("Why capitals?")
+    view.verticalScrollBar().setValue(7)
+    changes.fill({"src/a.py": (BEFORE, b"first\n" + AFTER)})
+    page.reload_changes()
+    assert view._comment.isVisible()
+    assert view.verticalScrollBar().value() == 7
+    assert view._heights.commented_row == row_of_text(page, "LINE 5")
+    view._comment._send_comment()
+    assert said == ["About src/a.py, line 7:\n\n    LINE 5\n\nWhy capitals?"]
+
+
+def test_a_comment_stays_where_its_line_was_and_goes_with_another_file(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    view = page.body.view
+    view.open_comment_on_row(row_of_text(page, "LINE 5"))
+    view._comment.words.setPlainText("Why capitals?")
+    changes.fill({"src/a.py": (BEFORE, BEFORE + b"last\n"), "new.txt": (b"", b"new\n")})
+    page.reload_changes()
+    assert view._comment.isVisible()
+    assert view._comment.words.toPlainText() == "Why capitals?"
+    new_row = next(
+        number
+        for number, entry in enumerate(page.files.files.items)
+        if entry.file is not None and entry.file.place == "new.txt"
+    )
+    page.files.setCurrentIndex(page.files.files.index(new_row))
+    assert not view._comment.isVisible()
+
+
+def row_of_text(page: ChangesPage, text: str) -> int:
+    for number, row in enumerate(page.body.view._sheet.rows):
+        if row.right is not None and row.right.text == text:
+            return number
+    raise AssertionError(text)
+
+
 def test_a_commit_takes_the_chosen_files_with_a_proposed_message(
     page: ChangesPage, changes: FakeChanges
 ) -> None:
