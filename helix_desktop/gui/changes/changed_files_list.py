@@ -40,6 +40,16 @@ class ChangesListRow:
     added: int = 0
     removed: int = 0
 
+    def shows_same_file_as(self, other: "ChangesListRow") -> bool:
+        """Tells whether both rows are about one file in one turn, read at different times."""
+        if self.file is None or other.file is None:
+            return False
+        if self.file.path_of_change != other.file.path_of_change:
+            return False
+        if self.turn is None or other.turn is None:
+            return self.turn is other.turn
+        return self.turn.seq == other.turn.seq
+
 
 def group_rows_by_folder(
     files: Sequence[FileChange], turn: TurnOfChanges | None, committed: frozenset[str]
@@ -341,17 +351,14 @@ class ChangedFilesList(QListView):
         theme.changed.connect(self.viewport().update)
 
     def show_changes_rows(
-        self, entries: Sequence[ChangesListRow], path_to_select: str = ""
+        self, entries: Sequence[ChangesListRow], selected_before: ChangesListRow | None = None
     ) -> None:
-        """Replaces the rows, and selects the file of this path, or else the first."""
+        """Replaces the rows, and selects the row that was selected, or else the same file in the
+        newest turn that has it, or else the first file.
+        """
         self.files.replace_rows(entries)
-        rows_by_path: dict[str, int] = {}
-        for row, entry in enumerate(entries):
-            if entry.file is not None:
-                rows_by_path.setdefault(entry.file.path_of_change, row)
-        if rows_by_path:
-            first_row = min(rows_by_path.values())
-            row_to_select = rows_by_path.get(path_to_select, first_row)
+        row_to_select = _find_row_to_select(entries, selected_before)
+        if row_to_select is not None:
             self.setCurrentIndex(self.files.index(row_to_select))
 
     @property
@@ -364,3 +371,25 @@ class ChangedFilesList(QListView):
     def _emit_opened_row(self, current: QModelIndex, _previous: QModelIndex) -> None:
         if current.isValid():
             self.row_opened.emit(self.files.items[current.row()])
+
+
+def _find_row_to_select(
+    entries: Sequence[ChangesListRow], selected_before: ChangesListRow | None
+) -> int | None:
+    path_before = ""
+    if selected_before is not None and selected_before.file is not None:
+        path_before = selected_before.file.path_of_change
+    first_row: int | None = None
+    first_row_of_path: int | None = None
+    for row, entry in enumerate(entries):
+        if entry.file is None:
+            continue
+        if selected_before is not None and entry.shows_same_file_as(selected_before):
+            return row
+        if first_row is None:
+            first_row = row
+        if first_row_of_path is None and entry.file.path_of_change == path_before:
+            first_row_of_path = row
+    if first_row_of_path is not None:
+        return first_row_of_path
+    return first_row

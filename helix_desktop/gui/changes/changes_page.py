@@ -142,7 +142,8 @@ class ChangesPage(QWidget):
         self._undone: list[TurnOfChanges] = []
         self._files: list[FileChange] = []
         self._shown: FileChange | None = None
-        self._path_read_again = ""  # While the list is filled again.
+        # What was selected, while the list is filled again.
+        self._row_read_again: ChangesListRow | None = None
         self._is_up_to_date = False
         self._has_sizes = False
         self._turn_to_show = (0, "")  # The fact and the file to show once the turns are listed.
@@ -474,13 +475,13 @@ class ChangesPage(QWidget):
         self._undone = self._find_undone_turns(gathered.rows)
         self._files = [row.file for row in gathered.rows if row.file is not None]
 
-        shown_path = ""
+        selected_before: ChangesListRow | None = None
         if self._shown is not None:
-            shown_path = self._shown.path_of_change
+            selected_before = self.files.current_changes_row
         self._shown = None
-        self._path_read_again = shown_path
-        self.files.show_changes_rows(gathered.rows, shown_path)
-        self._path_read_again = ""
+        self._row_read_again = selected_before
+        self.files.show_changes_rows(gathered.rows, selected_before)
+        self._row_read_again = None
         if not self._files:
             self.body.show_sentence_only(self._explain_empty_list())
         self._show_coverage_note(gathered.changes.checkpoint_progress)
@@ -603,7 +604,8 @@ class ChangesPage(QWidget):
             if file is self._shown:
                 self.body.show_sentence_only(translate_sentences(str(error)))
 
-        is_read_again = file.path_of_change == self._path_read_again
+        row_before = self._row_read_again
+        is_read_again = row_before is not None and entry.shows_same_file_as(row_before)
         work = self._load_changed_file(changes, file, is_read_again=is_read_again)
         self._doing.run_in_background(
             work, then=self._show_if_still_chosen, owner=self, failed=show_file_error

@@ -1,0 +1,43 @@
+"""Which file stays selected when the list of changed files is read again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtWidgets import QApplication, QWidget
+
+from helix_desktop.engine.changes.folder_state import PathChange
+from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges
+from helix_desktop.gui.changes.changed_files_list import ChangedFilesList, ChangesListRow
+from helix_desktop.gui.theme import Theme
+
+
+def test_a_file_of_an_older_turn_stays_selected_when_a_newer_turn_changes_it(
+    theme: Theme, application: QApplication
+) -> None:
+    """The list jumped to the newest turn with each step of the agent."""
+    owner = QWidget()
+    changed_files = ChangedFilesList(theme, owner)
+    opened: list[ChangesListRow] = []
+    changed_files.row_opened.connect(opened.append)
+    first_turn = TurnOfChanges(1, 3, 9, "First", ())
+    second_turn = TurnOfChanges(2, 10, 15, "Second", ())
+    third_turn = TurnOfChanges(3, 16, 20, "Third", ())
+    changed_files.show_changes_rows(
+        [row_of("a.py", second_turn), row_of("a.py", first_turn), row_of("b.py", first_turn)]
+    )
+    changed_files.setCurrentIndex(changed_files.files.index(1))
+    reading_again = [
+        row_of("b.py", third_turn),
+        row_of("a.py", second_turn),
+        row_of("a.py", replace(first_turn, title="Read again")),
+    ]
+    changed_files.show_changes_rows(reading_again, opened[-1])
+    assert opened[-1] is reading_again[2]
+    without_first_turn = reading_again[:2]
+    changed_files.show_changes_rows(without_first_turn, opened[-1])
+    assert opened[-1] is without_first_turn[1], "the same file in another turn comes next"
+
+
+def row_of(name: str, turn: TurnOfChanges) -> ChangesListRow:
+    return ChangesListRow(file=FileChange(PathChange(f"0/{name}", None, None), name), turn=turn)
