@@ -26,6 +26,7 @@ _START = re.compile(
     r"\s*(?:(Caveat): The messages below were generated"
     r"|\[Claude Code showed: ([^\]\n]{1,60})\]\n|# (AGENTS\.md instructions)"
     r"|\[(Request interrupted by user)|\[(Result of the tool [^\]\n]{1,200})\]\n"
+    r"|This is the (?:Gemini CLI|Qwen Code)\. We are (setting up the context) for our chat\."
     r"|\[(Message of the agent .*)\]\n|\[(Summary of the branch) that was left\]\n"
     r"|\[(System message)\]\n|(Stop hook feedback):\n"
     r"|(Continue from where you left off)\.\s*\Z"

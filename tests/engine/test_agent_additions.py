@@ -71,6 +71,10 @@ def split(text: str) -> tuple[str, list[tuple[str, str]]]:
             "[Result of the tool mcp__x__y, which failed]\nno",
             "Result of the tool mcp  x  y, which failed",
         ),
+        (
+            "This is the Qwen Code. We are setting up the context for our chat.\nMy operating system is: linux",
+            "setting up the context",
+        ),
         ("[An output that answers no call]\nprint(2)", "An output that answers no call"),
         ("# task_progress RECOMMENDED\n\nWhen starting", "task progress"),
         ("<environment_details>\n# Mode\nAct\n</environment_details>", "environment details"),

@@ -34,6 +34,8 @@ from helix_desktop.json_values import object_at, objects_at, text_at
 
 TITLE = title_of_command("qwen")
 _ADDRESS_OPTION = "--openai-base-url"
+_PROXY_OPTION = "--proxy"
+_PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,27 +102,58 @@ def _find_qwen_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     if values_of_option(where.arguments, _ADDRESS_OPTION):
         raise refuse_agent(TITLE, f"its arguments name an address ({_ADDRESS_OPTION})")
     files = _find_qwen_settings_files(where)
+    proxy_source = _find_source_of_proxy(where, files)
+    if proxy_source:
+        raise refuse_agent(
+            TITLE,
+            f"it sends all requests to the HTTP proxy in {proxy_source}, whatever NO_PROXY says, so the proxy would get its key and the conversation",
+        )
     sign_in_name = _read_qwen_sign_in(files)
     if sign_in_name not in _SIGN_INS:
         raise refuse_agent(TITLE, f"it signs in with {sign_in_name}")
+    return [_find_address_of_user(where, files, _SIGN_INS[sign_in_name].variable)]
 
-    variable = _SIGN_INS[sign_in_name].variable
+
+def _find_address_of_user(
+    where: AgentSurroundings, settings_files: Sequence[Path], variable: str
+) -> AgentUpstream:
     if where.environ.get(variable):
-        return [upstream_of_variable(variable, where.environ)]
+        return upstream_of_variable(variable, where.environ)
     for env_file in _find_qwen_env_files(where):
         address = read_env_file_variable(env_file, variable)
         if address:
-            return [_upstream_of_qwen_file(env_file, variable, address, where)]
-    for file in files:
-        settings = read_json_settings(file)
-        address = text_at(settings, "env", variable)
+            return _upstream_of_qwen_file(env_file, variable, address, where)
+    for file in settings_files:
+        address = text_at(read_json_settings(file), "env", variable)
         if address:
-            return [_upstream_of_qwen_file(file, variable, address, where)]
-    for file in files:
+            return _upstream_of_qwen_file(file, variable, address, where)
+    for file in settings_files:
         address = text_at(read_json_settings(file), "security", "auth", "baseUrl")
         if address:
-            return [_upstream_of_qwen_file(file, "baseUrl", address, where)]
-    return [AgentUpstream()]
+            return _upstream_of_qwen_file(file, "baseUrl", address, where)
+    return AgentUpstream()
+
+
+def _find_source_of_proxy(where: AgentSurroundings, settings_files: Sequence[Path]) -> str:
+    """Return what names an HTTP proxy for it, or an empty text. Its version 0.24.4 asks the proxy
+    for this computer's own addresses, too.
+    """
+    if values_of_option(where.arguments, _PROXY_OPTION):
+        return f"its arguments ({_PROXY_OPTION})"
+    for file in settings_files:
+        settings = read_json_settings(file)
+        if text_at(settings, "proxy"):
+            return f"its setting `proxy` in {file}"
+        for variable in _PROXY_VARIABLES:
+            if text_at(settings, "env", variable):
+                return f"{variable} in {file}"
+    for variable in _PROXY_VARIABLES:
+        if where.environ.get(variable):
+            return variable
+        for env_file in _find_qwen_env_files(where):
+            if read_env_file_variable(env_file, variable):
+                return f"{variable} in {env_file}"
+    return ""
 
 
 def _find_qwen_env_files(where: AgentSurroundings) -> list[Path]:

@@ -81,6 +81,31 @@ def test_other_sign_ins_and_arguments_with_an_address_are_refused(home: Path) ->
         upstream(home)
 
 
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"])
+def test_it_is_not_started_beside_a_proxy_which_would_get_its_key(
+    home: Path, variable: str
+) -> None:
+    """Seen with 0.24.4: it asked the proxy for 127.0.0.1, also with NO_PROXY=127.0.0.1 and *."""
+    proxy = "http://proxy:3128"
+    with pytest.raises(ActionRefused, match=f"HTTP proxy in {variable}, whatever NO_PROXY says"):
+        upstream(home, **{variable: proxy, "NO_PROXY": "*", "no_proxy": "127.0.0.1"})
+    assert upstream(home, **{variable: "", "NO_PROXY": "x"}) == AgentUpstream()
+    write(home / ".env", f"{variable}={proxy}\n")
+    with pytest.raises(ActionRefused, match=f"{variable} in .*env, whatever"):
+        upstream(home)
+
+
+def test_a_proxy_in_its_arguments_or_settings_is_seen_too(home: Path) -> None:
+    with pytest.raises(ActionRefused, match=r"HTTP proxy in its arguments \(--proxy\)"):
+        upstream(home, "--proxy", "http://proxy:3128")
+    file = write(home / ".qwen" / "settings.json", {"proxy": "http://proxy:3128"})
+    with pytest.raises(ActionRefused, match="HTTP proxy in its setting `proxy` in"):
+        upstream(home)
+    write(file, {"env": {"HTTP_PROXY": "http://proxy:3128"}})
+    with pytest.raises(ActionRefused, match="HTTP proxy in HTTP_PROXY in"):
+        upstream(home)
+
+
 def test_it_is_started_with_the_variable_of_its_sign_in(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
