@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QTextCursor
 from PySide6.QtWidgets import QListWidget, QListWidgetItem, QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
@@ -80,7 +81,12 @@ class CommitDialog(widgets.TransientDialog):
             self.branch_label.show()
 
     def show_proposal(self, message: str) -> None:
-        self.message.setPlainText(message)
+        """Replaces the message as one edit, so that Ctrl+Z brings back what the user had written,
+        perhaps while the model was writing.
+        """
+        cursor = QTextCursor(self.message.document())
+        cursor.select(QTextCursor.SelectionType.Document)
+        cursor.insertText(message)
         self.enable_propose_button()
 
     def _request_proposal(self) -> None:

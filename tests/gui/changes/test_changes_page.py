@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtTest import QSignalSpy
+from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMenu, QPushButton, QScrollArea
 
 from helix_desktop.engine.changes.diff_hunks import find_hunks
@@ -423,6 +423,19 @@ def test_a_commit_takes_the_chosen_files_with_a_proposed_message(
     assert not page.commit_button.isEnabled(), "all of it is committed"
     page.reload_changes()
     assert not page.commit_button.isEnabled()
+
+
+def test_a_proposed_message_replaces_what_was_written_and_can_be_undone(
+    page: ChangesPage,
+) -> None:
+    page.commit_button.click()
+    asked = dialog(page, CommitDialog)
+    assert isinstance(asked, CommitDialog)
+    QTest.keyClicks(asked.message, "Mine")
+    asked.propose.click()
+    assert asked.message.toPlainText() == "Change 3 files"
+    asked.message.undo()
+    assert asked.message.toPlainText() == "Mine"
 
 
 def test_a_second_commit_offers_what_the_first_left(
