@@ -1,6 +1,7 @@
 """The page of the fleet with the tasks of all workspaces, and what can be done with them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import methodcaller
 from typing import Any
 
@@ -10,10 +11,11 @@ from PySide6.QtWidgets import QAbstractItemView, QLabel, QWidget
 
 from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
+from helix_desktop.gui.common.setting_fields import FieldDeclaration
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.fleet import fleet_rows
 from helix_desktop.gui.fleet.fleet_list import FleetColumn, FleetList
@@ -68,6 +70,7 @@ class FleetTasksPage(QWidget):
         self._workspaces: Sequence[Figures] = ()
         self._tasks: dict[str, ListedTask] = {}
         self._awaited = AwaitedTask()
+        self._refused_values: Mapping[str, Any] = {}  # Of the last task, if adding it failed.
 
         self._summary_labels: list[SummaryLabels] = []
         self.summary_row = self._build_summary_row()
@@ -190,6 +193,7 @@ class FleetTasksPage(QWidget):
             is_new = key not in self._awaited.keys_before
             if is_new and row.task["text"] == self._awaited.text:
                 self._awaited = AwaitedTask()
+                self._refused_values = {}
                 self.task_list.choose_row(key)
                 return
 
@@ -229,17 +233,30 @@ class FleetTasksPage(QWidget):
     # --- What is done with tasks
 
     def open_new_task_dialog(self) -> None:
-        fields = fleet_rows.declare_task_fields(self._parts.names)
+        """Asks for a task. What was written of one that could not be added stands there again."""
+        fields: list[FieldDeclaration] = []
+        for field in fleet_rows.declare_task_fields(self._parts.names):
+            value = self._refused_values.get(field.name, field.value)
+            fields.append(replace(field, value=value))
         FieldsDialog(tr("New task"), fields, tr("Add task"), self.add_new_task, self).open()
 
     def add_new_task(self, values: Mapping[str, Any]) -> None:
         text = values["text"].strip()
         if not text:
             raise InvalidInput("The task has no text.", remedy="Nothing was added.")
-        permissions = values["allowed"].split()
         self._awaited = AwaitedTask(text, frozenset(self._tasks))
-        self._parts.run_work(self._fleet.add_task(values["workspace"], text, permissions))
+        self._parts.run_work(self._add_task_or_keep_its_text(dict(values)))
         self.task_added.emit()
+
+    async def _add_task_or_keep_its_text(self, values: Mapping[str, Any]) -> None:
+        permissions = values["allowed"].split()
+        try:
+            await self._fleet.add_task(values["workspace"], values["text"].strip(), permissions)
+        except HelixError:
+            # Perhaps it was added, but not begun. Then the list has it soon.
+            self._refused_values = values
+            raise
+        self._refused_values = {}
 
     def _open_chosen_conversation(self) -> None:
         chosen = self.chosen_task()

@@ -311,6 +311,33 @@ def test_why_a_task_was_not_begun_stays_until_something_else_is_done(
     assert dialog.trouble.text() == "Site: The shared store does not answer."
 
 
+def test_the_words_of_a_task_that_could_not_be_added_stand_in_the_next_dialog(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were gone with the dialog, which closed before the list was reached."""
+    dialog, _, _, _parent = opened(theme, doing, places)
+
+    async def reach_nobody(*_: object) -> None:
+        raise NotFound("The shared store does not answer.")
+
+    monkeypatch.setattr(Fleet, "add_task", reach_nobody)
+    dialog.tasks_page.add_new_task({"workspace": "w1", "text": "Task 9", "allowed": "edits"})
+    qt_works(1)
+    assert text_of_new_task(dialog) == "Task 9"
+
+    added = replace_text(task(9, "waiting", claims=0), "Task 9")
+    dialog.show_fleet([{**FOUND[0], "waiting": [added]}])
+    assert text_of_new_task(dialog) == "", "it was added, and only its start failed"
+
+
+def text_of_new_task(dialog: FleetDialog) -> str:
+    press(dialog, "New task…")
+    asking = next(each for each in dialog.findChildren(QWidget) if each.windowTitle() == "New task")
+    text = asking.findChildren(QPlainTextEdit)[0].toPlainText()
+    asking.setParent(None)
+    return text
+
+
 def test_who_adds_a_task_is_shown_the_tasks(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
