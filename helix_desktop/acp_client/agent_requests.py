@@ -43,7 +43,6 @@ from helix_desktop.tools import file_text, workspace_roots
 from helix_desktop.tools.autorun_files import is_autorun_path
 from helix_desktop.tools.built_in_tool import FilesSeen
 from helix_desktop.tools.permission import ActionEffect, ToolAction
-from helix_desktop.tools.toolbox import PermissionOutcome
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 MOST_TERMINALS = 16  # The maximum number of terminals that may run at once.
@@ -312,20 +311,19 @@ class AgentRequests:
 
     async def _decide_and_record(self, call: ToolCall, action: ToolAction) -> None:
         """Applies the workspace's rules and mode. ActionRefused if the action is not allowed."""
-        outcome = PermissionOutcome()  # It is filled in below, also if an error is raised.
         context = self._agent_call_context(self._ask_user_unless_allowed)
-        try:
-            await self.kit.permissions.check_or_ask_permission(call, action, context, outcome)
-        finally:
-            if outcome.decided_by:
-                decided = Decided(
-                    call=call.id,
-                    allowed=not outcome.refused,
-                    by=outcome.decided_by,
-                    scope=outcome.scope,
-                    device=outcome.device,
-                )
-                await self.conversation.append_facts(decided)
+        outcome = await self.kit.permissions.decide_or_ask(call, action, context)
+        if outcome.decided_by:
+            decided = Decided(
+                call=call.id,
+                allowed=not outcome.refused,
+                by=outcome.decided_by,
+                scope=outcome.scope,
+                device=outcome.device,
+            )
+            await self.conversation.append_facts(decided)
+        if outcome.refused:
+            raise ActionRefused(outcome.refusal)
 
     def _agent_call_context(
         self, ask: Ask, show: Callable[[str], None] = lambda _: None

@@ -1,8 +1,7 @@
 """Shortens a request that would not fit, in several ways in turn. The last ways need no model."""
 
 import asyncio
-import functools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 from helix_desktop.engine.context_usage import estimate_billed_tokens
 from helix_desktop.engine.conversation import Conversation
@@ -50,7 +49,8 @@ class ShortenerSupport:
 
 class RequestShortener:
     """Shortens one request. `_target`: the tokens that it may have. `_waited`: the seconds that
-    were spent waiting for a fold. `_may_ask`: whether a model may still be asked.
+    were spent waiting for a fold. `_may_ask`: whether a model may still be asked. `_was_any_taken`:
+    whether any measure was taken.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class RequestShortener:
         self._target = 0
         self._waited = 0.0
         self._may_ask = True
+        self._was_any_taken = False
 
     async def reduce_until_it_fits(self, *, overflowed: bool) -> None:
         """Shorten the next request, one measure after another, until it fits the window.
@@ -78,8 +79,8 @@ class RequestShortener:
         self._target = meter.window - meter.reserve
         if overflowed:
             self._target = min(self._target, int(meter.used * OVERFLOW_SHARE))
-        was_shortened = await self._take_measures_until_target_is_met()
-        if not was_shortened or self._target_is_met():
+        await self._take_measures()
+        if not self._was_any_taken or self._target_is_met():
             return
         figures = self._conversation.current_meter().format_meter()
         reason = f"everything that can be shortened is already shortened, and the context window still contains {figures}"
@@ -93,21 +94,10 @@ class RequestShortener:
         """Shorten old parts until so many tokens are left, as far as that is possible."""
         self._target = target
         self._may_ask = False
-        await self._take_measures_until_target_is_met()
+        await self._take_measures()
 
-    async def _take_measures_until_target_is_met(self) -> bool:
-        """Return whether any measure was taken."""
-        any_taken = False
-        for take_measure in self._reduction_steps():
-            if self._target_is_met():
-                break
-            await take_measure()
-            any_taken = True
-            await asyncio.sleep(0)  # Each measure looks at the whole, perhaps long, context.
-        return any_taken
-
-    def _reduction_steps(self) -> Iterator[Callable[[], Awaitable[object]]]:
-        """Yield the measures in the order in which they are taken, the one that loses least first.
+    async def _take_measures(self) -> None:
+        """Take one measure after another until the target is met, the one that loses least first.
 
         First, huge parts become excerpts, and old outputs one-line markers. Then a model is asked
         for a summary, the handover. If that is not enough either, history is cut off without a
@@ -116,19 +106,33 @@ class RequestShortener:
         policy = self._conversation.policy
         window = self._conversation.current_meter().window
         if policy.truncation:
-            yield functools.partial(self._excerpt_largest_parts, window * policy.oversized_share)
+            huge_part = window * policy.oversized_share
+            await self._take_if_needed(self._excerpt_largest_parts, huge_part)
         if policy.caching != "off":
-            yield self._replace_old_parts_with_markers
+            await self._take_if_needed(self._replace_old_parts_with_markers)
         if policy.handover != "off" and self._may_ask:
-            yield self._wait_for_fold_or_give_up
-            yield self._try_handover
-        if policy.truncation:
-            yield functools.partial(self._excerpt_largest_parts, LARGE_PART)
-            for steps in KEPT_STEPS:
-                if steps == KEPT_STEPS[-1] or self._truncation_may_suffice(steps):
-                    yield functools.partial(self._truncate_history, steps)
-                    yield functools.partial(self._excerpt_largest_parts, LARGE_PART)
-            yield functools.partial(self._excerpt_largest_parts, USUAL_PART, SHORT_EXCERPT)
+            await self._take_if_needed(self._wait_for_fold_or_give_up)
+            await self._take_if_needed(self._try_handover)
+        if not policy.truncation:
+            return
+        await self._take_if_needed(self._excerpt_largest_parts, LARGE_PART)
+        for steps in KEPT_STEPS:
+            if self._target_is_met():
+                return
+            if steps == KEPT_STEPS[-1] or self._truncation_may_suffice(steps):
+                await self._take_if_needed(self._truncate_history, steps)
+                await self._take_if_needed(self._excerpt_largest_parts, LARGE_PART)
+        await self._take_if_needed(self._excerpt_largest_parts, USUAL_PART, SHORT_EXCERPT)
+
+    async def _take_if_needed(
+        self, measure: Callable[..., Awaitable[object]], *arguments: float
+    ) -> None:
+        """Take a measure with these arguments, unless the target is met already."""
+        if self._target_is_met():
+            return
+        await measure(*arguments)
+        self._was_any_taken = True
+        await asyncio.sleep(0)  # Each measure looks at the whole, perhaps long, context.
 
     def _target_is_met(self) -> bool:
         return self._conversation.current_meter().used <= self._target

@@ -168,8 +168,7 @@ class MatchingRows:
     """The index rows with any of the words: those with more and rarer words first, then the newest.
 
     Each word is queried once. Of words that occur almost everywhere, only the newest
-    rows are known, and they have no weight. `most_rows_read`: how many to read. `most_rows_filtered`: how many
-    of the best are needed if a filter drops some.
+    rows are known, and they have no weight.
     """
 
     def __init__(
@@ -179,27 +178,26 @@ class MatchingRows:
         most_rows_read: int,
         most_rows_filtered: int,
     ) -> None:
-        """Find the rows of each word, then put the best first in `best_first`: rows that
-        the index finds for all words together, rows with any word, and rows by score.
-
-        The index is only asked for several words if the scores do not tell rows apart.
+        """`most_rows_read`: how many of the best rows are read. `most_rows_filtered`: how many are
+        needed for that, since a filter may drop some before they are read.
         """
         self._connection = connection
         (self._last_row,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
         self._queries_by_word = search_words.queries_of_terms(words, self._is_in_a_tenth_of_rows)
         self._rows_by_word = self._find_rows_by_word_rarest_first(words)
+        self.weights = self._weigh_rarest_words(words)
         # For `weigh_words`: in how many of the texts read a word seemed to be, and really was.
         self._read_counts: Counter[str] = Counter()
         self._confirmed_counts: Counter[str] = Counter()
-        self.weights = self._weigh_rarest_words(words)
-        scores = self._score_rows()
 
+        scores = self._score_rows()
+        # The index is asked for several words at once only where the scores cannot choose: if there
+        # are none, or if more rows than are read have the highest.
         self._words_needed_together = self._words_that_are_not_dense() or words
         rows_with_all_words: list[int] = []
         if not scores or self._count_rows_with_full_score(scores) > most_rows_read:
             rows_with_all_words = self._find_rows(self._words_needed_together, most_rows_filtered)
         self._rows_with_all_words = frozenset(rows_with_all_words)
-
         rows_with_any_word: list[int] = []
         has_weights = any(self.weights.values())
         if not has_weights and len(rows_with_all_words) < most_rows_read:

@@ -34,16 +34,20 @@ from helix_desktop.tools.timed_allowance import TimedAllowance
 from helix_desktop.tools.tools_on_demand import OnDemandTools, check_arguments_of_server_tool
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PermissionOutcome:
-    """What was decided about one call, and by whom, as far as it is known."""
+    """What was decided about an action, and by whom. `refusal`: what the model is told if it must
+    not be done, or an empty text.
+    """
 
     decided_by: str = ""
     scope: str = "once"
     device: str = ""  # See `PermissionAnswer.device`.
-    refused: bool = False
-    is_permitted: bool = False  # True once something that the call does was permitted.
-    open_step: OpenStep | None = None  # The call's step, if it may change folders, or None.
+    refusal: str = ""
+
+    @property
+    def refused(self) -> bool:
+        return bool(self.refusal)
 
 
 @dataclass(slots=True)
@@ -76,30 +80,29 @@ class WorkspacePermissions:
     def _rules_for_conversation(self, conversation: str) -> tuple[PermissionRule, ...]:
         return (*self.rules, *self.rules_by_conversation.get(conversation, ()))
 
-    async def check_or_ask_permission(
-        self, call: ToolCall, action: ToolAction, context: CallContext, ruling: PermissionOutcome
-    ) -> None:
-        """Check rules and mode, and ask the user if needed. Raises ActionRefused. Fills
-        in `ruling`.
-        """
+    async def decide_or_ask(
+        self, call: ToolCall, action: ToolAction, context: CallContext
+    ) -> PermissionOutcome:
+        """Return what rules and mode say of an action, or the user, who is asked if needed."""
         decision = self.decide_for_conversation(action, context.conversation)
-        if action.effect is not ActionEffect.READ:
-            ruling.decided_by = decision.decided_by
-        if decision.verdict == "deny":
-            ruling.refused = True
-            raise ActionRefused(f"Not done: {decision.reason}.")
         if decision.verdict == "ask":
-            await self._ask_permission(call, action, context, ruling, decision)
+            return await self._ask_user(call, action, context, decision)
+        decided_by = decision.decided_by
+        if action.effect is ActionEffect.READ:
+            decided_by = ""  # Reading that nobody was asked about is not worth a record.
+        refusal = ""
+        if decision.verdict == "deny":
+            refusal = f"Not done: {decision.reason}."
+        return PermissionOutcome(decided_by, refusal=refusal)
 
-    async def _ask_permission(
+    async def _ask_user(
         self,
         call: ToolCall,
         action: ToolAction,
         context: CallContext,
-        ruling: PermissionOutcome,
         decision: permission.PermissionDecision,
-    ) -> None:
-        """Ask the user. ActionRefused, with the user's own words, if the answer is no.
+    ) -> PermissionOutcome:
+        """Ask the user. If the answer is no, the refusal has the user's own words.
 
         A question may offer choices: rules that the user can add, so that such a call is
         not asked about again in this conversation, or in the workspace.
@@ -125,16 +128,15 @@ class WorkspacePermissions:
             command_access=command_access,
         )
         answer = await context.ask(question)
-        ruling.decided_by = "user"
-        ruling.device = answer.device
         if not answer.allowed:
-            ruling.refused = True
-            raise ActionRefused(describe_refusal_by_user(answer.words.strip()))
+            refusal = describe_refusal_by_user(answer.words.strip())
+            return PermissionOutcome("user", device=answer.device, refusal=refusal)
         # An answer may only go as far as the question offered.
-        if answer.scope in decision.scopes:
-            ruling.scope = answer.scope
-            if 0 <= answer.rule < len(choices):
-                self._add_rules(choices[answer.rule], context.conversation, answer.scope)
+        if answer.scope not in decision.scopes:
+            return PermissionOutcome("user", device=answer.device)
+        if 0 <= answer.rule < len(choices):
+            self._add_rules(choices[answer.rule], context.conversation, answer.scope)
+        return PermissionOutcome("user", answer.scope, answer.device)
 
     def _add_rules(self, choice: Sequence[PermissionRule], conversation: str, scope: str) -> None:
         """Keep the user's answer beyond this call: exactly the rules that the question named."""
@@ -193,6 +195,22 @@ class ForeignTool(Protocol):
     async def call_foreign_tool(
         self, values: Mapping[str, Any], context: CallContext
     ) -> ForeignToolResult: ...
+
+
+@dataclass(slots=True)
+class _RunningCall:
+    """A call while it runs. `keep`: how much of its output the model wants to keep.
+
+    The tool asks for permission when it knows what it would do, which may be several times. So
+    what was decided, and in which step the call changes files, is known at its end.
+    """
+
+    call: ToolCall
+    context: CallContext
+    keep: str
+    decided: PermissionOutcome = field(default_factory=PermissionOutcome)
+    is_permitted: bool = False  # True once something that the call does was permitted.
+    open_step: OpenStep | None = None  # The call's step, if it may change folders, or None.
 
 
 # By effect that can change files: the cause that is recorded for the changes.
@@ -283,53 +301,49 @@ class Toolbox:
         Once the tool is permitted to change files, a step is open (see `_begin_step_if_changing`).
         It is ended only after the output was stored; then hooks see the changed files, too.
         """
-        ruling = PermissionOutcome()
-        keep = call.keep
+        running = _RunningCall(call, context, keep=call.keep)
         if self._around.checkpoints is not None:
             self._around.checkpoints.steps.disown_next_changes(context.conversation)
         try:
-            if self._guard is not None:
-                await self._guard.run_hooks_before_call(call, context)
-            context.note_begun()
-            given, own_schema = self._parse_values_of_call(call)
-            values, keep_in_values = argument_schema.split_off_keep_argument(given, own_schema)
-            keep = call.keep or keep_in_values
-            result = await self._run_own_or_foreign_tool(call, values, context, ruling)
+            result = await self._run_hooks_and_tool(running)
         except StoreFailed:
             raise
-        except (HelixError, OSError) as error:
-            if isinstance(error, RefusedByUser):
-                ruling.decided_by = "user"
-                ruling.refused = True
+        except RefusedByUser as error:
+            running.decided = replace(running.decided, decided_by="user", refusal=str(error))
             result = _output_of_error(call, error)
-        if ruling.open_step is not None:
-            ruling.open_step.release_space()
-        stored_outcome = await self._build_call_outcome(call, result, ruling, keep)
-        outcome = await self._end_step_of_call(stored_outcome, ruling)
+        except (HelixError, OSError) as error:
+            result = _output_of_error(call, error)
+        if running.open_step is not None:
+            running.open_step.release_space()
+        outcome = await self._build_call_outcome(running, result)
+        if running.open_step is not None and self._around.checkpoints is not None:
+            changed_files = await self._around.checkpoints.end_step(running.open_step)
+            outcome = replace(outcome, files=changed_files)
         if self._guard is not None and not outcome.refused:
             await self._guard.run_hooks_after_call(call, context, outcome)
         return outcome
 
-    async def _end_step_of_call(
-        self, outcome: CallOutcome, ruling: PermissionOutcome
-    ) -> CallOutcome:
-        """End the step in which the call could change files, and add the changes to its outcome."""
-        if ruling.open_step is None or self._around.checkpoints is None:
-            return outcome
-        changed_files = await self._around.checkpoints.end_step(ruling.open_step)
-        return replace(outcome, files=changed_files)
+    async def _run_hooks_and_tool(self, running: _RunningCall) -> ToolOutput:
+        """Run the user's hooks, read the arguments, and run the tool with them."""
+        if self._guard is not None:
+            await self._guard.run_hooks_before_call(running.call, running.context)
+        running.context.note_begun()
+        given, own_schema = self._parse_values_of_call(running.call)
+        values, keep_in_values = argument_schema.split_off_keep_argument(given, own_schema)
+        running.keep = running.call.keep or keep_in_values
+        return await self._run_own_or_foreign_tool(running, values)
 
-    async def _begin_step_if_changing(
-        self, call: ToolCall, context: CallContext, action: ToolAction, ruling: PermissionOutcome
-    ) -> None:
-        """Open a step for a permitted action that can change files, and note it in `ruling`.
+    async def _begin_step_if_changing(self, running: _RunningCall, action: ToolAction) -> None:
+        """Open a step for a permitted action that can change files.
 
         A step records which files differ between its beginning and its end, so that the
         user can undo it. A call has one step, however often it asks for permission.
         """
         checkpoints = self._around.checkpoints
-        if checkpoints is None or ruling.open_step is not None or action.effect not in _CHANGING:
+        if checkpoints is None or running.open_step is not None or action.effect not in _CHANGING:
             return
+        call = running.call
+        context = running.context
         if not checkpoints.is_ready and checkpoints.is_undo_available:
             context.show("Waiting for the first checkpoint of the folder…\n")
         cause = _CHANGING[action.effect]
@@ -338,7 +352,7 @@ class Toolbox:
         if cause == "tool":
             only_paths = [action.path] if action.path else []
         needed_bytes = len(call.arguments) + _size_of_earlier_version(checkpoints, action.path)
-        ruling.open_step = await checkpoints.begin_step(
+        running.open_step = await checkpoints.begin_step(
             call.id, context.conversation, cause, needed_bytes, only_paths
         )
 
@@ -356,25 +370,22 @@ class Toolbox:
         return values, json.loads(foreign[call.name].spec.schema)
 
     async def _run_own_or_foreign_tool(
-        self,
-        call: ToolCall,
-        values: dict[str, Any],
-        context: CallContext,
-        ruling: PermissionOutcome,
+        self, running: _RunningCall, values: dict[str, Any]
     ) -> ToolOutput:
         """Run the tool that the call names: one of an MCP server, or one of the program's own,
         which gets what it needs of the workspace and asks for permission by itself.
         """
-        permit = self._permission_check_for(call, context, ruling)
+        call = running.call
         if call.name not in self._tools:
             foreign_tool = self._foreign_tools_by_name()[call.name]
-            return await self._ask_and_run_foreign(foreign_tool, call, values, context, permit)
+            return await self._ask_and_run_foreign(foreign_tool, running, values)
         tool = self._tools[call.name]
         fitted = argument_schema.fit_arguments_to_schema(values, tool.declaration.schema, call.name)
+        context = running.context
         resources = built_in_tool.ToolResources(
             call,
             context,
-            permit,
+            self._permission_check_for(running),
             self._around,
             self._around.files_seen.setdefault(context.conversation, FilesSeen()),
             self._build_read_check(context.conversation),
@@ -382,26 +393,23 @@ class Toolbox:
         return await tool.run_tool(built_in_tool.ToolArguments(fitted), resources)
 
     async def _ask_and_run_foreign(
-        self,
-        tool: ForeignTool,
-        call: ToolCall,
-        values: dict[str, Any],
-        context: CallContext,
-        permit: PermitAction,
+        self, tool: ForeignTool, running: _RunningCall, values: dict[str, Any]
     ) -> ToolOutput:
-        """Run a tool of an MCP server, after `permit` has asked the user where necessary.
+        """Run a tool of an MCP server, after the user was asked where necessary.
 
         The approval is for the tool as it describes itself now: if a server later changes
         the description, the user is asked again.
         """
+        call = running.call
         schema = json.loads(tool.spec.schema)
         corrected = argument_schema.correct_arguments_of_server_tool(values, schema)
         if call.via:
             check_arguments_of_server_tool(corrected, schema, call.name)
         title = tool.title_for_question
+        permit = self._permission_check_for(running)
         await permit(_action_of_foreign_call(tool, call.name, title, corrected))
         tool.remember_approval()
-        result = await tool.call_foreign_tool(corrected, context)
+        result = await tool.call_foreign_tool(corrected, running.context)
         return await self._store_foreign_result(result, call.name, title)
 
     async def _store_foreign_result(
@@ -418,16 +426,19 @@ class Toolbox:
             texts.append(await read_document_as_text(cache, tool_name, file_name, content))
         return ToolOutput("\n".join(texts), ok=result.ok, images=tuple(images), source=title)
 
-    def _permission_check_for(
-        self, call: ToolCall, context: CallContext, ruling: PermissionOutcome
-    ) -> PermitAction:
+    def _permission_check_for(self, running: _RunningCall) -> PermitAction:
         async def check_or_ask_permission(action: ToolAction) -> None:
-            if not ruling.is_permitted:
-                context.note_waiting()
-            await self._permissions.check_or_ask_permission(call, action, context, ruling)
-            ruling.is_permitted = True
-            context.note_begun()
-            await self._begin_step_if_changing(call, context, action, ruling)
+            if not running.is_permitted:
+                running.context.note_waiting()
+            outcome = await self._permissions.decide_or_ask(running.call, action, running.context)
+            if outcome.decided_by:
+                running.decided = outcome
+            if outcome.refused:
+                running.decided = replace(running.decided, refusal=outcome.refusal)
+                raise ActionRefused(outcome.refusal)
+            running.is_permitted = True
+            running.context.note_begun()
+            await self._begin_step_if_changing(running, action)
 
         return check_or_ask_permission
 
@@ -439,9 +450,7 @@ class Toolbox:
 
         return is_readable
 
-    async def _build_call_outcome(
-        self, call: ToolCall, result: ToolOutput, ruling: PermissionOutcome, keep: str
-    ) -> CallOutcome:
+    async def _build_call_outcome(self, running: _RunningCall, result: ToolOutput) -> CallOutcome:
         """Store the call's output, unless the tool has stored it already, and return it with
         what was decided about the call.
         """
@@ -453,8 +462,8 @@ class Toolbox:
                 output = output.encode("utf-8", "replace")
             if isinstance(output, bytes):
                 content = output
-            origin = EntryOrigin(call.name, result.source, result.media_type)
-            if ruling.refused:
+            origin = EntryOrigin(running.call.name, result.source, result.media_type)
+            if running.decided.refused:
                 origin = NOT_RUN
             stored = await self._around.cache.store_content(output, origin)
         return CallOutcome(
@@ -465,12 +474,12 @@ class Toolbox:
             changes=result.changes,
             child=result.child,
             todo=result.todo,
-            decided_by=ruling.decided_by,
-            decided_scope=ruling.scope,
-            decided_on=ruling.device,
-            keep=keep,
+            decided_by=running.decided.decided_by,
+            decided_scope=running.decided.scope,
+            decided_on=running.decided.device,
+            keep=running.keep,
             repeated=bool(result.repeat_of),
-            refused=ruling.refused,
+            refused=running.decided.refused,
             stopped=result.stopped,
             content=content,
         )

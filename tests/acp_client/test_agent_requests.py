@@ -90,6 +90,8 @@ async def test_a_question_that_is_open_when_the_turn_is_stopped_is_closed(bench:
     assert await lasted(session.wait_until_idle()) < 2
     assert not session.questions
     assert facts_of(session, ToolReturned)[-1].head == NOT_BEGUN
+    # It was recorded as allowed by the mode, although nobody had answered.
+    assert facts_of(session, Decided) == []
     assert (await run_turn(session, "say again")).reason is TurnEnd.DONE
 
 
