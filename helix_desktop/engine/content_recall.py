@@ -269,7 +269,7 @@ def most_tokens_recalled_whole(
         )
     # The meter has tokens as the provider bills them.
     meter = context_usage.measure_window(state, policy)
-    context_tokens = round(meter.used / meter.factor)
+    context_tokens = sum(meter.counted.values())
     free_tokens = round(meter.free_tokens / meter.factor)
     most_tokens = min(WHOLE_TOKENS, max(PAGE_TOKENS, free_tokens))
     return fold_economics.most_tokens_of_whole_entry(

@@ -1,7 +1,8 @@
 """Measures tokens, windows and prices. The meter and every threshold use the same number.
 
 Tokens are counted once, when a fact is made, with the base encoding. What a model
-really bills is that times one factor per model, learned from what the provider reports.
+really bills is what the provider reported for the last request, and what was added since,
+times one factor per model, learned from these reports.
 Every threshold is compared with the corrected number, and the meter shows the same one.
 """
 
@@ -56,7 +57,7 @@ class WindowMeter:
     reserve: int
     factor: float
     model: str = ""
-    is_estimate: bool = False  # True until the provider has reported how many tokens a request had.
+    is_estimate: bool = False  # Whether nobody but us has counted, neither provider nor tokenizer.
     counted: Mapping[ContextKind, int] = field(default_factory=dict)
 
     @property
@@ -136,21 +137,36 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     model = ""
     if chosen is not None:
         model = chosen.model
-    factor = state.billed_per_counted_token()
+    ledger = state.record.ledger
     tokens_by_kind = state.branch.tokens_by_kind(state.settings.settings_tokens)
     counted = dict(zip(ContextKind, tokens_by_kind, strict=True))
-    billed = {kind: round(tokens * factor) for kind, tokens in counted.items()}
-    seq_of_billed_reply, _ = state.record.ledger.last_billed_reply(model, state.seq)
+    used = ledger.billed_view_tokens(model, state.seq, sum(tokens_by_kind))
     return WindowMeter(
-        parts=billed,
-        used=sum(billed.values()),
+        parts=_share_among_kinds(used, counted),
+        used=used,
         window=window_tokens(chosen, policy),
         reserve=reserved_tokens(chosen, policy),
-        factor=factor,
+        factor=state.billed_per_counted_token(),
         model=model,
-        is_estimate=not seq_of_billed_reply,
+        is_estimate=ledger.is_view_estimated(model, state.seq),
         counted=counted,
     )
+
+
+def _share_among_kinds(billed: int, counted: Mapping[ContextKind, int]) -> dict[ContextKind, int]:
+    """Return the billed tokens of each kind in proportion to what was counted. They add up to
+    `billed`: each kind ends where its rounded share of the sum ends.
+    """
+    counted_in_all = sum(counted.values()) or 1
+    shares: dict[ContextKind, int] = {}
+    counted_so_far = 0
+    billed_so_far = 0
+    for kind, tokens in counted.items():
+        counted_so_far += tokens
+        end = billed * counted_so_far // counted_in_all
+        shares[kind] = end - billed_so_far
+        billed_so_far = end
+    return shares
 
 
 def count_unfoldable_tokens(state: ConversationState, *more: facts.Cover) -> int:

@@ -287,7 +287,7 @@ class TurnLoop:
         request = await asyncio.to_thread(request_building.build_request, view, contents)
         if not meter.used:
             return False
-        counted_here = meter.used / meter.factor
+        counted_here = sum(meter.counted.values())
         ledger = self._conversation.state.record.ledger
         seq = self._conversation.state.seq
         tokens_of_server = await client.count_request_tokens(request)

@@ -291,3 +291,46 @@ def test_a_token_that_is_written_costs_its_share_of_the_models_price() -> None:
     found = context_usage.estimate_next_message_cost(talk.state, LAYERED)
     assert found is not None
     assert found.per_token == pytest.approx(5 / 1_000_000)
+
+
+def test_after_an_answer_the_meter_is_what_the_model_counted_and_the_reply() -> None:
+    """Every request has tokens that we do not count, such as how tools are written. Until enough
+    requests were billed, the meter said less than the last of them.
+    """
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "counts-otherwise", 16_000))
+    talk.user("hello there", tokens=1_500)
+    assert context_usage.measure_window(talk.state, LAYERED).is_estimate
+    for reply_tokens in (17, 17, 5_000, 17):
+        counted = talk.state.counted_tokens
+        billed = counted + 480
+        talk.reply("yes", tokens=reply_tokens, model="counts-otherwise", billed=billed)
+        counted_of_reply = talk.state.counted_tokens - counted
+        meter = context_usage.measure_window(talk.state, LAYERED)
+        assert not meter.is_estimate
+        assert meter.used == sum(meter.parts.values())
+        # The reply itself has not been billed yet.
+        assert meter.used == billed + round(counted_of_reply * meter.factor)
+        talk.user("next", tokens=5)
+
+
+def test_what_is_removed_after_an_answer_is_never_more_than_the_model_counted() -> None:
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "claude-sonnet-5", 100_000))
+    talk.user("go", tokens=100)
+    talk.steps(4, tokens=9_000)
+    talk.reply("read", model="claude-sonnet-5", billed=talk.state.counted_tokens)
+    talk.fold("h", Span(1, 5), tokens=60)
+    meter = context_usage.measure_window(talk.state, LAYERED)
+    assert meter.factor > 1
+    assert meter.used == pytest.approx(sum(meter.counted.values()), abs=2)
+
+
+def test_a_report_that_makes_no_sense_leaves_the_meter_an_estimate() -> None:
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "m", 100_000))
+    talk.user("go", tokens=1_000)
+    talk.reply("yes", model="m", billed=50_000)
+    meter = context_usage.measure_window(talk.state, LAYERED)
+    assert meter.is_estimate
+    assert meter.used == talk.state.counted_tokens

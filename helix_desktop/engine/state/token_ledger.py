@@ -147,6 +147,12 @@ class BillingReports:
     counted: array[int] = field(default_factory=lambda: array("q"))
     billed: array[int] = field(default_factory=lambda: array("q"))
 
+    def last_report(self, seq: int) -> BillingReport | None:
+        row = bisect_right(self.seqs, seq) - 1
+        if row < 0:
+            return None
+        return BillingReport(self.seqs[row], self.counted[row], self.billed[row])
+
     def last_reports(self, seq: int) -> Iterator[BillingReport]:
         """Yield the last reports up to `seq`, the oldest first."""
         end = bisect_right(self.seqs, seq)
@@ -419,9 +425,8 @@ class TokenLedger:
         In proportion, because the expected factor changes with the text: after a long
         Chinese text, the reports on English ones before it still say how far it was off.
         """
-        measured = self.measured.get(model)
-        if measured is not None and seq >= measured.seq:
-            return measured.factor
+        if self._has_measured(model, seq):
+            return self.measured[model].factor
         expected = self._expected_factor(model, seq)
         reports = self._sound_reports(model, seq)
         if not reports:
@@ -473,6 +478,50 @@ class TokenLedger:
             return expected * share
         offset = _median(tokens_off + [0.0] * missing)
         return max(LEAST_RATE, expected + offset / counted_tokens)
+
+    def billed_view_tokens(self, model: str, seq: int, counted_tokens: int) -> int:
+        """Return how many tokens a model bills for a view of so many counted ones at `seq`: as many
+        as it billed for its last request, and what has changed since then at its factor.
+
+        Every request has tokens that we do not count, such as how tools are written. With a factor
+        for all of it, the meter said less than was just billed until enough reports had come.
+        """
+        factor = self.billing_factor(model, seq)
+        report = self._last_sound_report(model, seq)
+        if report is None:
+            return round(counted_tokens * factor)
+        changed_tokens = counted_tokens - report.counted
+        if changed_tokens < 0:
+            # What was removed cannot have been billed more than the whole was.
+            factor = min(factor, report.factor)
+        return report.billed + round(changed_tokens * factor)
+
+    def is_view_estimated(self, model: str, seq: int) -> bool:
+        """Whether nobody but us has counted what `billed_view_tokens` is computed from."""
+        return not self._has_measured(model, seq) and self._last_sound_report(model, seq) is None
+
+    def _has_measured(self, model: str, seq: int) -> bool:
+        measured = self.measured.get(model)
+        return measured is not None and seq >= measured.seq
+
+    def _last_sound_report(self, model: str, seq: int) -> BillingReport | None:
+        """Return a model's last report, or None if there is none, if it makes no sense, or if the
+        model's own tokenizer has counted, or a longer request was estimated, since.
+        """
+        if self._has_measured(model, seq):
+            return None
+        reports = self.reports.get(model)
+        if reports is None:
+            return None
+        report = reports.last_report(seq)
+        if report is None or self._was_recorded_elsewhere(report.seq, seq):
+            return None
+        if not LEAST_RATE <= report.factor <= MOST_RATE:
+            return None
+        estimates = self.estimated.get(model, [])
+        if any(report.seq < estimate.seq <= seq for estimate in estimates[-1:]):
+            return None
+        return report
 
     def _expected_factor(self, model: str, seq: int) -> float:
         """Return the factor that is expected at `seq` if no reply has been reported."""
@@ -626,10 +675,10 @@ class TokenLedger:
         reports = self.reports.get(model)
         if reports is None:
             return 0, 0
-        row = bisect_right(reports.seqs, seq) - 1
-        if row < 0 or self._was_recorded_elsewhere(reports.seqs[row], seq):
+        report = reports.last_report(seq)
+        if report is None or self._was_recorded_elsewhere(report.seq, seq):
             return 0, 0
-        return reports.seqs[row], reports.billed[row]
+        return report.seq, report.billed
 
     def median_reply_tokens(self, seq: int) -> int:
         """Return the median tokens of the last replies reported, or 0 before the first."""

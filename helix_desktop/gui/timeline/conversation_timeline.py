@@ -410,7 +410,7 @@ class ConversationTimeline:
         if main_model is not None:
             model_name = main_model.model
         ledger = self.history.record.ledger
-        return round(ledger.shown[seq] * ledger.billing_factor(model_name, seq))
+        return ledger.billed_view_tokens(model_name, seq, ledger.shown[seq])
 
     def _add_chart_point(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> None:
         """Adds a point. `newest_seq`: the newest fact of the view that has this many tokens."""

@@ -121,7 +121,8 @@ def choose(panel: ContextInspector, block: str, words: str) -> None:
 def test_it_shows_the_sessions_own_meter(panel: ContextInspector, session: Commanded) -> None:
     text = panel.view.all_text()
     meter = session.context.next_request_meter()
-    assert "Context · 43.5K of 128K" in text
+    # What the replies of the story report is not in proportion to their texts.
+    assert "Context · ≈ 43.5K of 128K" in text
     assert abs(meter.used - 43_500) < 100
     system = meter.counted[ContextKind.SYSTEM]
     outputs = meter.counted[ContextKind.OUTPUT]
