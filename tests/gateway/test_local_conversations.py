@@ -252,16 +252,8 @@ async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_
             answer = anthropic_gateway.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
-            usage = Usage(
-                round(
-                    context_usage.measure_window(state, preset_policy(DEFAULT_PRESET)).used
-                    / state.billed_per_counted_token()
-                    * 1.1
-                ),
-                0,
-                0,
-                1,
-            )
+            meter = context_usage.measure_window(state, preset_policy(DEFAULT_PRESET))
+            usage = Usage(round(sum(meter.counted.values()) * 1.1), 0, 0, 1)
             replied = Replied(answer.message.pieces, "claude-opus-4-6-20260205", Stop.CALLS, usage)
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
             units.extend(answer.message.units)
