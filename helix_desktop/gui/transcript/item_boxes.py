@@ -296,7 +296,7 @@ def _build_grouped_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     context = request.context
     group = context.items.groups.group_headed_by(request.index)
     if group is not None:
-        title = describe_call_group(group)
+        title = describe_call_group(group, context.items.count_excerpts_in_group(group))
         if group.has_additions:
             writer = context.items.writer_of_answer(request.index)
             title = tr("{agent} added: {what}", agent=writer, what=title)
@@ -312,9 +312,10 @@ def _build_grouped_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
         yield box
 
 
-def describe_call_group(group: CallGroup) -> str:
+def describe_call_group(group: CallGroup, excerpt_count: int = 0) -> str:
     """Says in one line what a group of collapsed calls was, as "Read ×3, Search files ·
-    4 tool calls · 2 s · 1 failed". Tools that were called most stand first.
+    4 tool calls · 2 s · 1 failed · 1 shortened". Tools that were called most stand first.
+    `excerpt_count`: outputs of which an excerpt is shown to the model.
     """
     tools: list[str] = []
     for tool, call_count in group.tools.most_common():
@@ -331,6 +332,8 @@ def describe_call_group(group: CallGroup) -> str:
         figures.append(format_duration(group.seconds))
     if group.failed:
         figures.append(format_count(group.failed, "{n} failed", "{n} failed"))
+    if excerpt_count:
+        figures.append(format_count(excerpt_count, "{n} shortened", "{n} shortened"))
     return " · ".join(figures)
 
 

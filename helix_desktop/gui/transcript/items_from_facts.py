@@ -32,7 +32,7 @@ from helix_desktop.gui.transcript.alternative_answers import (
     AnswerChoice,
     is_fact_on_path,
 )
-from helix_desktop.gui.transcript.collapsed_calls import CallGroups
+from helix_desktop.gui.transcript.collapsed_calls import CallGroup, CallGroups
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.status_lines import (
     describe_changed_files,
@@ -410,6 +410,19 @@ class TranscriptItems:
             return first
         return max(first - 1, 0)
 
+    def count_excerpts_in_group(self, group: CallGroup) -> int:
+        """Counts the outputs of which only an excerpt is shown to the model."""
+        if group.has_additions:
+            return 0
+        count = 0
+        for index in range(group.first, group.last + 1):
+            if self.all[index].kind is not TranscriptItemKind.CALL:
+                continue
+            fold = self.tool_call_state(index).fold
+            if fold is not None and fold.kind is facts.FoldKind.EXCERPT:
+                count += 1
+        return count
+
     def item_of_fold(self, fold: str) -> int:
         """Returns the item of a fold, or of its call, or -1 if it is not shown."""
         if fold in self._fold_items:
@@ -642,7 +655,7 @@ class TranscriptItems:
 
         changed: list[int] = []
         if isinstance(fact.cover, facts.PartRef):
-            changed.append(self.item_of_fact(fact.cover.seq))
+            changed.extend(self._indexes_of_covered_items(fact.cover))
         # An excerpt has no line of its own: it is shown at its call.
         if fact.kind is facts.FoldKind.EXCERPT:
             return changed
@@ -855,7 +868,12 @@ class TranscriptItems:
 
     def _indexes_of_covered_items(self, cover: facts.Cover) -> Iterable[int]:
         if isinstance(cover, facts.PartRef):
-            return (self.item_of_fact(cover.seq),)
+            index = self.item_of_fact(cover.seq)
+            group = self.groups.group_of_item(index)
+            if group is None:
+                return (index,)
+            # The line of the group says how many of its outputs are shortened.
+            return (group.first, index)
         return range(max(0, self.item_of_fact(cover.first)), self.item_of_fact(cover.last) + 1)
 
     def _extend_live_text(self, kind: TranscriptItemKind, text: str) -> ItemChanges:

@@ -10,7 +10,17 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.facts import ModelReplied, Reasoning, Rewound, Stop, ToolReturned
+from helix_desktop.engine.facts import (
+    Folded,
+    FoldKind,
+    ModelReplied,
+    PartRef,
+    Reasoning,
+    Rewound,
+    Stop,
+    ToolReturned,
+    Unfolded,
+)
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.transcript.basic_boxes import ToggleSection
 from helix_desktop.gui.transcript.collapsed_calls import SMALLEST, CallGroup
@@ -55,6 +65,25 @@ def test_calls_that_are_done_stand_behind_one_line() -> None:
     assert describe_call_group(group) == "Read ×7 · 14 s · 1 failed"
     items.toggle_call_group(1)
     assert shown(items) == list(range(9))
+
+
+def test_the_line_of_a_group_says_that_an_output_behind_it_is_shortened() -> None:
+    """Only an open group showed it, and shortening is what nobody may miss."""
+    told = Told()
+    told.user("go")
+    worked(told, range(4))
+    seq_of_second_result = 5
+    excerpt = Folded("f", FoldKind.EXCERPT, PartRef(seq_of_second_result), "x", 3, 10)
+    told.add(excerpt)
+    items = grown(told)
+    group = items.groups.group_headed_by(1)
+    assert group is not None
+    count = items.count_excerpts_in_group(group)
+    assert describe_call_group(group, count) == "Read ×4 · 8.0 s · 1 shortened"
+    undone = told.add(Unfolded("f"))
+    changes = items.show_fact(undone)
+    assert group.first in changes.changed_items
+    assert items.count_excerpts_in_group(group) == 0
 
 
 def test_the_line_of_a_group_names_the_tools_that_were_called() -> None:
