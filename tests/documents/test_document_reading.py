@@ -176,3 +176,15 @@ async def test_a_member_that_says_it_is_smaller_than_it_is_cannot_grow() -> None
 
 async def test_an_empty_file_is_said_to_be_empty_and_not_damaged() -> None:
     assert await refused("report.docx", b"") == "report.docx is empty."
+
+
+async def test_the_text_of_a_box_is_read_once_though_word_writes_it_twice() -> None:
+    """For older programs, the same box stands behind it in another form (`Fallback`)."""
+    box = "<txbxContent><p><r><t>in the box</t></r></p></txbxContent>"
+    nested = f"<r><AlternateContent><Choice><shape>{box}</shape></Choice><Fallback>{box}</Fallback></AlternateContent></r>"
+    body = f"<document><body><p><r><t>before</t></r>{nested}</p><p><r><t>after</t></r></p></body></document>"
+    document = await read("report.docx", written.word_with_body(body))
+    lines = document.pages[0].text.split()
+    assert lines.count("box") == 1
+    assert lines[0] == "before"
+    assert lines[-1] == "after"

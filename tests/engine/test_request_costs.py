@@ -15,6 +15,7 @@ import pytest
 
 from helix_desktop.engine.facts import (
     BroughtIn,
+    ConversationStarted,
     Fact,
     Folded,
     FoldKind,
@@ -36,7 +37,13 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import Delta, Reply, Request
 from helix_desktop.engine.request_changes import Cause, CauseKind
-from helix_desktop.engine.request_costs import RequestCost, RequestCostReader, explain_requests
+from helix_desktop.engine.request_costs import (
+    RequestCost,
+    RequestCostReader,
+    explain_requests,
+    read_original_and_explain_requests,
+)
+from helix_desktop.errors import NotFound
 from helix_desktop.protocols.anthropic.anthropic_client import AnthropicMessages
 from helix_desktop.protocols.protocol_dialect import ModelAbilities
 from helix_desktop.providers.model_prices import TokenPrices, usage_cost
@@ -460,3 +467,45 @@ def test_a_recording_in_which_two_requests_at_once_are_joined_says_so(
         set(),
         {kind},
     ]
+
+
+def _said_and_answered(words: str, whole: int, read: int) -> list[Fact]:
+    usage = Usage(whole, read, whole - read, 50)
+    return [
+        UserSaid((Text(words, 100),)),
+        ModelReplied((Text("So.", 50),), "one", Stop.END, usage),
+    ]
+
+
+def _recorded_in(conversation: str, facts: list[Fact]) -> list[Recorded]:
+    return [Recorded(conversation, seq, 10.0 * seq, fact) for seq, fact in enumerate(facts, 1)]
+
+
+async def test_of_a_fork_its_own_requests_are_explained_by_what_the_original_sent_last() -> None:
+    beginning = _said_and_answered("Begin.", 20_000, 0)
+    original = _recorded_in("original", beginning + _said_and_answered("Go on.", 20_300, 20_000))
+    start = ConversationStarted(forked_from="original", forked_at=2)
+    fork = _recorded_in("fork", [*beginning, start, *_said_and_answered("Else.", 20_400, 20_000)])
+    asked: list[str] = []
+
+    async def read_facts(conversation: str) -> list[Recorded]:
+        asked.append(conversation)
+        return original
+
+    async def find_nothing(conversation: str) -> list[Recorded]:
+        raise NotFound(f"There is no conversation {conversation}.")
+
+    def prices(_model: str) -> TokenPrices | ModelSet:
+        return MODEL
+
+    explained = await read_original_and_explain_requests(fork, prices, read_facts)
+    assert asked == ["original"]
+    assert [request.seq for request in explained] == [5]
+    assert explained == explain_requests(fork, prices, original)
+    alone = explain_requests(fork, prices)
+    assert [request.seq for request in alone] == [5]
+    for cannot_read in (None, find_nothing):
+        assert await read_original_and_explain_requests(fork, prices, cannot_read) == alone
+    # What is no fork asks nobody for another conversation.
+    await read_original_and_explain_requests(original, prices, read_facts)
+    assert asked == ["original"]

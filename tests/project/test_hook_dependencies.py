@@ -183,3 +183,31 @@ def test_a_hook_of_the_user_that_names_a_folders_file_needs_trust(
     (home / ".claude/settings.json").write_text(line % "~/.claude/hooks/fmt.sh")
     (item,) = brought.read_project_files([str(root)], {}).items
     assert (item.reaches_folder, item.trusted) == (False, True)
+
+
+def test_a_file_is_found_in_the_folder_that_the_command_changes_to_and_each_one_once(
+    root: Path,
+) -> None:
+    for file in (root / "tools" / "run", root / "run"):
+        file.write_text("true\n")
+    found = find_files_named_in_command("cd tools && ./run", root, ProjectReading(root))
+    assert found == [root / "run", root / "tools" / "run"]
+    found = find_files_named_in_command("./run '' ./run", root, ProjectReading(root))
+    assert found == [root / "run"]
+
+
+def test_a_word_without_a_letter_is_no_folder_to_look_in(root: Path) -> None:
+    """An empty word stands for the folder itself, so each name would be looked for twice."""
+    (root / "run").write_text("true\n")
+    counted: list[int] = []
+
+    class CountingReading(ProjectReading):
+        def count_file_accesses(self, count: int) -> None:
+            counted.append(count)
+            super().count_file_accesses(count)
+
+    find_files_named_in_command("./run", root, CountingReading(root))
+    without_empty_word = counted.copy()
+    counted.clear()
+    find_files_named_in_command("./run ''", root, CountingReading(root))
+    assert counted[1] <= without_empty_word[1] + 1

@@ -24,6 +24,7 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.replay_observer import ReplayObserver, is_undo_exact
+from helix_desktop.replay.simulated_recalls import RecallMode
 from tests.replay.sessions import long_session, play
 
 
@@ -92,3 +93,11 @@ def test_a_hash_that_does_not_come_back_is_counted() -> None:
         return seen.recalls, seen.recalls_failed
 
     assert simulated_clock.run_on_jumping_loop(watched()) == (1, 1)
+
+
+def test_pages_are_recalled_for_what_a_reply_uses_and_was_not_shown() -> None:
+    recording = long_session(11, 40)
+    assert play(recording, window=8_000, recalls=RecallMode.NONE).recalled_pages == 0
+    assert play(recording, window=8_000, recalls=RecallMode.NAMED).recalled_pages > 0
+    # All of it fits, so nothing is missed, and nobody searches for it.
+    assert play(recording, window=1_000_000, recalls=RecallMode.SEARCHED).recalled_pages == 0

@@ -19,6 +19,8 @@ from helix_desktop.errors import (
 )
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.cache_check_and_cleanup import CollectResult
+from helix_desktop.store.cache_folder import CHECKPOINT
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 of_posix = pytest.mark.skipif(sys.platform == "win32", reason="rights and pipes of POSIX")
@@ -243,3 +245,19 @@ async def test_a_workspace_is_private_whatever_the_umask(tmp_path: Path) -> None
     finally:
         os.umask(before)
     assert {path.name: mode for path, mode in rights.items() if mode} == {}
+
+
+async def test_contents_of_old_checkpoints_are_removed_and_what_that_frees_is_said(
+    workspace: StoredWorkspace,
+) -> None:
+    origin = EntryOrigin(CHECKPOINT, "src/pairs.py")
+    unused = await workspace.cache.store_content(b"old" * 1000, origin)
+    kept = await workspace.cache.store_content(b"kept" * 1000, origin)
+    nothing = await workspace.remove_old_checkpoints(1)
+    assert nothing == CollectResult(0, 0)
+    removed = await workspace.remove_old_checkpoints(0, frozenset({kept.digest}))
+    assert removed.entries == 1
+    assert removed.bytes > 0
+    assert await workspace.cache.read_content(kept.digest) == b"kept" * 1000
+    with pytest.raises(NotFound):
+        await workspace.cache.read_content(unused.digest)

@@ -311,3 +311,30 @@ def test_a_submodule_and_a_second_worktree_are_let_be(root: Path) -> None:
     before = guard.scan_autorun_files()
     run(root, "git submodule deinit -qf module; git worktree remove tree")
     assert guard.find_autorun_changes(before) == []
+
+
+def test_a_file_that_is_a_link_is_not_held_in_place(root: Path) -> None:
+    """What it leads to is another place, which a sandbox would hold instead."""
+    (root / "real.envrc").write_text("export A=1\n")
+    (root / ".envrc").unlink(missing_ok=True)
+    (root / ".envrc").symlink_to(root / "real.envrc")
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    guard.scan_autorun_files()
+    to_protect = guard.autorun_paths_to_protect()
+    assert str(root / ".envrc") in to_protect
+    held = guard.paths_to_hold_in_place().files
+    assert {path for path in to_protect if path not in held} == {str(root / ".envrc")}
+
+
+def test_settings_that_the_users_own_include_in_each_repository_are_found(
+    root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / ".gitconfig").write_text("[include]\n\tpath = team.config\n")
+    (root / "team.config").write_text("[core]\n\tfsmonitor = touch canary\n")
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    before = guard.scan_autorun_files()
+    assert before[str(root / "team.config")].runnable_content == "core.fsmonitor = touch canary"
+    (root / "team.config").write_text("[core]\n\tfsmonitor = touch another\n")
+    assert [change.path for change in guard.find_autorun_changes(before)] == [
+        str(root / "team.config")
+    ]

@@ -466,3 +466,10 @@ def test_several_conversations_are_noted_together(pair: Pair) -> None:
     both = [SharedProgress(name, 1, version=1) for name in ("d", "e")]
     pair.state.save_progress_together(both)
     assert [pair.state.read_shared_progress(one.conversation) for one in both] == both
+
+
+def test_what_a_worker_wrote_is_known_from_its_first_fact_on(pair: Pair) -> None:
+    assert not pair.state.was_written_by_worker("c")
+    pair.state.note_facts_of_worker("c", 1)
+    assert pair.state.was_written_by_worker("c")
+    assert not pair.state.was_written_by_worker("another")
