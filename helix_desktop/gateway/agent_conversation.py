@@ -20,7 +20,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.fold_kinds import KINDS_WRITTEN_BY_MODEL
 from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput
 from helix_desktop.engine.messages import Delta, Image, Reply, Request, TextDelta, View
-from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.ports import EntryOrigin, TokenCounter
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
@@ -91,6 +91,29 @@ class ConnectedAgentModel:
 
 
 @dataclass(slots=True)
+class _NotesOfQuestions:
+    """Keeps a note of what each question to the agent's model costs until it is answered.
+
+    `session`: of the conversation. It is set once the session is open, before anything is asked.
+    """
+
+    questions: OpenQuestions
+    conversation: str
+    token_counter: TokenCounter
+    session: Session | None = None
+
+    def remember_question(self, request: Request, question: str) -> AbstractContextManager[None]:
+        tokens = self.token_counter.count_tokens(question)
+        is_behind_conversation = request.system != ASKED_ALONE
+        if is_behind_conversation and self.session is not None:
+            state = self.session.conversation.state
+            tokens = estimate_billed_tokens(state.counted_tokens + tokens, state)
+        return self.questions.remember_until_answered(
+            self.conversation, request.purpose, request.model, facts.Usage(tokens)
+        )
+
+
+@dataclass(slots=True)
 class OpenAgentConversation:
     bench: Workbench
     session: Session
@@ -108,20 +131,13 @@ class OpenAgentConversation:
     ) -> "OpenAgentConversation":
         """Open the conversation of that name. The agent's own model writes its folds."""
         questions = OpenQuestions(bench.workspace.folder / FOLDER)
-
-        def remember_question(request: Request, question: str) -> AbstractContextManager[None]:
-            """Keep a note of what a question costs until it is answered."""
-            tokens = bench.token_counter.count_tokens(question)
-            if request.system != ASKED_ALONE:  # It is asked at the end of the conversation.
-                state = session.conversation.state
-                tokens = estimate_billed_tokens(state.counted_tokens + tokens, state)
-            usage = facts.Usage(tokens)
-            return questions.remember_until_answered(name, request.purpose, request.model, usage)
+        notes = _NotesOfQuestions(questions, name, bench.token_counter)
 
         def writer_of_folds(model: str) -> ConnectedAgentModel:
-            return ConnectedAgentModel(name, model, ask, remember_question)
+            return ConnectedAgentModel(name, model, ask, notes.remember_question)
 
         session = await bench.open_session(name, writer=writer_of_folds)
+        notes.session = session
 
         # Questions of a process that was killed were paid for, although nobody has their answers.
         unanswered = await asyncio.to_thread(questions.take_unanswered, name)

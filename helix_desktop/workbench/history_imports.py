@@ -299,15 +299,16 @@ async def undo_import(
     """Undo an import: trash its new conversations and rewind the others. Returns how
     many, and what stays.
     """
-    newest_by_conversation: dict[str, tuple[facts.Recorded, facts.BroughtIn]] = {}
+    # What is said last of a conversation counts: its import may have been undone already.
+    imports_to_undo: dict[str, facts.Recorded] = {}
     for recorded in await workspace.journal.facts_about_imports():
         fact = recorded.fact
-        if isinstance(fact, facts.BroughtIn) and fact.run == run:
-            newest_by_conversation[recorded.conversation] = (recorded, fact)
-    imports_to_undo: list[facts.Recorded] = []
-    for recorded, fact in newest_by_conversation.values():
-        if not fact.undone:
-            imports_to_undo.append(recorded)
+        if not isinstance(fact, facts.BroughtIn) or fact.run != run:
+            continue
+        if fact.undone:
+            imports_to_undo.pop(recorded.conversation, None)
+        else:
+            imports_to_undo[recorded.conversation] = recorded
     if not imports_to_undo:
         raise NotFound(
             f"There is no import {run} to undo.",
@@ -315,8 +316,7 @@ async def undo_import(
         )
     undone_count = 0
     stayed: list[str] = []
-    for recorded in imports_to_undo:
-        conversation = recorded.conversation
+    for conversation, recorded in imports_to_undo.items():
         async with hold(conversation):
             if await _undo_imported_facts(workspace, recorded):
                 undone_count += 1

@@ -340,29 +340,24 @@ class SessionWriter:
         recording = self.session.recording
         drafts = self.session.drafts
         original = self.earlier.imported_conversation(recording.kind, recording.forked_from)
-        shared_drafts: list[FactDraft] = []
-        if original:
-            shared_drafts = [draft for draft in drafts if draft.message < recording.forked_at]
-        shared_count = len(shared_drafts)
-
         start_time = _first_known_time(drafts)
         started = await self._build_started_fact()
-        if original:  # The facts up to the fork are the original's, which says where it is from.
-            started = replace(started, origin=Origin())
-        all_drafts = [FactDraft(start_time, started)]
-        all_drafts.extend(shared_drafts)
-        if original:
-            fork_point = (original, shared_count + 1)
+        if not original:
+            all_drafts = [FactDraft(start_time, started), *drafts]
+        else:
+            # The facts up to the fork are the original's, which says where it is from.
+            beginning = FactDraft(start_time, replace(started, origin=Origin()))
+            shared_drafts = [draft for draft in drafts if draft.message < recording.forked_at]
+            fork_point = (original, len(shared_drafts) + 1)
             forked = history_facts.build_started_fact(recording, fork=fork_point)
-            all_drafts.append(FactDraft(start_time, forked))
-        all_drafts.extend(drafts[shared_count:])
+            own_drafts = drafts[len(shared_drafts) :]
+            all_drafts = [beginning, *shared_drafts, FactDraft(start_time, forked), *own_drafts]
 
+        # The drafts refer to each other by their numbers, which the facts between them move.
         places: dict[int, int] = {}
-        for number in range(1, len(drafts) + 1):
-            # Behind the fact that begins the conversation, and the one that begins the fork.
-            places[number] = number + 1
-            if original and number > shared_count:
-                places[number] += 1
+        for place, draft in enumerate(all_drafts, 1):
+            if not isinstance(draft.fact, ConversationStarted):
+                places[len(places) + 1] = place
         numbering = asyncio.to_thread(_renumber_drafts, all_drafts, 1, places)
         numbered, _ = await asyncio.gather(numbering, self._store_contents_of_drafts(drafts))
         await self._append_with_import_fact(numbered, "new")

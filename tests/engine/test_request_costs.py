@@ -495,7 +495,7 @@ async def test_of_a_fork_its_own_requests_are_explained_by_what_the_original_sen
     async def find_nothing(conversation: str) -> list[Recorded]:
         raise NotFound(f"There is no conversation {conversation}.")
 
-    def prices(_model: str) -> TokenPrices | ModelSet:
+    def prices(_model: str) -> ModelSet | None:
         return MODEL
 
     explained = await read_original_and_explain_requests(fork, prices, read_facts)

@@ -153,25 +153,31 @@ def _measure_context_parts(situation: FoldSituation, end: int) -> list[Clearable
     prompt, older messages in groups, and each of the newest messages, with what clearing it frees.
     """
     branch = situation.branch
-    factor = situation.meter.factor
-    least = _least_tokens_to_clear(situation)
-    items = branch.items[-EXAMINED_ITEMS:]
+    newest_items = branch.items[-EXAMINED_ITEMS:]
     first_examined = 0
-    if items:
-        first_examined = items[0].first
-    context_parts = [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
-    for group in _group_older_items(branch, first_examined):
-        billed_tokens = round(group.tokens * factor)
-        billed_frees = round(group.frees * factor)
-        context_parts.append(ClearablePart(billed_tokens, billed_frees, group.first))
+    if newest_items:
+        first_examined = newest_items[0].first
+
+    counted_parts = _group_older_items(branch, first_examined)
     outputs_to_clear = _plain_outputs_between(branch, first_examined, end)
-    for item in items:
+    least_to_clear = _least_tokens_to_clear(situation)
+    for item in newest_items:
         freed_tokens = 0
         if item.first in outputs_to_clear:
-            freed_tokens = sum(tokens for _, tokens in tokens_freed_by_part(situation, item, least))
-        billed_tokens = round(item.tokens * factor)
-        billed_frees = round(freed_tokens * factor)
-        context_parts.append(ClearablePart(billed_tokens, billed_frees, item.first))
+            for _ref, tokens in tokens_freed_by_part(situation, item, least_to_clear):
+                freed_tokens += tokens
+        counted_parts.append(ClearablePart(item.tokens, freed_tokens, item.first))
+
+    billed_for_counted = situation.meter.factor
+    context_parts = [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
+    for part in counted_parts:
+        context_parts.append(
+            ClearablePart(
+                tokens=round(part.tokens * billed_for_counted),
+                frees=round(part.frees * billed_for_counted),
+                first=part.first,
+            )
+        )
     return context_parts
 
 

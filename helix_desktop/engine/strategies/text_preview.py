@@ -114,30 +114,35 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
 
     ends = _read_ends(searched, preview_characters)
     head = _lines_that_fit(ends.first_lines, preview_characters * HEAD_PERCENT // 100)
-    tail_candidates = ends.first_lines[len(head) :] + ends.last_lines
-    # The tail is filled from the last line backwards.
-    tail_candidates.reverse()
-    tail = _lines_that_fit(tail_candidates, preview_characters * TAIL_PERCENT // 100)
-    tail.reverse()
+    lines_behind_head = ends.first_lines[len(head) :] + ends.last_lines
+    tail = _last_lines_that_fit(lines_behind_head, preview_characters * TAIL_PERCENT // 100)
     left_out_count = ends.line_count - len(head) - len(tail)
 
-    rows: list[str] = []
+    middle: list[str] = []
+    if left_out_count > 0:
+        shown_lines = set(head) | set(tail)
+        informative_lines = _most_informative_lines(
+            searched, purpose, shown_lines, preview_characters
+        )
+        middle = [f"[… {left_out_count:,} lines left out …]", *informative_lines]
+        # Without a title, the last lines would seem to belong to the list before them.
+        if tail and informative_lines:
+            middle.append("Last lines:")
+    elif not tail and len(searched) > preview_characters:
+        middle = _line_of_frequent_names(searched, preview_characters)
+
+    rows = [*head, *middle, *tail]
     structure = _describe_structure(text)
     if structure:
-        rows.append(structure)
-    rows += head
-    if left_out_count > 0:
-        rows.append(f"[… {left_out_count:,} lines left out …]")
-        shown_lines = set(head) | set(tail)
-        rows += _most_informative_lines(searched, purpose, shown_lines, preview_characters)
-        # Without a title, the last lines would seem to belong to the list before them.
-        ends_with_list = not rows[-1].startswith("[")
-        if tail and ends_with_list:
-            rows.append("Last lines:")
-    elif not tail and len(searched) > preview_characters:
-        rows += _line_of_frequent_names(searched, preview_characters)
-    rows += tail
+        rows.insert(0, structure)
     return "\n".join(rows) or "(nothing but space)"
+
+
+def _last_lines_that_fit(lines: Sequence[str], characters: int) -> list[str]:
+    """Return as many of the last lines as fit, in their order."""
+    backwards = _lines_that_fit(list(reversed(lines)), characters)
+    backwards.reverse()
+    return backwards
 
 
 def _most_informative_lines(

@@ -61,19 +61,21 @@ class SharingController(QObject):
 
     def show_writers_in_chats(self) -> None:
         """Hides the composer while another computer writes to the conversation."""
+        workspace = self._showing.workspace
         bench = self._showing.bench
         for side in self._sides.sides:
             session = side.session
+            if workspace is None or session is None:
+                side.show_foreign_writer_or_composer("", "")
+                side.turn_end_help.show_last_turn_end(None)
+                continue
             agent = ""
+            row = workspace.conversation_row(session.id)
+            if row is not None:
+                agent = row.agent
             machine = ""
-            if self._showing.workspace is None:
-                session = None
-            elif session is not None:
-                row = self._showing.workspace.conversation_row(session.id)
-                if row is not None:
-                    agent = row.agent
-                if bench is not None:
-                    machine = bench.sharing.other_machine_writing(session.id)
+            if bench is not None:
+                machine = bench.sharing.other_machine_writing(session.id)
             side.show_foreign_writer_or_composer(agent, machine)
             side.turn_end_help.show_last_turn_end(session)
 

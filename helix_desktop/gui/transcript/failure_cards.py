@@ -4,7 +4,7 @@ before a retry.
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter
 
 from helix_desktop.fast_dataclass import dataclass
@@ -85,23 +85,23 @@ class FailureCardBox(LayoutBox):
             self.text = f"{title}. {explanation}"
             text_height += self._explanation.height + ink.scaled_pixels(2)
 
-        button_height = float(ink.scaled_pixels(30))
+        button_height = 0.0
+        if buttons:
+            button_height = float(ink.scaled_pixels(30))
         if are_buttons_below:
-            buttons_top = self._padding + text_height + between
-            buttons_left = float(self._padding)
-            self.height = buttons_top + button_height + self._padding
+            inner_height = text_height + between + button_height
+            first_button = QPointF(self._padding, self._padding + text_height + between)
         else:
-            buttons_top = float(self._padding)
-            buttons_left = width - self._padding - buttons_width + between
-            self.height = 2 * self._padding + text_height
-            if buttons:
-                self.height = 2 * self._padding + max(text_height, button_height)
+            inner_height = max(text_height, button_height)
+            left_of_buttons = self._padding + text_width + between
+            first_button = QPointF(left_of_buttons, self._padding)
+        self.height = inner_height + 2 * self._padding
 
-        x = buttons_left
+        place = QRectF(first_button, QSizeF(0, button_height))
         for button, button_width in zip(buttons, button_widths, strict=True):
-            place = QRectF(x, buttons_top, button_width, button_height)
-            self.hot_spots.append(HotSpot(place, button.action, button.label))
-            x += button_width + between
+            place.setWidth(button_width)
+            self.hot_spots.append(HotSpot(QRectF(place), button.action, button.label))
+            place.moveLeft(place.right() + between)
 
     def _measure_buttons(self, buttons: Sequence[CardButton]) -> list[float]:
         metrics = QFontMetricsF(self.ink.text)

@@ -133,21 +133,13 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
     if _HEADING.match(first_line):
         return line_end
     can_have_indented_lines = _can_have_indented_lines(first_line)
-    open_fence = _open_fence_after(first_line, "")
 
-    end = line_end
-    while end < len(text):
-        length = end - position
-        if length >= LONGEST and not open_fence:
-            break
+    end = _skip_open_fence(text, line_end, _open_fence_after(first_line, ""))
+    while end < len(text) and end - position < LONGEST:
         next_line_end = _find_line_end(text, end)
         line = text[end : min(next_line_end, end + 200)]
-        if open_fence:
-            open_fence = _open_fence_after(line, open_fence)
-            end = next_line_end
-            continue
         # A long list is cut between two of its items.
-        if length > LIST_PIECE and _is_item_of_same_list(line, first_line):
+        if end - position > LIST_PIECE and _is_item_of_same_list(line, first_line):
             break
         if not line.strip():
             next_text = _skip_blank_lines(text, next_line_end)
@@ -158,10 +150,22 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
             continue
         if _ends_plain_block(line, can_have_indented_lines=can_have_indented_lines):
             break
-        open_fence = _open_fence_after(line, "")
-        end = next_line_end
+        end = _skip_open_fence(text, next_line_end, _open_fence_after(line, ""))
     # A fence that is never closed must not make one chunk of all that follows.
     return min(end, position + 50 * LONGEST)
+
+
+def _skip_open_fence(text: str, position: int, open_fence: str) -> int:
+    """Finds the end of a fence of code that was opened before this place. Without one, it is the
+    place itself.
+    """
+    end = position
+    while open_fence and end < len(text):
+        next_line_end = _find_line_end(text, end)
+        line = text[end : min(next_line_end, end + 200)]
+        open_fence = _open_fence_after(line, open_fence)
+        end = next_line_end
+    return end
 
 
 def _can_have_indented_lines(first_line: str) -> bool:

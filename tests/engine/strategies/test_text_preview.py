@@ -91,3 +91,11 @@ def test_a_preview_is_never_long_and_the_same_every_time(text: str, times: int) 
     assert len(shown) < 200 * 4 * 2
     assert shown == build_preview(text * times, 200)
     assert "\0" not in shown
+
+
+def test_the_last_lines_have_a_title_also_behind_a_line_that_begins_with_a_bracket() -> None:
+    """Behind an error such as "[ERROR] …", they seemed to belong to the list of errors."""
+    lines = [f"step {number} of the work is done" for number in range(400)]
+    lines[200] = "[ERROR] step 200 failed"
+    rows = build_preview("\n".join(lines), 300).splitlines()
+    assert rows[rows.index("[ERROR] step 200 failed") + 1] == "Last lines:"
