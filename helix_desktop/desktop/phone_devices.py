@@ -1,12 +1,16 @@
 """Implements `PhoneDevices` for the settings: the devices that may use the page for phones."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 from helix_desktop.atomic_files import create_private_folder
+from helix_desktop.errors import ActionRefused
 from helix_desktop.gui.settings.installation_port import PairingInvitation, PhoneDevice
+from helix_desktop.json_values import object_at
 from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.resident import resident_client
 
 
 class PagePhoneDevices:
@@ -24,7 +28,32 @@ class PagePhoneDevices:
             for device in PairedDevices(self._where.config).list_devices()
         ]
 
+    async def list_own_addresses(self) -> Sequence[str]:
+        from helix_desktop.phone_page.own_addresses import list_own_addresses
+
+        return await asyncio.to_thread(list_own_addresses)
+
+    async def restart_page(self) -> None:
+        from helix_desktop.gateway import wrapped_agent
+
+        command = wrapped_agent.command_of_this_program(self._where)
+        self._check_page_answers(
+            await resident_client.ask_resident(self._where, "page", command=command)
+        )
+
+    def _check_page_answers(self, status: Mapping[str, Any] | None) -> None:
+        """`status`: what the background process says, or None if it is not running."""
+        page = object_at(status, "page")
+        if page.get("trouble"):
+            raise ActionRefused(str(page["trouble"]))
+        if not page.get("url"):
+            raise ActionRefused(
+                "The page does not answer, so a code would lead nowhere.",
+                remedy="Turn it on again.",
+            )
+
     async def invite_device(self, *, may_allow: bool) -> PairingInvitation:
+        self._check_page_answers(await resident_client.ask_resident(self._where, "status"))
         return await asyncio.to_thread(self._create_invitation, may_allow)
 
     def _create_invitation(self, may_allow: bool) -> PairingInvitation:  # noqa: FBT001 - for to_thread

@@ -275,12 +275,23 @@ class FakePhoneDevices:
             PhoneDevice("d2", "Kitchen tablet", False, 1_794_000_000.0),
         ]
         self.invited: list[bool] = []
+        self.own_addresses = ["192.168.1.20", "10.8.0.2"]
+        self.restarts = 0
+        self.trouble = ""
         self.page_address = "https://192.168.1.20:4357/pair"
         self.fingerprint = "AB:CD:EF"
         self.tests = 0
 
     async def list_devices(self) -> Sequence[PhoneDevice]:
         return list(self.devices)
+
+    async def list_own_addresses(self) -> Sequence[str]:
+        return list(self.own_addresses)
+
+    async def restart_page(self) -> None:
+        self.restarts += 1
+        if self.trouble:
+            raise HelixError(self.trouble)
 
     async def invite_device(self, *, may_allow: bool) -> PairingInvitation:
         self.invited.append(may_allow)

@@ -95,8 +95,17 @@ class PairingInvitation:
 
 class PhoneDevices(Protocol):
     async def list_devices(self) -> Sequence[PhoneDevice]: ...
+    async def list_own_addresses(self) -> Sequence[str]:
+        """The addresses at which other devices can reach this computer."""
+
+    async def restart_page(self) -> None:
+        """Returns once the page answers as the settings say. HelixError says why it cannot."""
+
     async def invite_device(self, *, may_allow: bool) -> PairingInvitation:
-        """Creates a code that pairs one device, within ten minutes. An earlier one is void."""
+        """Creates a code that pairs one device, within ten minutes. An earlier one is void.
+
+        ActionRefused if the page does not answer, as a code would lead nowhere.
+        """
 
     async def revoke_device(self, device: str) -> None: ...
     async def send_test_notice(self) -> None:

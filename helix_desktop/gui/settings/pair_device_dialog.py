@@ -1,8 +1,9 @@
 """The dialog that pairs a phone or browser: a QR code, and the same as an address and a code."""
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSignalBlocker, Qt
 from PySide6.QtGui import QImage, QPixmap
 from PySide6.QtWidgets import QCheckBox, QLabel, QWidget
 
@@ -10,6 +11,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.widgets import (
     TransientDialog,
+    build_combo_box,
     build_plain_label,
     build_push_button,
 )
@@ -17,6 +19,7 @@ from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import PairingInvitation, PhoneDevices
 from helix_desktop.gui.translation import tr
+from helix_desktop.program_settings import PAGE_ADDRESS, PAGE_ON, ProgramSettings
 
 MODULE_PIXELS = 6
 DARK = 0xFF000000
@@ -24,14 +27,27 @@ LIGHT = 0xFFFFFFFF
 
 
 class PairDeviceDialog(TransientDialog):
-    """Each code pairs one device. Another right of the device needs another code."""
+    """Each code pairs one device. Another right of the device needs another code.
+
+    The user chooses at which of this computer's addresses the page answers. A code is shown only
+    while the page answers at the chosen one, and a picture for a camera only if a phone can get there.
+    """
 
     def __init__(
-        self, parent: QWidget, devices: PhoneDevices, doing: BackgroundRunner, *, is_page_on: bool
+        self,
+        parent: QWidget,
+        settings: ProgramSettings,
+        devices: PhoneDevices,
+        doing: BackgroundRunner,
     ) -> None:
         super().__init__(tr("Pair a device"), parent, 440)
+        self._settings = settings
         self._devices = devices
         self._doing = doing
+        self._address = build_combo_box(tr("Address of the page"), self)
+        self._address.currentIndexChanged.connect(self._show_chosen_address)
+        self._reach = build_plain_label("", "", self)
+        self._turn_on = build_push_button("", self, self._turn_page_on, "primary")
         self._only_looks = QCheckBox(tr("The device may only look"), self)
         self._only_looks.toggled.connect(self._request_code)
         self._picture = QLabel(self, alignment=Qt.AlignmentFlag.AlignCenter)
@@ -43,38 +59,102 @@ class PairDeviceDialog(TransientDialog):
         self._instruction.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._certificate = build_plain_label("", "small", self)
         self._certificate.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._certificate.hide()
-        self._only_here = build_plain_label(
-            tr(
-                "Only this computer can open this address. For a phone, turn the page on with an address of this computer that the phone can reach, such as the one in your home network: helix-desktop resident page on --address ADDRESS"
-            ),
-            "",
-            self,
-        )
-        self._only_here.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._only_here.hide()
-        page_is_off = build_plain_label(tr("The page is off. Turn it on first."), "danger", self)
-        page_is_off.setVisible(not is_page_on)
+        self._trouble = build_plain_label("", "danger", self)
         build_column(
+            self._address,
+            self._reach,
+            build_row(self._turn_on, 1),
             self._only_looks,
             self._picture,
             self._code,
             self._instruction,
-            self._only_here,
             self._certificate,
-            page_is_off,
+            self._trouble,
             build_row(1, build_push_button(tr("Close"), self, self.accept)),
             owner=self,
             spacing=10,
         )
-        if is_page_on:
+        self._hide_code()
+        self._trouble.hide()
+        self._turn_on.hide()
+        self._doing.run_in_background(
+            devices.list_own_addresses(),
+            then=self._show_addresses,
+            owner=self,
+            failed=self._show_failure,
+        )
+
+    def _show_addresses(self, own_addresses: Sequence[str]) -> None:
+        """Offers this computer's addresses, and the one at which the page answers now."""
+        saved_address = self._settings[PAGE_ADDRESS]
+        offered = list(own_addresses)
+        for address in (saved_address, PAGE_ADDRESS.default):
+            if address not in offered:
+                offered.append(address)
+        chosen = saved_address
+        if not self._settings[PAGE_ON]:
+            # Who pairs a phone needs an address that the phone can reach.
+            chosen = offered[0]
+        with QSignalBlocker(self._address):
+            self._address.clear()
+            for address in offered:
+                label = tr("{address} (devices in the same network)", address=address)
+                if _is_only_for_this_computer(address):
+                    label = tr("{address} (this computer only)", address=address)
+                self._address.addItem(label, address)
+            self._address.setCurrentIndex(offered.index(chosen))
+        self._show_chosen_address()
+
+    def _show_chosen_address(self) -> None:
+        self._hide_code()
+        self._trouble.hide()
+        chosen = self._address.currentData()
+        reach = tr(
+            "Devices that reach this address can open the page. It is encrypted, and only paired devices are let in."
+        )
+        if _is_only_for_this_computer(chosen):
+            reach = tr(
+                "Only this computer can open this address, or a device through an SSH tunnel. For a phone, choose another address."
+            )
+        self._reach.setText(reach)
+        is_page_there = self._settings[PAGE_ON] and chosen == self._settings[PAGE_ADDRESS]
+        turn_on = tr("Turn the page on at this address")
+        if self._settings[PAGE_ON]:
+            turn_on = tr("Move the page to this address")
+        self._turn_on.setText(turn_on)
+        self._turn_on.setEnabled(True)
+        self._turn_on.setVisible(not is_page_there)
+        if is_page_there:
             self._request_code()
-        else:
-            # A code would lead nowhere.
-            self._only_looks.hide()
-            self._picture.hide()
-            self._code.hide()
-            self._instruction.hide()
+        self.adjustSize()
+
+    def _turn_page_on(self) -> None:
+        chosen = self._address.currentData()
+        self._turn_on.setEnabled(False)
+        try:
+            if chosen != self._settings[PAGE_ADDRESS]:
+                self._settings.change_setting(PAGE_ADDRESS, chosen)
+            if not self._settings[PAGE_ON]:
+                self._settings.change_setting(PAGE_ON, True)
+        except HelixError as error:
+            self._show_failure(error)
+            return
+        self._doing.run_in_background(
+            self._devices.restart_page(),
+            then=lambda _done: self._show_chosen_address(),
+            owner=self,
+            failed=self._show_failure,
+        )
+
+    def _hide_code(self) -> None:
+        for widget in (
+            self._only_looks,
+            self._picture,
+            self._code,
+            self._instruction,
+            self._certificate,
+        ):
+            widget.hide()
 
     def _request_code(self) -> None:
         self._doing.run_in_background(
@@ -85,16 +165,20 @@ class PairDeviceDialog(TransientDialog):
         )
 
     def _show_invitation(self, invitation: PairingInvitation) -> None:
+        if self._address.currentData() != self._settings[PAGE_ADDRESS]:
+            return  # Another address was chosen meanwhile.
+        is_reached_by_phone = not _is_only_for_this_computer(self._address.currentData())
         self._picture.setPixmap(draw_modules(invitation.modules))
         self._code.setText(invitation.code)
-        self._instruction.setText(
-            tr(
+        instruction = tr(
+            "Open {url} and enter the code. It works once, for ten minutes.", url=invitation.url
+        )
+        if is_reached_by_phone:
+            instruction = tr(
                 "Point the camera of the device at the picture, or open {url} on it and enter the code. It works once, for ten minutes.",
                 url=invitation.url,
             )
-        )
-        # On every other address than this computer's own, the page has a certificate.
-        self._only_here.setVisible(not invitation.fingerprint)
+        self._instruction.setText(instruction)
         if invitation.fingerprint:
             self._certificate.setText(
                 tr(
@@ -102,11 +186,31 @@ class PairDeviceDialog(TransientDialog):
                     fingerprint=invitation.fingerprint,
                 )
             )
+        self._turn_on.hide()
+        self._trouble.hide()
+        self._only_looks.show()
+        self._picture.setVisible(is_reached_by_phone)
+        self._code.show()
+        self._instruction.show()
         self._certificate.setVisible(bool(invitation.fingerprint))
         self.adjustSize()
 
     def _show_failure(self, error: HelixError) -> None:
-        self._instruction.setText(translate_sentences(str(error)))
+        """Says why there is no code, and offers to start the page again."""
+        self._hide_code()
+        self._trouble.setText(translate_sentences(str(error)))
+        self._trouble.show()
+        self._turn_on.setText(tr("Turn the page on at this address"))
+        self._turn_on.setEnabled(True)
+        self._turn_on.show()
+        self.adjustSize()
+
+
+def _is_only_for_this_computer(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:  # The settings file has something else.
+        return False
 
 
 def draw_modules(modules: Sequence[Sequence[bool]]) -> QPixmap:

@@ -19,7 +19,7 @@ from helix_desktop.gui.settings.phone_notices_dialog import PhoneNoticesDialog
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.settings_page import RefreshWhileShown
 from helix_desktop.gui.translation import tr
-from helix_desktop.program_settings import PAGE_ON, ProgramSettings
+from helix_desktop.program_settings import ProgramSettings
 
 REFRESH_MS = 2_000  # A device that is being paired appears by itself.
 
@@ -112,10 +112,7 @@ class PhoneSettingsPage(ProgramSettingsPage):
 
     def _show_pairing_dialog(self) -> None:
         dialog = PairDeviceDialog(
-            self.page_content,
-            self._devices,
-            self._doing,
-            is_page_on=self._page_settings[PAGE_ON],
+            self.page_content, self._page_settings, self._devices, self._doing
         )
         dialog.finished.connect(self._fetch_devices)
         dialog.open()

@@ -5,13 +5,21 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit, QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QLabel,
+    QLineEdit,
+    QMessageBox,
+    QPushButton,
+    QWidget,
+)
 
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.pair_device_dialog import MODULE_PIXELS, PairDeviceDialog
 from helix_desktop.gui.settings.phone_notices_dialog import PhoneNoticesDialog
 from helix_desktop.gui.settings.phone_settings_page import PhoneSettingsPage
-from helix_desktop.program_settings import PAGE_ON, PAGE_WEBHOOK, ProgramSettings
+from helix_desktop.program_settings import PAGE_ADDRESS, PAGE_ON, PAGE_WEBHOOK, ProgramSettings
 from tests.gui.fake_setup import FakePhoneDevices
 
 
@@ -71,6 +79,7 @@ def test_a_revoked_device_is_gone_after_a_question(
 def test_a_device_is_paired_with_a_picture_or_a_code(
     page: PhoneSettingsPage, devices: FakePhoneDevices, settings: ProgramSettings
 ) -> None:
+    settings.change_setting(PAGE_ADDRESS, "192.168.1.20")
     settings.change_setting(PAGE_ON, True)
     dialog = open_dialog(page)
     shown = texts(dialog)
@@ -78,30 +87,72 @@ def test_a_device_is_paired_with_a_picture_or_a_code(
     assert "https://192.168.1.20:4357/pair" in shown
     assert "AB:CD:EF" in shown
     assert devices.invited == [True]
-    picture = dialog.findChildren(QLabel)[0].pixmap().toImage()
+    (picture_label,) = [each for each in dialog.findChildren(QLabel) if not each.pixmap().isNull()]
+    assert not picture_label.isHidden()
+    picture = picture_label.pixmap().toImage()
     assert picture.width() == 33 * MODULE_PIXELS
     assert dark_at(picture, 0, 0)
     assert not dark_at(picture, 0, 1)
     assert "Only this computer can open this address." not in shown
 
 
-def test_no_code_is_shown_that_would_lead_nowhere(
+def test_the_page_is_turned_on_where_a_phone_reaches_it(
+    page: PhoneSettingsPage, devices: FakePhoneDevices, settings: ProgramSettings
+) -> None:
+    """The dialog showed a code for a page that was off, and had no way to turn it on."""
+    dialog = open_dialog(page)
+    (address,) = dialog.findChildren(QComboBox)
+    offered = [address.itemText(row) for row in range(address.count())]
+    assert offered == [
+        "192.168.1.20 (devices in the same network)",
+        "10.8.0.2 (devices in the same network)",
+        "127.0.0.1 (this computer only)",
+    ]
+    assert address.currentData() == "192.168.1.20"
+    assert devices.invited == []
+    assert not settings[PAGE_ON]
+    press(dialog, "Turn the page on at this address")
+    assert settings[PAGE_ON]
+    assert settings[PAGE_ADDRESS] == "192.168.1.20"
+    assert devices.restarts == 1
+    assert "ABCDE-FGHJ1" in texts(dialog)
+
+
+def test_no_picture_is_shown_that_would_lead_a_phone_to_itself(
     page: PhoneSettingsPage, devices: FakePhoneDevices, settings: ProgramSettings
 ) -> None:
     """A phone that read the picture was sent to its own 127.0.0.1."""
     devices.page_address = "http://127.0.0.1:4357/pair"
     devices.fingerprint = ""
-    assert not settings[PAGE_ON]
-    dialog = open_dialog(page)
-    assert devices.invited == []
-    assert "The page is off. Turn it on first." in texts(dialog)
-    dialog.accept()
-    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-
     settings.change_setting(PAGE_ON, True)
-    shown = texts(open_dialog(page))
+    dialog = open_dialog(page)
+    shown = texts(dialog)
     assert "http://127.0.0.1:4357/pair" in shown
-    assert "Only this computer can open this address." in shown
+    assert "Only this computer can open this address" in shown
+    (picture,) = [each for each in dialog.findChildren(QLabel) if not each.pixmap().isNull()]
+    assert picture.isHidden()
+
+    (address,) = dialog.findChildren(QComboBox)
+    address.setCurrentIndex(1)
+    assert "ABCDE-FGHJ1" not in texts(dialog)
+    press(dialog, "Move the page to this address")
+    assert settings[PAGE_ADDRESS] == "10.8.0.2"
+    assert not picture.isHidden()
+
+
+def test_a_page_that_cannot_answer_has_no_code(
+    page: PhoneSettingsPage, devices: FakePhoneDevices, settings: ProgramSettings
+) -> None:
+    devices.trouble = (
+        "The page cannot answer at https://192.168.1.20:4357/: Address already in use."
+    )
+    dialog = open_dialog(page)
+    press(dialog, "Turn the page on at this address")
+    assert "Address already in use" in texts(dialog)
+    assert devices.invited == []
+    devices.trouble = ""
+    press(dialog, "Turn the page on at this address")
+    assert "ABCDE-FGHJ1" in texts(dialog)
 
 
 def dark_at(picture: QImage, row: int, column: int) -> bool:
@@ -117,6 +168,7 @@ def dark_at(picture: QImage, row: int, column: int) -> bool:
 def test_another_right_needs_another_code(
     page: PhoneSettingsPage, devices: FakePhoneDevices, settings: ProgramSettings
 ) -> None:
+    settings.change_setting(PAGE_ADDRESS, "192.168.1.20")
     settings.change_setting(PAGE_ON, True)
     dialog = open_dialog(page)
     (only_looks,) = dialog.findChildren(QCheckBox)
