@@ -239,6 +239,7 @@ class TurnLoop:
         await append_note_on_undone_files(self._services, self._conversation)
         await self._shorten_until_counted_request_fits()
         self._refuse_pins_over_window()
+        self._refuse_request_that_server_would_cut()
         reply = await self._ask_until_answered()
         has_calls = any(isinstance(part, facts.ToolCall) for part in reply.parts)
         if has_calls:
@@ -310,6 +311,22 @@ class TurnLoop:
         raise errors.ActionRefused(
             f"The next request would take up {meter.used:,} tokens, but the context window of {meter.model or 'the model'} holds only {meter.window:,}: the system prompt, tools, rules and pins alone take up {unfoldable_tokens:,}. Nothing was sent.",
             remedy="Unpin something, or choose a model with a larger context window.",
+        )
+
+    def _refuse_request_that_server_would_cut(self) -> None:
+        """Refuse a request that is still over the window after the last measure, if the server
+        would leave out its beginning without a word. Other servers refuse it themselves, by
+        their own count.
+        """
+        client = self._services.models(facts.ModelRole.MAIN)
+        if not getattr(client, "may_cut_silently", False):
+            return
+        meter = self._conversation.current_meter()
+        if meter.used <= meter.window:
+            return
+        raise errors.ActionRefused(
+            f"The next request would take up about {meter.used:,} tokens, but the context window of {meter.model} holds only {meter.window:,}, and its server would leave out the beginning without a word. Nothing was sent.",
+            remedy="Choose a larger window for the model, or make your rules or your message shorter.",
         )
 
     async def _build_request_and_mark_sent(self) -> _PreparedRequest:

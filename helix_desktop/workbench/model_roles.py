@@ -35,6 +35,8 @@ from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
+# Older versions of Ollama know no request that is not to be cut.
+SILENTLY_CUTTING_SERVERS = (LocalServerKind.OLLAMA, LocalServerKind.LM_STUDIO)
 LEAST_LEARNED_WINDOW = 1_024  # A server that reports a window with fewer tokens is mistaken.
 
 
@@ -79,6 +81,15 @@ class ChosenModel:
     @property
     def model_name(self) -> str:
         return self.info.name
+
+    @property
+    def may_cut_silently(self) -> bool:
+        """Whether the model's server may leave out the beginning of a request that is longer than
+        the window. If the window is only assumed, a longer request may well fit.
+        """
+        if self.info.window_from is WindowSizeSource.ASSUMED:
+            return False
+        return self.info.server in SILENTLY_CUTTING_SERVERS
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         """Ask the model, and learn its window from its answer if that is smaller than

@@ -99,6 +99,24 @@ async def test_ollama_never_cuts_what_the_window_could_not_hold(desks: Desks, fo
         assert any(isinstance(one.fact, Folded) for one in session.all_facts)
 
 
+async def test_what_ollama_would_cut_in_any_case_is_not_sent(desks: Desks, folder: Path) -> None:
+    """The system prompt is never folded, so no measure makes room beside it."""
+    with OllamaServer(largest=256, capabilities=("completion",)) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("ollama", base_url=server.base_url))
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role(f"ollama/{server.model}")
+        session = await bench.start_conversation("Tiny")
+        await talk(session, "Hello")
+        assert server.cut == 0
+        assert server.shown == []
+        ending = session.all_facts[-1].fact
+        assert isinstance(ending, TurnEnded)
+        assert ending.reason is TurnEnd.FAILED
+        assert "holds only 256" in ending.why
+        assert "Nothing was sent." in ending.why
+
+
 def count_as_a_small_vocabulary(messages: Iterable[dict[str, Any]]) -> int:
     """Count as SmolLM2 does: 4 tokens for 3 Chinese characters, 1 for 4 other ones."""
     total = 0
