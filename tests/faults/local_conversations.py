@@ -239,6 +239,7 @@ class Outcome:
     untold_overflows: int = 0
     lost_rules: list[str] = field(default_factory=list)
     ends: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)  # Of failed folds and turns.
 
     def problems(self) -> list[str]:
         counts = {
@@ -272,10 +273,13 @@ def read_outcome(session: Session, plan: Plan) -> Outcome:
             outcome.summaries += 1
         elif isinstance(fact, FoldFailed):
             outcome.failed_folds += 1
+            outcome.reasons[f"fold: {fact.why}"] += 1
             if not fact.why:
                 outcome.untold_overflows += 1
         elif isinstance(fact, TurnEnded):
             outcome.ends[f"{fact.reason.value} {fact.cause}".strip()] += 1
+            if fact.why:
+                outcome.reasons[f"turn {fact.reason.value}: {fact.why}"] += 1
             if fact.reason.value != "done" and not fact.why:
                 outcome.untold_overflows += 1
     return outcome
