@@ -89,6 +89,27 @@ def factor(c: Conversation, model: str, n: int) -> float:
     return median([*fit, expected(model), expected(model)]) if fit else expected(model)
 
 
+def next_takes(c: Conversation, model: str, n: int) -> int:
+    """What the next request takes at n: as much as the model's last one by its report, and what
+    is more or less since, by its factor.
+    """
+    count = counted(c, n)
+    by = factor(c, model, n)
+    told = [
+        (fact.usage.input, counted(c, saw(c, m)), m)
+        for m, fact in replies(c, n)
+        if fact.model == model and fact.usage.input > 0 and counted(c, saw(c, m)) > 0
+    ]
+    if not told:
+        return round(count * by)
+    took, had, m = told[-1]
+    if brought_in(c, m, n) or not 0.5 <= took / had <= 3:
+        return round(count * by)
+    if count < had:  # what is gone was not more than a share of what was billed
+        by = min(by, took / had)
+    return took + round((count - had) * by)
+
+
 def sent(c: Conversation, n: int) -> int:
     """What the request of the reply at n took."""
     fact = reply_at(c, n)

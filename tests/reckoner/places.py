@@ -44,6 +44,7 @@ from tests.reckoner.figures import (
     counted,
     factor,
     main_model,
+    next_takes,
     replies,
     reply_at,
     saw,
@@ -332,8 +333,9 @@ class Point:
 
 
 def figure(c: Conversation, n: int) -> int:
-    """What the view counts at n, times the main model's factor then."""
-    return round(counted(c, n) * main_factor(c, n))
+    """What the main model bills for the view at n."""
+    main = main_model(c, n)
+    return next_takes(c, main.model if main else "", n)
 
 
 def main_factor(c: Conversation, n: int) -> float:
@@ -423,14 +425,19 @@ def _kind(now: Moment, each: Shown) -> str:
 
 
 def meter(c: Conversation, n: int) -> tuple[dict[str, int], int]:
-    """The kinds by the main model's factor, and what is used."""
-    by = main_factor(c, n)
+    """What the next request takes, and the kinds' shares of it by what they count. The ends of
+    the shares are rounded down, so that they sum up to it.
+    """
+    used = figure(c, n)
     counts = kinds(c, n)
-    rounded = {
-        kind: round(counts[kind] * by)
-        for kind in (SYSTEM, HANDOVER, OBSERVATIONS, CONVERSATION, OUTPUT)
-    }
-    return rounded, sum(rounded.values())
+    whole = sum(counts.values()) or 1
+    shares: dict[str, int] = {}
+    so_far = 0
+    for kind in (SYSTEM, HANDOVER, OBSERVATIONS, CONVERSATION, OUTPUT):
+        end = so_far + counts[kind]
+        shares[kind] = used * end // whole - used * so_far // whole
+        so_far = end
+    return shares, used
 
 
 def recallable(c: Conversation, n: int) -> int:
