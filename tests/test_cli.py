@@ -450,7 +450,7 @@ async def _elsewhere(
 async def test_an_owner_that_does_not_answer_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helix: Helix
 ) -> None:
-    monkeypatch.setattr(workspace_access, "OWNER_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(workspace_access, "LONGEST_WAIT_SECONDS", 0.1)
     workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
     workspace = await workspaces.open_stored_workspace(
         workspaces.create_stored_workspace("Open", tmp_path).id

@@ -68,11 +68,11 @@ async def _ask_owner(arguments: Namespace) -> int | None:
     from helix_desktop.commands.ask_as_client import ask_as_client
     from helix_desktop.commands.workspace_owner import WorkspaceOwner
 
-    owner = WorkspaceOwner(arguments.places, workspace)
-    if not await owner.is_serving_clients():
-        return None
     with Terminal() as console:
-        return await ask_as_client(arguments, owner, console)
+        owner = WorkspaceOwner(arguments.places, workspace, console)
+        if await owner.is_serving_clients():
+            return await ask_as_client(arguments, owner, console)
+    return None
 
 
 async def ask_in_workspace(

@@ -39,7 +39,7 @@ async def _carry_line_of_other_computer(arguments: Namespace, console: Console) 
 
     workspace = await asyncio.to_thread(_find_or_create_workspace, arguments)
     program = wrapped_agent.command_of_this_program(arguments.places)
-    starter = HostStarter(arguments.places.run, workspace, program)
+    starter = HostStarter(arguments.places.run, workspace, program, console)
     return await LineEnd(starter, console).carry_until_either_ends()
 
 

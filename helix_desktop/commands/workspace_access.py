@@ -50,12 +50,13 @@ TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.
 WAY_TO_FORGET = "To remove it, use `helix-desktop forget -w {} --text -`."
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 MOVE_SECONDS = 0.1  # A guest looks so often who has the workspace open after it moved.
-MOST_BUSY_TRIES = 12
 # An import continues after this many processes ended while it waited for them.
 MOST_LOST_OWNERS = 3
 RETRY_SECONDS = 0.05  # After so many seconds, a command tries again to open a busy workspace.
-# The process that has the workspace open must answer within this many seconds.
-OWNER_PATIENCE_SECONDS = 5.0
+# A process that has the workspace open and does not answer is waited for: without a word at first, and
+# not for ever. On a busy computer, one that has just started or is ending may need a minute.
+SILENT_WAIT_SECONDS = 5.0
+LONGEST_WAIT_SECONDS = 120.0
 
 
 def run_on_workspace(
@@ -177,30 +178,27 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
     """Runs `arguments.work` here, or in the process that has the workspace open (its owner), and
     returns the exit code.
 
-    It tries to open the workspace. If it is busy, its owner is asked to run the command. If there is
-    no owner to be reached, one may just be starting or ending, so all this is tried again for a while
-    since the workspace was last open here or its owner last answered.
+    It tries to open the workspace. If it is busy, its owner is asked to run the command. An owner that
+    cannot be reached may just be starting, ending or without a processor, so all this is tried again
+    until it has been silent for long. Who waits is told so.
     """
     where = arguments.places
     token_counter = OptionalTokenCounter(wanted=_counts_tokens(arguments))
     workspaces = open_all_workspaces(where, count=token_counter)
     known_workspace = workspaces.find_known_workspace(identity)
-    loop = asyncio.get_running_loop()
-    unreachable_since = loop.time()
+    silence = OwnerSilence(console)
     while True:
         try:
             workspace = await workspaces.open_stored_workspace(identity)
-        except errors.StoreBusy:
+        except errors.StoreBusy as busy:
             connection = await running_instance.connect_to_owner(where.run, identity)
             if connection is not None:
                 exit_code = await _run_at_owner(connection, arguments, console)
                 # A guest must say again what it said to the process that gave way.
                 if exit_code != running_instance.LATER or _follows_workspace(arguments):
                     return exit_code
-                unreachable_since = loop.time()
-            elif loop.time() > unreachable_since + OWNER_PATIENCE_SECONDS:
-                raise
-            await asyncio.sleep(RETRY_SECONDS)
+                silence.begin_again()
+            await silence.wait_for_owner(busy)
         except errors.StoreFailed:
             if not _can_run_on_copy(arguments, known_workspace):
                 raise
@@ -210,7 +208,35 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
             if own_exit_code is not None:
                 return own_exit_code
             await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
-            unreachable_since = loop.time()
+            silence.begin_again()
+
+
+class OwnerSilence:
+    """How long the process that has the workspace open has not answered a command."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._is_wait_told = False
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Says that the owner has answered, or that this process had the workspace open until now."""
+        self._begun = asyncio.get_running_loop().time()
+
+    async def wait_for_owner(self, busy: errors.StoreBusy) -> None:
+        """Waits a moment, and says so once it has taken long. Raises StoreBusy after very long."""
+        silent_seconds = asyncio.get_running_loop().time() - self._begun
+        if silent_seconds > LONGEST_WAIT_SECONDS:
+            raise errors.StoreBusy(
+                f"{busy.what} That program has not answered for {silent_seconds:.0f} seconds, so this command was not run there.",
+                remedy="It may have been stopped, or the computer may be very busy. Try again later, or end that program if it never answers.",
+            ) from busy
+        if silent_seconds > SILENT_WAIT_SECONDS and not self._is_wait_told:
+            self._is_wait_told = True
+            await self._console.print_error(
+                f"{busy.what} That program does not answer yet. Waiting for it…"
+            )
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 def _counts_tokens(arguments: Namespace) -> bool:
@@ -254,23 +280,13 @@ async def serve_guest_wherever_open(
     is served there.
     """
     arguments.follows_workspace = True
-    busy_tries = 0
-    has_been_served = False
     while True:
         try:
             code = await run_here_or_at_owner(arguments, identity, console)
         except errors.OwnerEnded:
             code = running_instance.LATER
-        except errors.StoreBusy:
-            # A process that is ending holds the workspace for a while without answering.
-            busy_tries += 1
-            if not has_been_served or busy_tries == MOST_BUSY_TRIES:
-                raise
-            continue
         if code != running_instance.LATER:
             return code
-        has_been_served = True
-        busy_tries = 0
         await prepare()
         await _wait_for_next_owner(arguments.places.run, identity)
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from helix_desktop.console import Console
 from helix_desktop.errors import OwnerEnded
 from helix_desktop.gateway import wrapped_agent
 from helix_desktop.program_folders import ProgramFolders
@@ -14,18 +15,16 @@ from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHo
 
 class WorkspaceOwner:
     """If the owner ends, the next one is its successor: who has opened the workspace since, or a
-    process of its own.
+    process of its own. `console`: is told if it takes long to find one.
     """
 
     becomes_usual = False
-    sentence_after_break = (
-        "The program that had the workspace open has ended. The turn goes on in the next one."
-    )
+    sentence_after_break = "The program that had the workspace open has ended or does not answer. The turn goes on there, or in the next one."
 
-    def __init__(self, places: ProgramFolders, workspace: str) -> None:
+    def __init__(self, places: ProgramFolders, workspace: str, console: Console) -> None:
         self._connect_to_host = partial(connect_to_host, places.run, workspace)
         program = wrapped_agent.command_of_this_program(places)
-        self._starter = HostStarter(places.run, workspace, program)
+        self._starter = HostStarter(places.run, workspace, program, console)
 
     async def is_serving_clients(self) -> bool:
         """Whether it has agents. A command that has the workspace open for a moment has none."""

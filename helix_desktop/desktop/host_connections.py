@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 MOST_HITS_ELSEWHERE = 20
 MOST_MACHINES = 50  # So many of the names in the user's ssh configuration are offered.
 LARGEST_CONFIGURATION = 1 << 20
+# Another process that has a workspace open may be starting, ending or without a processor.
+BUSY_SECONDS = 60.0
+BUSY_PAUSE_SECONDS = 0.1
 
 
 class HostConnections:
@@ -117,14 +120,19 @@ class HostConnections:
         return code in (0, running_instance.LATER)
 
     async def _open_here_unless_busy(self, workspace: str) -> ShownWorkspace:
-        """Opens it here. Another process may have been faster, and serve clients by now."""
-        try:
-            return await self._desk.open_workspace(workspace)
-        except StoreBusy:
-            client = await self._connect_to_owner(workspace)
-            if client is None:
-                raise
-            return client
+        """Opens it here. Another process may have been faster, and serve clients by now or soon."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while True:
+            try:
+                return await self._desk.open_workspace(workspace)
+            except StoreBusy:
+                client = await self._connect_to_owner(workspace)
+                if client is not None:
+                    return client
+                if loop.time() > begun + BUSY_SECONDS:
+                    raise
+            await asyncio.sleep(BUSY_PAUSE_SECONDS)
 
     async def _connect_to_owner(self, workspace: str) -> "ClientWorkspace | None":
         from helix_desktop.workspace_host.host_connection import connect_to_host

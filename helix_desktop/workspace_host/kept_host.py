@@ -33,6 +33,9 @@ START_OF_LINE = b"\n== helix-desktop host ==\n"
 UNUSED_SECONDS = 60.0
 LOOK_SECONDS = 1.0
 OPEN_SECONDS = 30.0
+# Who has been told of the wait waits longer than a kept host does for who has the workspace open.
+TOLD_AFTER_SECONDS = 5.0
+OPEN_SECONDS_IF_TOLD = 180.0
 PAUSE_SECONDS = 0.1
 LONGEST_COMPLAINT = 2_000
 
@@ -49,12 +52,20 @@ async def wait_until_unused(bench: Workbench) -> None:
 
 
 class HostStarter:
-    """Starts a kept host where nobody has the workspace open. `program` starts this program."""
+    """Starts a kept host where nobody has the workspace open. `program` starts this program.
+    `console`: is told if this takes long, and then it may take longer.
+    """
 
-    def __init__(self, run: Path, workspace: str, program: Sequence[str]) -> None:
+    def __init__(
+        self, run: Path, workspace: str, program: Sequence[str], console: Console | None = None
+    ) -> None:
         self.run = run
         self.workspace = workspace
         self._program = list(program)
+        self._console_to_tell = console
+        self._longest_wait_seconds = OPEN_SECONDS
+        if console is not None:
+            self._longest_wait_seconds = OPEN_SECONDS_IF_TOLD
         self._kept_host: ChildProcess | None = None
 
     async def connect_or_start(self, connect: Callable[[], Awaitable[T | None]]) -> T:
@@ -62,12 +73,14 @@ class HostStarter:
         # A file without a name: the host may outlive this process, and must be able to write to it.
         with tempfile.TemporaryFile() as complaint_file:
             loop = asyncio.get_running_loop()
-            until = loop.time() + OPEN_SECONDS
-            while loop.time() < until:
+            begun = loop.time()
+            while loop.time() < begun + self._longest_wait_seconds:
                 connection = await connect()
                 if connection is not None:
                     return connection
                 self._raise_if_host_failed(complaint_file)
+                if loop.time() > begun + TOLD_AFTER_SECONDS:
+                    await self._say_once_that_it_takes_long()
                 # A command may have the workspace open for a moment. The kept host waits for its end.
                 if self._kept_host is None or self._kept_host.poll() is not None:
                     start = partial(self._start_kept_host, complaint_file)
@@ -77,6 +90,13 @@ class HostStarter:
             "The workspace could not be opened.",
             remedy="Another program may have it open. The log of Helix Desktop may say more.",
         )
+
+    async def _say_once_that_it_takes_long(self) -> None:
+        if self._console_to_tell is not None:
+            await self._console_to_tell.print_error(
+                "The workspace is not open yet. Waiting for the program that has it open or is opening it…"
+            )
+            self._console_to_tell = None
 
     def _start_kept_host(self, complaint_file: IO[bytes]) -> ChildProcess:
         """Starts it apart from this process, whose end it must not notice."""

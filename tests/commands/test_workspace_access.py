@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import os
 import sys
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from helix_desktop import errors
+from helix_desktop import commands, errors
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.workspace_access import (
     ASKING,
@@ -23,7 +25,9 @@ from helix_desktop.commands.workspace_access import (
     print_result,
     read_agent_of_conversation,
     run_and_confirm,
+    run_here_or_at_owner,
 )
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Fact, Origin
 from helix_desktop.program_folders import ProgramFolders, find_program_folders
 from helix_desktop.resident.resident_client import CollectingConsole
@@ -125,6 +129,72 @@ async def test_the_agent_of_a_conversation_is_the_connected_one_or_the_recorded_
     for row in await workspace.journal.list_conversations():
         agents[row.id] = await read_agent_of_conversation(workspace, row)
     assert agents == {"connected": "Codex", "recorded": "Claude Code", "own": ""}
+
+
+# --- Whoever has the workspace open
+
+
+def stats_command(where: ProgramFolders) -> Namespace:
+    argv = ["cache", "stats", "-w", "Work"]
+    arguments: Namespace = commands.build_command_line_parser(argv).parse_args(argv)
+    arguments.argv = argv
+    arguments.places = where
+    return arguments
+
+
+class ToldConsole(CollectingConsole):
+    """Says when it has been told something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_told = asyncio.Event()
+
+    async def print_error(self, sentence: str) -> None:
+        await super().print_error(sentence)
+        self.is_told.set()
+
+
+async def test_who_has_the_workspace_open_and_does_not_answer_yet_is_waited_for(
+    where: ProgramFolders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy computer, one that has just opened it may get no processor for many seconds."""
+    monkeypatch.setattr(workspace_access, "SILENT_WAIT_SECONDS", 0.0)
+    all_workspaces = open_all_workspaces(where)
+    known = all_workspaces.create_stored_workspace("Work", tmp_path)
+    opened = await all_workspaces.open_stored_workspace(known.id)
+    tasks = OwnedTasks("a command that waits")
+    console = ToldConsole()
+    waiting = tasks.spawn_task(
+        run_here_or_at_owner(stats_command(where), known.id, console), name="cache stats"
+    )
+    try:
+        async with asyncio.timeout(30):
+            await console.is_told.wait()
+            service = await workspace_access.listen_for_commands(opened, where)
+            assert await waiting == 0
+    finally:
+        await tasks.aclose(limit=1)
+    await service.finish_requests()
+    await opened.aclose()
+    assert "does not answer yet. Waiting for it…" in console.complaint
+    assert f"process {os.getpid()}" in console.complaint
+    assert console.answers
+
+
+async def test_who_never_answers_is_named_and_what_to_do_is_said(
+    where: ProgramFolders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspace_access, "LONGEST_WAIT_SECONDS", 0.1)
+    all_workspaces = open_all_workspaces(where)
+    known = all_workspaces.create_stored_workspace("Work", tmp_path)
+    opened = await all_workspaces.open_stored_workspace(known.id)
+    try:
+        with pytest.raises(errors.StoreBusy, match="has not answered for") as failure:
+            await run_here_or_at_owner(stats_command(where), known.id, CollectingConsole())
+    finally:
+        await opened.aclose()
+    assert f"process {os.getpid()}" in failure.value.what
+    assert "end that program if it never answers" in failure.value.remedy
 
 
 # --- Command lines

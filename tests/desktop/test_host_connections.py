@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -11,14 +12,16 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.desktop import host_connections
 from helix_desktop.desktop.host_connections import HostConnections, read_ssh_host_names
 from helix_desktop.engine.facts import Text, TurnEnded
 from helix_desktop.engine.session_events import Event, FactAppended
-from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.errors import HelixError, InvalidInput, StoreBusy
 from helix_desktop.gui.shown_workspace import client_of_host, workbench_of_shown
 from helix_desktop.program_folders import ProgramFolders, find_program_folders
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
+from helix_desktop.store.workspace_lock import WorkspaceLock
 from helix_desktop.workbench.all_workbenches import Workbenches
 from helix_desktop.workspace_host.host_line import LineStage
 from tests.peers.chat_server import ChatServer, reply
@@ -87,6 +90,41 @@ async def test_a_workspace_that_nobody_has_is_opened_here(
     assert client_of_host(opened) is None
     assert workbench_of_shown(opened) is opened
     assert await connections.open_workspace(workspace) is opened
+
+
+async def test_who_has_it_and_does_not_answer_yet_is_waited_for(
+    connections: HostConnections,
+    where: ProgramFolders,
+    workspace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as a process that has just opened it, or is ending, on a busy computer."""
+    folder = where.workspaces_folder / workspace
+    lock = WorkspaceLock(folder / "lock")
+    connect = HostConnections._connect_to_owner
+
+    async def connect_and_end(self: HostConnections, known: str) -> object:
+        client = await connect(self, known)
+        lock.release_lock()
+        return client
+
+    monkeypatch.setattr(HostConnections, "_connect_to_owner", connect_and_end)
+    opened = await connections.open_workspace(workspace)
+    assert client_of_host(opened) is None
+
+
+async def test_who_has_it_and_never_answers_is_said(
+    connections: HostConnections,
+    where: ProgramFolders,
+    workspace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = where.workspaces_folder / workspace
+    lock = WorkspaceLock(folder / "lock")
+    monkeypatch.setattr(host_connections, "BUSY_SECONDS", 0.0)
+    with pytest.raises(StoreBusy, match=f"process {os.getpid()}"):
+        await connections.open_workspace(workspace)
+    lock.release_lock()
 
 
 async def test_where_an_agent_works_the_window_is_a_client_until_that_process_ends(
