@@ -3,14 +3,22 @@ for `search_files`, and for the kinds of tools of the Agent Client Protocol, suc
 `execute`. Other tools keep the names that their programs gave them.
 """
 
+import re
+
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.gui.translation import tr, translate_name
 
 NETWORK_MARK = " (with network access)"  # As `tools/permission.py` describes a rule.
+# As a tool of an MCP server is named here, and by other agents.
+_SERVER_TOOL = re.compile(r"(?:mcp__)?(?P<server>(?:(?!__).)+)__(?P<tool>(?:(?!__).)+)")
 
 
 def words_for_tool(tool: str) -> str:
+    """Says what a tool does. A server's tool is named as its server names it, and then the server."""
+    match = _SERVER_TOOL.fullmatch(tool)
+    if match is not None:
+        return f"{match['tool'].replace('_', ' ')} ({match['server']})"
     return translate_name("what a tool does", tool, otherwise=tool)
 
 
@@ -23,7 +31,7 @@ def name_tool_of_rule(tool: str) -> str:
         ToolName.READ_FILE: tr("Read a file"),
         ToolName.FETCH_URL: tr("Fetch a web page"),
     }
-    return words_by_tool.get(tool, tool)
+    return words_by_tool.get(tool) or words_for_tool(tool)
 
 
 def translate_network_mark(rule: str) -> str:
