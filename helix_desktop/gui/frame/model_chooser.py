@@ -112,7 +112,8 @@ def format_model_price(model: ModelChoice) -> str:
     if model.price_input or model.price_output:
         return _format_prices_alike([model.price_input, model.price_output])
     if model.local:
-        return tr("free")
+        # A server here may pass requests on to a provider that is paid.
+        return tr("assumed free")
     return ""
 
 

@@ -20,6 +20,7 @@ from helix_desktop.gui.common.widgets import (
     build_plain_label,
     build_push_button,
 )
+from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.replay_lab.model_costs import (
     SentRequests,
@@ -42,6 +43,7 @@ from helix_desktop.gui.translation import format_percent, tr
 from helix_desktop.gui.workbench_types import Workbench
 
 FIRST_COLUMN_OF_DETAILS = 3
+NOTHING_IS_SHORTENED = "none"  # The setting's name in the workspace's settings file.
 
 
 class ReplayLabDialog(TransientDialog):
@@ -59,7 +61,7 @@ class ReplayLabDialog(TransientDialog):
         runner: BackgroundRunner,
         parent: QWidget,
     ) -> None:
-        title = tr("What each preset would have cost")
+        title = tr("What each setting would have cost")
         if len(conversations) == 1:
             title = tr("What would other settings have cost here?")
         super().__init__(title, parent, 760, 320)
@@ -77,6 +79,15 @@ class ReplayLabDialog(TransientDialog):
         # What really happened, in the meter's words.
         self._savings_label = build_plain_label("", "", self)
         self._savings_label.hide()
+        what_is_compared = tr(
+            "Each line is the same conversation with another setting for long conversations, in a context window of {window} tokens. Nothing is sent.",
+            window=format_token_count(self._window),
+        )
+        if len(conversations) > 1:
+            what_is_compared = tr(
+                "Each line is the same conversations with another setting for long conversations. Nothing is sent."
+            )
+        compared_label = build_plain_label(what_is_compared, "muted", self)
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
         self._table = QGridLayout()
@@ -94,6 +105,7 @@ class ReplayLabDialog(TransientDialog):
         build_column(
             self.answer,
             self._savings_label,
+            compared_label,
             self._bar,
             self._table,
             self._status_label,
@@ -208,7 +220,25 @@ class ReplayLabDialog(TransientDialog):
             for column, cell in enumerate(self._build_policy_cells(outcome)):
                 self._add_cell(cell, row, column)
         self._table.setColumnStretch(len(headings), 1)
+        self._explain_larger_settings(outcomes)
         self._details_button.show()
+
+    def _explain_larger_settings(self, outcomes: Sequence[PolicyOutcome]) -> None:
+        """Says why a setting that shortens may cost more than one that shortens nothing."""
+        unshortened = self._costs.get(NOTHING_IS_SHORTENED)
+        if unshortened is None or not unshortened.fits:
+            return
+        for outcome in outcomes:
+            cost = self._costs[outcome.policy]
+            is_larger = cost.fits and cost.share > unshortened.share
+            if is_larger and not cost.is_about_the_same:
+                self._status_label.setText(
+                    tr(
+                        "Shortening can also cost more: what was shortened is read again when it is needed, and the provider's cache starts anew each time."
+                    )
+                )
+                self._status_label.show()
+                return
 
     def _add_cell(self, cell: QWidget, row: int, column: int) -> None:
         """Adds a cell to the table. Those of the last columns are shown with the details."""
@@ -265,6 +295,9 @@ class ReplayLabDialog(TransientDialog):
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
         cost = describe_preset_cost(self._costs[outcome.policy])
+        if not self._costs[outcome.policy].fits:
+            peak = format_percent(outcome.peak)
+            cost = tr("too long: {peak} of the context window", peak=peak)
         cells: list[QWidget] = [
             build_plain_label(name, "small", self, wraps=False),
             build_plain_label(cost, "small", self, wraps=False),

@@ -104,7 +104,7 @@ def test_what_was_learned_says_so_and_nothing_is_claimed_of_an_unknown_price() -
         format_model_price(ModelChoice("x/y")),
     ) == (
         "$3 / $15",
-        "free",
+        "assumed free",
         "",
     )
     assert (

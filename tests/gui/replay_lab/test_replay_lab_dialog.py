@@ -9,6 +9,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
 from helix_desktop.engine.facts import ModelRole, ModelSet, Usage
+from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.replay_lab.model_costs import SentRequests
@@ -55,6 +56,9 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
     lab = lab_of_paid_conversation(window, bench)
+    window_size = format_token_count(bench.rows[story.CONVERSATION].window)
+    compared = "Each line is the same conversation with another setting for long conversations"
+    assert f"{compared}, in a context window of {window_size} tokens." in said(lab)
     policies = ["helix", "observational", "layered", "keeps_most", "none"]
     assert program.played == [
         ([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)
@@ -137,7 +141,7 @@ def test_a_preset_whose_requests_would_have_been_refused_is_neither_cheap_nor_co
     program.peaks = {"none": 6.47}
     lab = lab_of_paid_conversation(window, bench)
     assert lab.answer.text() == "No other setting would have cost less here."
-    assert "Leave everything\nwould not have fit" in said(lab)
+    assert "Leave everything\ntoo long: 647% of the context window" in said(lab)
     assert "none" not in offered(lab), "nobody is offered what would not have fit"
     lab._details_button.click()
     assert "647%" in said(lab)
