@@ -219,8 +219,10 @@ def _describe_fleet(answer: dict[str, Any]) -> list[str]:
     """Returns a workspace's lines: the figures, what keeps tasks waiting, workers, tasks."""
     if "trouble" in answer:
         return [f"{answer['name']}: {answer['trouble']}"]
-    counts = ", ".join(f"{count} {state}" for state, count in answer["tasks"].items())
-    lines = [f"{answer['name']}: {counts}; ${answer['cost']:.2f} for all tasks"]
+    counts: list[str] = []
+    for state, count in answer["tasks"].items():
+        counts.append(f"{count} {describe_task_state(state)}")
+    lines = [f"{answer['name']}: {', '.join(counts)}; ${answer['cost']:.2f} for all tasks"]
     if answer["tasks"]["waiting"]:
         minutes = answer.get("oldest_waiting_seconds", 0.0) / 60
         lines.append(f"  the oldest waiting task has waited for {minutes:,.0f} minutes")
@@ -270,7 +272,15 @@ def _describe_task(task: dict[str, Any]) -> str:
     if task["state"] == "running":
         note = task["worker"]
     text = " ".join(task["text"].split())[:60]
-    return f"  {task['state']:11}  {task['id']}  {text}  ({note})"
+    state = describe_task_state(task["state"])
+    return f"  {state:9}  {task['id']}  {text}  ({note})"
+
+
+def describe_task_state(state: str) -> str:
+    """Returns a state in the words of the window. Options and `--json` have its name."""
+    if state == FleetTaskState.DEAD_LETTER:
+        return "set aside"
+    return state.replace("-", " ")
 
 
 async def _stop_tasks(arguments: Namespace, tasks: FleetTaskList) -> list[str]:

@@ -63,6 +63,7 @@ async def collect_fleet_state(
         "setbacks": notes.setbacks,
         "unsent_facts": notes.unsent_facts,
         "has_older": False,
+        "is_shared": tasks.is_shared,
     }
     newest_by_state = await tasks.list_newest_of_each_state(shown_states, shown_at_most)
     for shown_state, newest in newest_by_state.items():

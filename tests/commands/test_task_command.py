@@ -116,7 +116,7 @@ def test_tasks_that_were_given_back_too_often_are_listed_with_the_way_on(
     assert "its worker stopped responding" in out
     assert f"`task retry {first} -w Here`" in out
     status = helix("fleet", "status", "-w", "Here")[1]
-    assert "3 dead-letter" in status
+    assert "3 set aside" in status
     assert first in status
     assert helix("task", "wait", "-w", "Here", first)[0] == 1
 

@@ -195,8 +195,13 @@ def _describe_place(workspace: Figures, task: Figures, run: KnownRun | None) -> 
     worker = _describe_worker(workspace, task)
     if worker:
         return worker
-    if run is None or not task["claims"]:
+    if not task["claims"]:
         return NOTHING
+    if run is None:
+        # The list of conversations may not have it yet. Only a shared workspace's tasks run elsewhere.
+        if workspace.get("is_shared", True):
+            return NOTHING
+        return tr("this computer")
     return run.machine or tr("this computer")
 
 

@@ -239,6 +239,11 @@ def test_a_task_that_ran_here_says_so_and_one_of_a_free_model_cost_nothing() -> 
     assert task_cells(done, other)[4] == "build-2"
     running = ListedTask("running", FOUND[0], task(1, "running", worker=f"{platform.node()} 1.1"))
     assert task_cells(running)[4] == "this computer"
+    own_list = {**FOUND[0], "is_shared": False}
+    asking = ListedTask("needs_you", own_list, task(1, "needs-you"))
+    assert task_cells(asking)[4] == "this computer", "its conversation is not listed yet"
+    waiting = ListedTask("waiting", own_list, task(1, "waiting", claims=0))
+    assert task_cells(waiting)[4] == "–"
     waiting = ListedTask("waiting", FOUND[0], task(1, "waiting", claims=0))
     assert task_cells(waiting, known_runs["w1 c1"])[4] == "–", "nobody has begun it"
 
