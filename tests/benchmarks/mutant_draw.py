@@ -92,6 +92,9 @@ COMPARED: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
 COVERED_BY: Mapping[
     str, Sequence[str]
 ] = {  # Tests that carry another name: a port's, a server's, a helper's of two modules.
+    "commands/added_commands.py": ("extensions/test_commands.py",),
+    "engine/message_queue.py": ("engine/test_session.py",),
+    "tools/regex_search_worker.py": ("tools/test_regex_search.py",),
     "documents/document_archive.py": ("documents/test_document_reading.py",),
     "documents/document_worker.py": ("documents/test_document_reading.py",),
     "documents/section_builder.py": ("documents/test_document_reading.py",),

@@ -71,6 +71,12 @@ async def test_slides_have_titles_tables_and_notes() -> None:
     assert "| before | 31 |" in document.pages[1].text
 
 
+async def test_the_title_of_a_slide_is_as_long_as_a_list_can_show() -> None:
+    document = await read("report.pptx", written.powerpoint(title="T" * 200))
+    assert document.pages[0].title == "T" * 120
+    assert "T" * 200 in document.pages[0].text
+
+
 async def test_a_long_sheet_is_several_parts_and_each_names_the_columns() -> None:
     document = await read("report.xlsx", written.excel(rows=1_200))
     assert document.unit_count == 2

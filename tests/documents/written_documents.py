@@ -81,10 +81,10 @@ def word() -> bytes:
     return _saved(document.save)
 
 
-def powerpoint() -> bytes:
+def powerpoint(title: str = TITLE) -> bytes:
     slides = pptx.Presentation()
     first = slides.slides.add_slide(slides.slide_layouts[1])
-    first.shapes.title.text = TITLE
+    first.shapes.title.text = title
     first.placeholders[1].text = SENTENCE
     first.notes_slide.notes_text_frame.text = "Words for the speaker"
     second = slides.slides.add_slide(slides.slide_layouts[5])

@@ -32,12 +32,20 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
-from helix_desktop.engine.ports import CallContext, EntryOrigin
+from helix_desktop.engine.ports import (
+    CallContext,
+    EntryOrigin,
+    PermissionAnswer,
+    PermissionQuestion,
+)
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
     ConversationReplaced,
+    Event,
     MessagesQueued,
+    QuestionAsked,
+    QuestionDenied,
 )
 from helix_desktop.engine.session_setup import HookOutcome, QueuedMessage, TurnLimits
 from helix_desktop.errors import ActionRefused, NotFound, StoreFull
@@ -401,8 +409,6 @@ async def test_what_is_being_recorded_is_recorded_and_told_before_it_is_closed()
 
 
 async def test_a_sub_agents_questions_go_elsewhere() -> None:
-    from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
-
     at = await world(calls("run"), says("done"))
     elsewhere: list[tuple[str, str]] = []
 
@@ -595,3 +601,25 @@ async def test_the_price_of_a_first_message_is_known_once_it_was_looked_ahead_to
     assert at.session.context.estimate_cost_of_sending(words) == 0.0
     at.session.preview_setup(at.setup)
     assert at.session.context.estimate_cost_of_sending(words) >= 1_000 * 10 / 1e6
+
+
+async def test_an_answer_counts_once_and_one_to_no_question_does_nothing() -> None:
+    at = await world(calls("look"), says("done"))
+    answers: list[PermissionAnswer] = []
+
+    async def ask_before_looking(call: ToolCall, context: CallContext) -> str:
+        answers.append(await context.ask(PermissionQuestion(call, "Look?", "")))
+        return "seen"
+
+    def deny_and_then_allow(event: Event) -> None:
+        if isinstance(event, QuestionAsked):
+            at.session.answer_question(event.number, PermissionAnswer(allowed=False, words="no"))
+            at.session.answer_question(event.number, PermissionAnswer(allowed=True))
+            at.session.answer_question(event.number + 1, PermissionAnswer(allowed=False))
+
+    at.tools.runs = {"look": ask_before_looking}
+    at.session.subscribe_to_events(deny_and_then_allow)
+    await told(at, "hello")
+    assert [answer.words for answer in answers] == ["no"]
+    denials = [event for event in at.events if isinstance(event, QuestionDenied)]
+    assert [denial.words for denial in denials] == ["no"]
