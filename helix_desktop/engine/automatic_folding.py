@@ -70,7 +70,12 @@ class FoldPlanner:
         """
         for strategy in STRATEGIES.values():
             plan = strategy.due(situation)
-            if plan is not None and self._may_be_tried(plan.kind, situation):
+            if plan is None or not self._may_be_tried(plan.kind, situation):
+                continue
+            # A document that cannot be shorter would count as a failure of a model that was
+            # never asked, and after three of them no summary is tried any more.
+            material = fold_document_writer.gather_material(plan, situation)
+            if not fold_document_writer.reason_not_to_fold(material):
                 return plan
         return None
 
@@ -284,9 +289,9 @@ class ConversationFolding:
             name = self.conversation.new_fold_name(kind)
             truncation = await self._writer.write_truncation(material, name)
             return await self.append_fold_if_still_current(truncation)
-        reason_not_to_fold = self._writer.reason_not_to_fold(material)
-        if reason_not_to_fold:
-            raise ActionRefused(reason_not_to_fold)
+        reason = fold_document_writer.reason_not_to_fold(material)
+        if reason:
+            raise ActionRefused(reason)
         self.spending.refuse_past_limit()
         # What was asked for takes the place of a document that waits to be adopted.
         self._written_document = None
@@ -514,7 +519,7 @@ class ConversationFolding:
             return
         # A fold that cannot be written would count as a failure of the program's own summaries.
         material = fold_document_writer.gather_material(plan, situation)
-        if not self._writer.reason_not_to_fold(material):
+        if not fold_document_writer.reason_not_to_fold(material):
             self._start_fold(plan)
 
     def _start_fold(self, plan: FoldPlan) -> None:

@@ -77,7 +77,7 @@ PIECES_AT_ONCE = 4  # A model is asked about so many pieces of a long history at
 ITEMS_BETWEEN_PAUSES = 2_000  # Other tasks run after so many items of a long history.
 QUESTION_TOKENS = 250  # Asking for a summary takes about so many.
 TOKENS_AROUND_MATERIAL = 600  # The question and the system prompt, with some to spare.
-LEAST_MATERIAL_TOKENS = 1_000
+LEAST_MATERIAL_TOKENS = 500
 MATERIAL_SHARE = 0.95  # The rest is kept free, because tokens are only estimated.
 MOST_TOKENS_FOR_STRATEGY = 500_000  # An extension is given all texts of a span at once.
 LONGEST_ANSWER_TOKEN = 8  # In characters. Longer answers are cut before they are counted.
@@ -170,6 +170,23 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
     )
 
 
+def reason_not_to_fold(material: DocumentMaterial) -> str:
+    """Return why a document could not be shorter than what it replaces, or an empty string."""
+    if _document_limit_tokens(material) >= LEAST_DOCUMENT_TOKENS:
+        return ""
+    return f"There is too little to shorten: the text would replace {material.shown:,} tokens and be about as long."
+
+
+def _document_limit_tokens(material: DocumentMaterial) -> int:
+    """Return the most tokens that a document may have so that the fold still saves enough."""
+    policy = material.situation.policy
+    window = material.situation.meter.window
+    most_left = int(material.shown * (1 - policy.progress))
+    saves_enough = most_left - material.kept - FRAME_TOKENS
+    share_of_window = max(window // WINDOW_DIVISOR, LEAST_DOCUMENT_TOKENS)
+    return min(saves_enough, MOST_DOCUMENT_TOKENS, share_of_window)
+
+
 def is_material_current(material: DocumentMaterial, state: ConversationState) -> bool:
     """Whether the covered facts are still shown as they were read. Later markers do not count."""
     span = material.plan.span
@@ -255,11 +272,11 @@ class FoldDocumentWriter:
         self.heard_at = math.inf
         self._piece_done_at = -math.inf
         start_time = self.clock.current_time()
-        reason_not_to_fold = self.reason_not_to_fold(material)
-        if reason_not_to_fold:
-            raise NoDocumentWritten(reason_not_to_fold)
+        reason = reason_not_to_fold(material)
+        if reason:
+            raise NoDocumentWritten(reason)
 
-        limit = self._document_limit_tokens(material)
+        limit = _document_limit_tokens(material)
         document_plan = await self._plan_document(material, fold_name, limit)
         added = await self._write_by_added_strategies(material, document_plan)
         if added is not None:
@@ -358,7 +375,7 @@ class FoldDocumentWriter:
         """Return what a model is asked: the strategy's question, what the user has undone, and
         what is said already (`state`) and need not be written.
         """
-        limit = self._document_limit_tokens(material)
+        limit = _document_limit_tokens(material)
         tail = material.situation.policy.tail_steps
         paragraphs = [STRATEGIES[material.plan.kind].question(material.plan, limit, tail)]
         files = await read_undone_files(material.situation.state, self.cache)
@@ -370,12 +387,6 @@ class FoldDocumentWriter:
         if state:
             paragraphs.append(f"This stands above your text, so do not repeat it:\n{state}")
         return "\n".join(paragraphs)
-
-    def reason_not_to_fold(self, material: DocumentMaterial) -> str:
-        """Return why a document could not be shorter than what it replaces, or an empty string."""
-        if self._document_limit_tokens(material) >= LEAST_DOCUMENT_TOKENS:
-            return ""
-        return f"There is too little to shorten: the text would replace {material.shown:,} tokens and be about as long."
 
     async def wait_and_return_why_given_up(
         self, work: asyncio.Task[T], policy: Policy, seconds: float
@@ -421,22 +432,13 @@ class FoldDocumentWriter:
 
     async def write_truncation(self, material: DocumentMaterial, fold: str) -> WrittenDocument:
         """Write a document without a model, short enough that the next request fits."""
-        most_tokens = min(self._document_limit_tokens(material), _free_tokens_after_fold(material))
+        most_tokens = min(_document_limit_tokens(material), _free_tokens_after_fold(material))
         limit = max(most_tokens, LEAST_DOCUMENT_TOKENS)
         plan = await self._plan_document(material, fold, limit, number=0)
         sections = truncation.fill_truncation_sections(material.todo)
         document = await asyncio.to_thread(build_fold_document, plan, sections, self.tokens)
         written_fold = self._build_document_fold(material, plan, document, model="", seconds=0.0)
         return WrittenDocument(written_fold, material)
-
-    def _document_limit_tokens(self, material: DocumentMaterial) -> int:
-        """Return the most tokens that a document may have so that the fold still saves enough."""
-        policy = material.situation.policy
-        window = material.situation.meter.window
-        most_left = int(material.shown * (1 - policy.progress))
-        saves_enough = most_left - material.kept - FRAME_TOKENS
-        share_of_window = max(window // WINDOW_DIVISOR, LEAST_DOCUMENT_TOKENS)
-        return min(saves_enough, MOST_DOCUMENT_TOKENS, share_of_window)
 
     async def _gather_details(
         self, material: DocumentMaterial

@@ -9,9 +9,11 @@ from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning,
 from helix_desktop.engine.failed_fold_attempts import FailedFoldAttempts
 from helix_desktop.engine.fold_document_writer import (
     LEAST_DOCUMENT_TOKENS,
+    DocumentMaterial,
     FoldDocumentWriter,
     WrittenDocument,
     gather_material,
+    reason_not_to_fold,
 )
 from helix_desktop.engine.marker_folding import PartShortener
 from helix_desktop.engine.messages import Block, Role
@@ -174,8 +176,8 @@ class RequestShortener:
     async def _try_handover(self) -> None:
         """Have a model write a handover, the summary that replaces older messages.
 
-        That is not done if too many attempts have failed, no time is left, or a cost limit is
-        reached.
+        That is not done if too many attempts have failed, no time is left, a cost limit is
+        reached, or there is too little for a summary to be shorter.
         """
         situation = self._aid.situation()
         span = fold_strategy.find_foldable_span(
@@ -190,12 +192,15 @@ class RequestShortener:
             return
 
         plan = fold_strategy.FoldPlan(FoldKind.HANDOVER, span, WHY, panic=True)
-        reasons = await self._write_handover_or_return_reasons(plan, situation, seconds_left)
+        material = gather_material(plan, situation)
+        if reason_not_to_fold(material):
+            return
+        reasons = await self._write_handover_or_return_reasons(material, seconds_left)
         for reason in reasons:
             await self._aid.record_failure(FoldKind.HANDOVER, reason)
 
     async def _write_handover_or_return_reasons(
-        self, plan: fold_strategy.FoldPlan, situation: fold_strategy.FoldSituation, seconds: float
+        self, material: DocumentMaterial, seconds: float
     ) -> list[str]:
         """Write a handover in a task of its own, which can be given up, and append it.
 
@@ -203,7 +208,7 @@ class RequestShortener:
         """
         conversation = self._conversation
         work = self._writer.write_document(
-            gather_material(plan, situation),
+            material,
             conversation.new_fold_name(FoldKind.HANDOVER),
             seconds,
             self._aid.failed.ways_left(FoldKind.HANDOVER),
@@ -211,7 +216,7 @@ class RequestShortener:
         writing_task = self._aid.spawn(work, name=f"handover of {conversation.id}")
         try:
             reasons = await self._writer.wait_and_return_why_given_up(
-                writing_task, situation.policy, seconds
+                writing_task, material.situation.policy, seconds
             )
             if not reasons:
                 await self._aid.append(writing_task.result())

@@ -14,6 +14,7 @@ import pytest
 from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.engine.facts import (
     Folded,
+    FoldFailed,
     ModelRole,
     ModelSet,
     Text,
@@ -319,6 +320,27 @@ async def test_usual_messages_are_shortened_where_tools_take_half_of_a_small_win
             await talk(session, "".join(chance.choices(words, k=340)))
         assert len(server.prompt_tokens) >= 4
         assert server.refused == 0
+
+
+async def test_what_is_too_little_for_a_summary_does_not_end_all_summaries(
+    desks: Desks, folder: Path
+) -> None:
+    """In a window of 2,048, three attempts failed before the server was asked even once."""
+    chance = random.Random(5)
+    reply = " ".join(f"book{chance.randrange(1_000)}" for _ in range(40))
+    with LlamaServer(lambda _body: reply, window=2_048, has_tools=False) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("mine", base_url=server.base_url))
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role(f"mine/{server.model}")
+        session = await bench.start_conversation("Pastes")
+        pastes: list[str] = []
+        for words in (10, 10, 10, 10, 200, 200, 200, 200):
+            pastes.append(" ".join(f"book{chance.randrange(1_000)}" for _ in range(words)))
+        await talk(session, *(f"Which is missing? {paste}" for paste in pastes))
+        await session.folding.wait_for_fold_in_work()
+        assert any(isinstance(one.fact, Folded) for one in session.all_facts)
+        assert not any(isinstance(one.fact, FoldFailed) for one in session.all_facts)
 
 
 async def test_the_newest_message_stays_whole_where_all_fits_in_a_window_of_4096(
