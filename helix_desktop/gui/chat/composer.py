@@ -579,8 +579,9 @@ class Composer(QWidget):
         # The price is shown once text is typed.
         if self.price.text() and self.text.toPlainText().strip():
             price_width = self.price.sizeHint().width() + px(10)
-        has_room_for_price = room >= figures_width + price_width
-        self.price.setVisible(price_width > 0 and has_room_for_price)
+        if room < figures_width + price_width:
+            price_width = 0
+        self.price.setVisible(price_width > 0)
         self.context_button.setVisible(is_window_known and room >= px(LEAST_BAR))
         self._share_room_of_context_button(room, figures_width, price_width)
 

@@ -783,3 +783,26 @@ def test_control_end_at_the_end_of_the_text_is_the_windows(composer: Composer) -
     assert jumps.count() == 1
     QTest.keyClick(composer.text, Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier)
     assert jumps.count() == 2
+
+
+def test_a_price_that_finds_no_room_takes_none_from_the_bar(composer: Composer) -> None:
+    """With a draft in the box, an empty gap stood in the bar's place."""
+    composer.show_window_meter(meter(43_900, 128_000), Savings(2, 100, 100, 0, 0.42, 0.5))
+    composer.price.now = lambda: 1_000.0
+    price = NextMessageCost(warm=0.04, cold=0.31, reply=800, warm_until=1_230.0)
+    forecast = MessageCostForecast(dollars=0.12, low=0.1, high=0.2, messages=5)
+    composer.price.show_next_message_cost(price, forecast, lambda: 0.004)
+    composer.text.setPlainText("a draft")
+    gaps: list[int] = []
+    are_both_seen: set[bool] = set()
+    for letters in range(4, 60):
+        composer.show_permission_modes([("ask", "m" * letters)], "ask")
+        composer._fit_controls_to_width()
+        are_both_seen.add(composer.price.isHidden())
+        room = composer._measure_room_beside_buttons()
+        figures_width = composer._figures.sizeHint().width()
+        has_room_for_bar = room > figures_width + 150
+        if composer.price.isHidden() and has_room_for_bar and composer.meter.isHidden():
+            gaps.append(letters)
+    assert are_both_seen == {True, False}
+    assert gaps == []
