@@ -228,10 +228,13 @@ class TimelineChart(StepPlot):
     def _highest_points(self, pyramid: MinMaxPyramid, scale: PlotScale) -> list[QPointF]:
         """Returns the highest values in the plot, from left to right."""
         sampled = pyramid.sample_lows_and_highs(scale.first - 1, scale.last + 1, self.width())
-        return [
+        edge = [
             QPointF(scale.x_of_point(point), scale.y_of_tokens(highest))
             for point, _lowest, highest in sampled
         ]
+        if len(edge) == 1:  # A single step has no width of its own.
+            edge.append(QPointF(scale.area.right(), edge[0].y()))
+        return edge
 
     def _draw_axes(self, painter: QPainter, scale: PlotScale) -> None:
         """Draws the lines and labels of the token axis, the dollar axis if costs are

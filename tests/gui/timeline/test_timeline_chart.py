@@ -10,6 +10,7 @@ from PySide6.QtGui import QImage, QMouseEvent, QPainter
 from PySide6.QtTest import QTest
 
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef, Text, UserSaid
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.common.step_plot import PlotScale
 from helix_desktop.gui.theme import Theme
@@ -236,3 +237,16 @@ def test_a_plot_that_was_let_go_follows_the_pointer_no_more(theme: Theme) -> Non
     )
     chart.mouseMoveEvent(moved)
     assert (chart._first, chart._last) == shown_points
+
+
+def test_a_single_step_is_seen(theme: Theme) -> None:
+    """The grid and two scales stood there, with nothing in them."""
+    written = Written()
+    written.step(2_000)
+    chart, story = chart_of(theme, written)
+    assert len(story.points) == 1
+    picture = chart.grab().toImage()
+    middle = round(chart.scale.area.center().x())
+    just_below = round(chart.scale.y_of_tokens(story.points[0])) + 4
+    seen = picture.pixelColor(middle, just_below).rgb()
+    assert seen in {theme.fill_colour_of_kind(kind).rgb() for kind in ContextKind}
