@@ -206,6 +206,15 @@ def format_token_count(tokens: float) -> str:
     return format_number(tokens / 1_000_000, 2) + "M"
 
 
+def round_tokens_as_shown(tokens: float) -> float:
+    """Returns the number that `format_token_count` shows, to compute with what people can add up."""
+    if tokens < 1_000:
+        return tokens
+    if tokens < 999_950:
+        return round(tokens / 100) * 100
+    return round(tokens / 10_000) * 10_000
+
+
 def describe_token_count(tokens: float) -> str:
     if tokens == 1:
         return tr("{n} token", n=1)

@@ -10,6 +10,7 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 DAY_SECONDS = 86_400
 RECENT_DAYS = 300  # The year is omitted from dates that are at most this many days ago.
 _UNITS = ("B", "KB", "MB", "GB", "TB")
+LEAST_SHOWN_DOLLARS = 5e-5  # Less is shown as nothing.
 
 
 def format_byte_size(amount: int) -> str:
@@ -106,12 +107,22 @@ def format_duration(seconds: float) -> str:
 
 def format_dollars(dollars: float) -> str:
     """Formats US dollars, with more decimals for a small amount."""
-    amount = abs(dollars)
-    if amount < 5e-5:
+    if abs(dollars) < LEAST_SHOWN_DOLLARS:
         return tr("${n}", n=format_number(0))
-    decimals = 4
+    return tr("${n}", n=format_number(dollars, _decimals_of_dollars(dollars)))
+
+
+def round_dollars_as_shown(dollars: float) -> float:
+    """Returns the amount that `format_dollars` shows, to compute with what people can add up."""
+    if abs(dollars) < LEAST_SHOWN_DOLLARS:
+        return 0.0
+    return round(dollars, _decimals_of_dollars(dollars))
+
+
+def _decimals_of_dollars(dollars: float) -> int:
+    amount = abs(dollars)
     if amount >= 0.995:
-        decimals = 2
-    elif amount >= 0.00995:
-        decimals = 3
-    return tr("${n}", n=format_number(dollars, decimals))
+        return 2
+    if amount >= 0.00995:
+        return 3
+    return 4

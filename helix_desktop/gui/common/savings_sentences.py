@@ -2,14 +2,19 @@
 the comparison of settings.
 
 The figures are the engine's (`engine/state/token_ledger.py`). They have one comparison, which the
-sentence names: everything is sent, and a summary is written whenever the window is full.
+sentence names: everything is sent, and a summary is written whenever the window is full. What was
+saved is the difference of both sums as they are shown.
 """
 
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS, Savings
-from helix_desktop.gui.common.figure_formats import format_dollars
-from helix_desktop.gui.context_meter import describe_token_count, format_token_count
+from helix_desktop.gui.common.figure_formats import format_dollars, round_dollars_as_shown
+from helix_desktop.gui.context_meter import (
+    describe_token_count,
+    format_token_count,
+    round_tokens_as_shown,
+)
 from helix_desktop.gui.translation import format_percent, tr
 
 
@@ -52,19 +57,23 @@ def _describe_dollars(figures: Savings, agents_cost: float) -> str:
     saved = figures.saved_dollars
     if abs(saved) < LEAST_DOLLARS:
         return ""
-    paid = format_dollars(figures.paid + agents_cost)
-    without = format_dollars(figures.paid_without + agents_cost)
+    whole_paid = figures.paid + agents_cost
+    whole_without = figures.paid_without + agents_cost
+    paid = format_dollars(whole_paid)
+    without = format_dollars(whole_without)
+    shown_difference = round_dollars_as_shown(whole_without) - round_dollars_as_shown(whole_paid)
+    amount = format_dollars(abs(shown_difference or saved))
     if saved < 0:
         words = tr(
             "Shortening has cost about {amount} more so far: {paid}, instead of about {without} with a summary only when the window is full.",
-            amount=format_dollars(-saved),
+            amount=amount,
             paid=paid,
             without=without,
         )
         return f"{words} {_explain_loss_of_dollars(figures)}"
     return tr(
         "Shortening has saved about {amount} so far ({share}): {paid}, instead of about {without} with a summary only when the window is full.",
-        amount=format_dollars(saved),
+        amount=amount,
         share=format_saved_share(saved / (figures.paid_without + agents_cost)),
         paid=paid,
         without=without,
@@ -85,17 +94,19 @@ def _describe_tokens(figures: Savings) -> str:
         return ""
     sent = format_token_count(figures.sent)
     without = describe_token_count(figures.without)
+    shown_difference = round_tokens_as_shown(figures.without) - round_tokens_as_shown(figures.sent)
+    amount = describe_token_count(abs(shown_difference or saved))
     if saved < 0:
         words = tr(
             "Shortening has cost about {amount} more so far: {paid}, instead of about {without} with a summary only when the window is full.",
-            amount=describe_token_count(-saved),
+            amount=amount,
             paid=sent,
             without=without,
         )
         return f"{words} {_explain_loss_of_tokens(figures)}"
     return tr(
         "Shortening has saved about {amount} so far ({share}): {paid}, instead of about {without} with a summary only when the window is full.",
-        amount=describe_token_count(saved),
+        amount=amount,
         share=format_saved_share(figures.saved_share),
         paid=sent,
         without=without,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,3 +84,28 @@ def test_where_nothing_would_have_fitted_that_is_said_instead_of_nothing_saved()
     assert describe_savings_of(talk.state) == (
         "Without shortening, this conversation would not fit into the model's context window."
     )
+
+
+@given(st.integers(1, 40_000), st.integers(1, 40_000))
+def test_what_is_saved_is_the_difference_of_both_sums_as_they_are_shown(
+    paid: int, without: int
+) -> None:
+    """$0.035 instead of $0.117 had saved $0.081."""
+    figures = Savings(3, 1, 2, 0, paid / 10_000, without / 10_000)
+    amounts = re.findall(r"\$([\d.]+)", describe_savings(figures))
+    if len(amounts) < 3:
+        return
+    saved, shown_paid, shown_without = (Decimal(amount) for amount in amounts[:3])
+    difference = abs(shown_without - shown_paid)
+    if difference:
+        # The amount may have fewer decimals than the smaller of the two sums.
+        assert abs(saved - difference) <= Decimal(1).scaleb(saved.as_tuple().exponent) / 2
+
+
+def test_tokens_saved_are_the_difference_of_both_sums_as_they_are_shown() -> None:
+    words = describe_savings(Savings(3, 51_040, 1_901_060, 0, 0.0, 0.0))
+    assert "about 1.85M tokens so far" in words
+    assert "51K, instead of about 1.90M tokens" in words
+    words = describe_savings(Savings(3, 10_149, 20_151, 0, 0.0, 0.0))
+    assert "about 10.1K tokens so far" in words
+    assert "10.1K, instead of about 20.2K tokens" in words
