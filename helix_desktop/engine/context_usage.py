@@ -349,9 +349,8 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
     if lost_tokens <= 0:
         return None
 
-    prices = prices_of_main_model(state)
-    extra_price = prices.write - prices.read
-    dollars = lost_tokens * extra_price * model_after.price_input / PER_MILLION
+    price_of_token = prices_of_main_model(state).write * model_after.price_input / PER_MILLION
+    dollars = lost_tokens * price_of_token
     lifetime_seconds = _documented_lifetime(recorded, model_before)
     cached_until = 0.0
     if lifetime_seconds:

@@ -433,8 +433,15 @@ async def test_a_choice_that_is_not_sent_yet_tells_what_it_would_write_again(nam
     assert before is not None
     assert after is not None
     assert pending.is_model == (name in ("switch", "thinking"))
-    assert pending.dollars == pytest.approx(pending.tokens * (3.75 - 0.3) / 1e6)
+    assert pending.dollars == pytest.approx(pending.tokens * 3.75 / 1e6)
     assert after.warm > before.warm + 0.5 * pending.dollars  # the price beside Send says so too
+    await trial.turn()
+    causes = [cause for one in await trial.explain() for cause in one.avoidable_causes()]
+    paid_again = sum(cause.cost for cause in causes)
+    if name == "thinking":  # This provider drops the system prompt and the tools, too.
+        assert paid_again > pending.dollars
+    else:
+        assert paid_again == pytest.approx(pending.dollars, rel=0.06), "it is the sum said after it"
     trial.clock.time += LIFE + 1
     assert session.context.pending_rewrite() is None  # it is cold in any case
 
