@@ -368,7 +368,8 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             passed_on = tr("It was passed on to {host}.", host=connections.last_request_host)
             sentence = join_sentences(sentence, passed_on)
         problem = translate_sentences(connections.last_request_problem)
-        self._last_request.setText(join_sentences(sentence, problem))
+        conversations = tr("The conversations of agents connected here are in the workspace “Connected agents”, in the bar at the left.")  # fmt: skip
+        self._last_request.setText(join_sentences(sentence, conversations, problem))
         look = "small"
         if problem:
             look = "danger"
@@ -419,7 +420,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
         requests = format_count(today.requests, "{n} request", "{n} requests")
         condition = tr(
-            "if requests had been sent unchanged. Counted: the workspaces that the gateway has open"
+            "if requests had been sent unchanged, as the agent does without Helix Desktop. Counted: the workspaces that the gateway has open"
         )
         share = tr("{share}, including recalls", share=format_percent(saved_share))
         cached = tr("{share} read from the provider's cache", share=format_percent(cached_share))

@@ -168,9 +168,8 @@ def test_programs_for_each_api_get_an_address_and_the_last_request_is_the_proof(
     agents.last_request_time = time.time() - 10
     dialog.refresh_connections()
     assert dialog._last_request.text().startswith("Last request ")
-    assert dialog._last_request.text().endswith(
-        ", from Claude Code. It was passed on to api.openai.com."
-    )
+    assert ", from Claude Code. It was passed on to api.openai.com." in dialog._last_request.text()
+    assert "in the workspace “Connected agents”" in dialog._last_request.text()
     agents.problem = "api.openai.com answered with an error (status 401)."
     dialog.refresh_connections()
     assert dialog._last_request.text().endswith(agents.problem)
