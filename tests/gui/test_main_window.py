@@ -1850,7 +1850,8 @@ def test_leaving_the_box_that_finds_everything_gives_the_keyboard_back(
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "zoom"), [(880, 520, 1.0), (1024, 640, 1.5), (880, 520, 1.5)]
+    ("width", "height", "zoom"),
+    [(880, 520, 1.0), (1024, 640, 1.5), (880, 520, 1.5), (894, 448, 1.0), (667, 344, 1.0)],
 )
 def test_a_question_can_be_read_and_answered_in_a_small_window(
     window: MainWindow, session: FakeSession, theme: Theme, width: int, height: int, zoom: float
@@ -1891,6 +1892,23 @@ def test_a_question_can_be_read_and_answered_in_a_small_window(
         <= window.chat.composer.mapTo(window, QPoint(0, 0)).y()
     )
     theme.set_zoom(1.0)
+
+
+@pytest.mark.parametrize(("width", "height"), [(894, 448), (667, 344)])
+def test_a_laptop_at_150_or_200_per_cent_has_room_for_what_sends(
+    window: MainWindow, session: FakeSession, width: int, height: int
+) -> None:
+    """The smallest window was larger than the screen, and Send, the meter and the model lay outside."""
+    window.resize(width, height)
+    qt_works(20)
+    assert (window.width(), window.height()) == (width, height)
+    composer = window.chat.composer
+    controls = [composer._send, composer.meter, window.top.model]
+    for control in controls:
+        assert control.isVisible()
+        bottom_right = control.mapTo(window, control.rect().bottomRight())
+        assert bottom_right.x() < width, control
+        assert bottom_right.y() < height, control
 
 
 def test_a_folder_opened_while_the_program_starts_is_opened_when_it_has_started(

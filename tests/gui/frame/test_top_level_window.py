@@ -39,7 +39,7 @@ def test_closing_is_asked_for_and_left_to_the_program(state_file: WindowStateFil
 
 def test_it_stands_where_it_stood(state_file: WindowStateFile) -> None:
     first = TopLevelWindow(state_file, "Helix Desktop")
-    first.setGeometry(8, 9, 880, 520)
+    first.setGeometry(8, 9, 700, 400)
     first.save_window_geometry()
     again = TopLevelWindow(state_file, "Helix Desktop")
     assert again.geometry().size() == first.geometry().size()
