@@ -160,7 +160,7 @@ class MessageSender(QObject):
         session = self._showing.conversation
         composer = self.sides.current.composer
         if self.sides.current.awaited_conversation:
-            self.sides.hold_message_until_open(UnsentMessage(parts, steer))
+            self._send_below_newest_messages_or_hold(parts, steer=steer)
         elif bench is None:
             composer.put_message_back(parts)
         elif not (bench.main_model_name or self._showing.foreign_agent):
@@ -171,6 +171,31 @@ class MessageSender(QObject):
             MessageToSend(self, bench, session, parts, not_sent, steer).expand_command_and_send()
         else:
             self._begin_conversation_with(bench, parts)
+
+    def _send_below_newest_messages_or_hold(
+        self, parts: tuple[UserPart, ...], *, steer: bool
+    ) -> None:
+        """Sends a message in a conversation that is being opened, if nothing about it needs all of
+        the conversation. Otherwise it waits until the conversation is open.
+        """
+        side = self.sides.current
+        client = client_of_host(self._showing.workspace)
+        is_end_shown = side.transcript.view.items.history.has_unknown_facts
+        needs_price = bool(self.parts.settings[ASK_ABOVE])
+        first_part = parts[0]
+        may_be_command = isinstance(first_part, Text) and first_part.text.startswith("/")
+        place = side.composer.draft_place
+        has_messages_before = bool(self.sides.unsent_messages.unsent_messages_of(place))
+        needs_whole = needs_price or may_be_command or has_messages_before
+        if client is None or not client.main_model_name or not is_end_shown or needs_whole:
+            self.sides.hold_message_until_open(UnsentMessage(parts, steer))
+            return
+        client.send_before_open(side.awaited_conversation, parts, steer=steer)
+        self.parts.notices.show_notice(
+            tr(
+                "Your message is being sent. It is shown here when the earlier messages have been read."
+            )
+        )
 
     def _begin_conversation_with(self, bench: ShownWorkspace, parts: tuple[UserPart, ...]) -> None:
         """Starts a conversation, unless its first message would cost too much for the user."""

@@ -292,6 +292,12 @@ class ClientSession:
             self._has_news.clear()
             await self._has_news.wait()
 
+    def newest_known_seq(self) -> int:
+        """Returns the newest fact that the user may have seen."""
+        if self.newest_facts:
+            return self.newest_facts[-1].seq
+        return self.conversation.state.seq
+
     def _count_known_facts(self) -> int:
         if self._replacement is not None:
             # It was cut off in the middle, so the changed history is told again from its first.
@@ -349,8 +355,8 @@ class ClientSession:
         fact = recorded.fact
         if isinstance(fact, facts.ModelReplied | facts.TurnEnded):
             self._streamed_reply = ""
-        if isinstance(fact, facts.UserSaid):
-            self.queue.note_recorded_message(fact)
+        if isinstance(fact, facts.UserSaid) and not fact.by:
+            self.queue.note_recorded_message(recorded.seq, fact.parts)
         # The history from before it was opened is news to nobody.
         if self._told_by is not None:
             self.conversation.notify_listeners(session_events.FactAppended(recorded))
@@ -444,9 +450,8 @@ class ClientQueue:
 
     def add_unsent(self, parts: tuple[UserPart, ...], *, steer: bool) -> None:
         session = self._session
-        known_seq = session.conversation.state.seq
         message = QueuedMessage(parts, steer)
-        unsent = UnconfirmedMessage(new_command_id(), message, known_seq)
+        unsent = UnconfirmedMessage(new_command_id(), message, session.newest_known_seq())
         self._unsent.append(unsent)
         self._notify()
         task = session.workspace.tasks.spawn_task(
@@ -508,16 +513,19 @@ class ClientQueue:
         line = session.workspace.line
         text, attachments = split_parts(unsent.message.parts)
         command = host_interface.SendMessage(session.id, text, attachments, unsent.message.steer)
+        was_sent_before = False
         while unsent in self._unsent:
             host = await line.wait_for_host()
             # A host that was started again does not know the command's id. Whether it has the
             # message is seen in what it tells: then it is not among the unsent any more.
-            has_told_all = await session.wait_until_told_by(host)
-            if not has_told_all:
-                line.note_end_of_host(host)
-                continue
+            if was_sent_before:
+                has_told_all = await session.wait_until_told_by(host)
+                if not has_told_all:
+                    line.note_end_of_host(host)
+                    continue
             if unsent not in self._unsent:
                 return
+            was_sent_before = True
             try:
                 await host.run_host_command(command, unsent.command_id)
             except OwnerEnded:
@@ -545,10 +553,11 @@ class ClientQueue:
         taken_back = event.taken_back + tuple(arrived)
         self._notify(*taken_back, put_back=event.put_back)
 
-    def note_recorded_message(self, fact: facts.UserSaid) -> None:
+    def note_recorded_message(self, seq: int, parts: tuple[UserPart, ...]) -> None:
         """A message that is a fact is sent, even if the host's answer was lost with the line."""
-        unsent = self._find_unsent(fact.parts)
-        if unsent is not None and not fact.by:
+        unsent = self._find_unsent(parts)
+        # An equal message of long ago may come only now, while the conversation is being opened.
+        if unsent is not None and seq > unsent.known_seq:
             self._remove_unsent(unsent, unsent.message.parts)
 
     def _find_unsent(self, parts: tuple[UserPart, ...]) -> UnconfirmedMessage | None:

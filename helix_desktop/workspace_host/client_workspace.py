@@ -291,6 +291,12 @@ class ClientWorkspace:
         await session.wait_for_newest_facts(host)
         return session.newest_facts
 
+    def send_before_open(
+        self, conversation: str, parts: tuple[UserPart, ...], *, steer: bool = False
+    ) -> None:
+        """Sends a message below the newest messages, while the others are on their way."""
+        self._follow_session(conversation).send_message(parts, steer=steer)
+
     def _follow_session(self, conversation: str) -> ClientSession:
         session = self._sessions.get(conversation)
         if session is None:

@@ -20,6 +20,7 @@ from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import MessageAct
 from helix_desktop.gui.workspace_line import describe_line
+from helix_desktop.program_settings import ASK_ABOVE
 from helix_desktop.workspace_host.client_session import UnconfirmedMessage
 from helix_desktop.workspace_host.host_interface import ChangedPath
 from helix_desktop.workspace_host.host_line import LineStage, LineState
@@ -27,6 +28,7 @@ from tests.gui import story
 from tests.gui.fake_changes import FakeChanges
 from tests.gui.fake_desk import FakeWorkbench
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
+from tests.gui.test_late import SlowlyOpened, write
 from tests.gui.test_search_sources import found_by_palette
 
 
@@ -74,6 +76,13 @@ class WorkspaceElsewhere(FakeWorkbench):
         self.settings_listeners: list[Callable[[], object]] = []
         self.refuse: Callable[..., None] = lambda *_: None
         self.changes_elsewhere = ChangesElsewhere()
+        self.sent_before_open: list[tuple[str, tuple[UserPart, ...]]] = []
+
+    def send_before_open(
+        self, conversation: str, parts: tuple[UserPart, ...], *, steer: bool = False
+    ) -> None:
+        assert not steer
+        self.sent_before_open.append((conversation, parts))
 
     def providers_with_lent_key(self, conversation: str) -> list[str]:
         if conversation not in self.keys_by_conversation:
@@ -315,3 +324,35 @@ def test_whatever_is_pressed_in_the_chat_of_a_workspace_elsewhere_does_not_fail(
     for name in ("workspace-settings", "settings", "palette", "model", "mode"):
         window.window_actions[name].trigger()
     window.search.search_everywhere("lock")
+
+
+# --- A long conversation elsewhere, whose newest messages are shown first
+
+
+@pytest.mark.parametrize(
+    ("words", "asks_above_cents", "is_sent_at_once"),
+    [("go on", 0, True), ("go on", 50, False), ("/compact now", 0, False)],
+)
+def test_a_message_below_the_newest_messages_waits_only_if_it_needs_the_whole(
+    window: MainWindow,
+    elsewhere: WorkspaceElsewhere,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    asks_above_cents: int,
+    is_sent_at_once: bool,
+) -> None:
+    window.settings.change_setting(ASK_ABOVE, asks_above_cents)
+    slow = SlowlyOpened(elsewhere, monkeypatch, "flaky")
+    waiting: list[int] = []
+
+    def write_and_look() -> None:
+        write(window, words)
+        held = window.sides.unsent_messages.unsent_messages_of((elsewhere.id, "flaky"))
+        waiting.append(len(held))
+
+    slow.look = write_and_look
+    window.sides.go_to_conversation("flaky")
+    sent = [("flaky", (Text(words),))] if is_sent_at_once else []
+    assert elsewhere.sent_before_open == sent
+    assert waiting == [len(sent) == 0]
+    assert window.chat.composer.text.toPlainText() == ""

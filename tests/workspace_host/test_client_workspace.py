@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import FoldKind, ModelReplied, Text, TurnEnded, UserPart, UserSaid
+from helix_desktop.engine.facts import (
+    FoldKind,
+    ModelReplied,
+    Recorded,
+    Text,
+    TurnEnded,
+    UserPart,
+    UserSaid,
+)
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import (
     ActivityChanged,
@@ -29,7 +37,7 @@ from helix_desktop.workspace_host.client_workspace import (
     build_previewed_file,
 )
 from helix_desktop.workspace_host.followed_conversation import digest_of_view
-from helix_desktop.workspace_host.host_interface import CommandResult, FileForPreview
+from helix_desktop.workspace_host.host_interface import CommandResult, FileForPreview, HostCommand
 from helix_desktop.workspace_host.host_line import HostLine, LineStage
 from helix_desktop.workspace_host.host_server import serve_host_client
 from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
@@ -449,6 +457,61 @@ async def test_the_newest_messages_of_a_long_conversation_are_there_before_it_is
     assert state.seq == (await bench.open_session(conversation)).conversation.state.seq
     # What is open is not waited for.
     assert await client.read_newest_facts(conversation) == ()
+
+
+async def test_a_message_below_the_newest_messages_is_sent_before_the_others_are_there(
+    client: ClientWorkspace, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited until all had come: a minute over a slow line."""
+    conversation = await record_long_history(bench, turns=600)
+    may_go_on = asyncio.Event()
+    take_over_fact = ClientSession._take_over_fact
+
+    async def take_over_later(self: ClientSession, recorded: Recorded) -> None:
+        await may_go_on.wait()
+        await take_over_fact(self, recorded)
+
+    monkeypatch.setattr(ClientSession, "_take_over_fact", take_over_later)
+    newest = await client.read_newest_facts(conversation)
+    client.send_before_open(conversation, (Text("this"),))
+    client.send_before_open(conversation, (Text("and this"),))
+    over_there = await bench.open_session(conversation)
+
+    def count_said() -> int:
+        said = [r for r in over_there.conversation.state.facts if isinstance(r.fact, UserSaid)]
+        return sum(r.seq > newest[-1].seq for r in said)
+
+    async with asyncio.timeout(LIMIT):
+        while count_said() < 2:
+            await asyncio.sleep(0.01)
+    may_go_on.set()
+    session = await client.open_session(conversation)
+    async with asyncio.timeout(LIMIT):
+        while client.unconfirmed_messages_of(conversation) or session.queue:
+            await asyncio.sleep(0.01)
+    assert count_said() == 2
+
+
+async def test_an_equal_message_of_long_ago_that_comes_now_is_not_taken_for_the_one_that_is_sent(
+    client: ClientWorkspace, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation = await record_long_history(bench, turns=600)
+    may_be_sent = asyncio.Event()
+    run_host_command = RemoteWorkspaceHost.run_host_command
+
+    async def run_later(
+        self: RemoteWorkspaceHost, command: HostCommand, command_id: str = ""
+    ) -> CommandResult:
+        await may_be_sent.wait()
+        return await run_host_command(self, command, command_id)
+
+    monkeypatch.setattr(RemoteWorkspaceHost, "run_host_command", run_later)
+    newest = await client.read_newest_facts(conversation)
+    said = [recorded.fact for recorded in newest if isinstance(recorded.fact, UserSaid)]
+    client.send_before_open(conversation, said[-1].parts)
+    await client.open_session(conversation)
+    assert len(client.unconfirmed_messages_of(conversation)) == 1
+    may_be_sent.set()
 
 
 async def test_of_a_short_conversation_and_of_none_nothing_is_waited_for(
