@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +86,39 @@ def test_the_check_before_a_release_fails_on_an_old_row(
     today = datetime(2026, 11, 27, tzinfo=UTC)
     problems = figures.find_old_figures([run_measured(program, 1, date)], today)
     assert any(words in problem for problem in problems)
+
+
+def test_the_check_before_a_release_fails_if_what_was_measured_has_changed_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shallow clone has no earlier commits, so these are of a repository of its own."""
+
+    def git(*arguments: str) -> str:
+        named = ["git", "-c", "user.name=A", "-c", "user.email=a@b.invalid", *arguments]
+        return subprocess.run(named, cwd=tmp_path, capture_output=True, check=True).stdout.decode()
+
+    def commit(name: str) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("changed")
+        git("add", ".")
+        git("commit", "-qm", name)
+        return git("rev-parse", "--short", "HEAD").strip()
+
+    def find_problems(measured_at: str) -> list[str]:
+        run = run_measured(f"{__version__} ({measured_at})", 1) | {"name": "view"}
+        problems = figures.find_old_figures([run], datetime(2026, 11, 27, tzinfo=UTC))
+        return [problem for problem in problems if "README" not in problem]
+
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
+    git("init", "-q")
+    first = commit("helix_desktop/engine/view.py")
+    commit("helix_desktop/gui/window.py")
+    assert find_problems(first) == []
+    commit("helix_desktop/engine/session.py")
+    assert find_problems(first) == [
+        "view was measured before the last changes to its code (commits: 1)."
+    ]
 
 
 def test_a_quoted_row_that_was_not_measured_is_not_left_out_without_a_word() -> None:

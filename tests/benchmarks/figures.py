@@ -32,6 +32,11 @@ END = "<!-- end of figures -->"
 
 MOST_ROWS = 60  # More rows nobody reads. All rows are in last.json.
 MOST_DAYS = 45  # A figure that is published may be this old.
+# What each benchmark measures. One that is not named here measures the whole program.
+MEASURED_ROOMS = {
+    "policies": ("helix_desktop/engine", "helix_desktop/replay"),
+    "view": ("helix_desktop/engine",),
+}
 
 HEAD = """# Figures
 
@@ -76,6 +81,10 @@ def find_old_figures(runs: Sequence[dict[str, Any]], today: datetime) -> list[st
             problems.append(f"{run['name']} was measured on a build with local changes.")
         elif not _is_commit(commit):
             problems.append(f"{run['name']} names the commit {commit}, which does not exist here.")
+        elif later := count_later_commits(commit, run["name"]):
+            problems.append(
+                f"{run['name']} was measured before the last changes to its code (commits: {later})."
+            )
     rows_of_benchmark = {run["name"]: rows_by_name(run) for run in current(runs)}
     for benchmark, row_name, _ in QUOTED:
         if row_name not in rows_of_benchmark.get(benchmark, {}):
@@ -88,6 +97,14 @@ def find_old_figures(runs: Sequence[dict[str, Any]], today: datetime) -> list[st
 def rows_by_name(run: Mapping[str, Any]) -> dict[str, Row]:
     rows = [Row.from_json(row) for row in run["rows"]]
     return {row.name: row for row in rows}
+
+
+def count_later_commits(commit: str, benchmark: str) -> int:
+    """How many commits since this one changed what a benchmark measures."""
+    rooms = MEASURED_ROOMS.get(benchmark, ("helix_desktop",))
+    asked = ["git", "rev-list", "--count", f"{commit}..HEAD", "--", *rooms]
+    answer = subprocess.run(asked, cwd=ROOT, capture_output=True, check=True)
+    return int(answer.stdout)
 
 
 def _is_commit(name: str) -> bool:
