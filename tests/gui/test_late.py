@@ -26,6 +26,7 @@ from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity, FoldProgress
 from helix_desktop.errors import ActionRefused, StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.text_selection import TextPosition
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
@@ -559,6 +560,23 @@ def test_who_reads_the_newest_messages_at_their_end_stays_at_the_end(
 ) -> None:
     window.sides.go_to_conversation("flaky")
     assert window.chat.transcript.view.reading_position() == (0, 0, True)
+
+
+def test_what_was_selected_in_the_newest_messages_stays_selected(
+    window: MainWindow, slow: SlowlyOpened
+) -> None:
+    selected_texts: list[str] = []
+
+    def select_words() -> None:
+        view = window.chat.transcript.view
+        last = len(view.items.all) - 1
+        view.selection.set_both_ends(TextPosition(last - 1, 2), TextPosition(last, 6))
+        selected_texts.append(view.selected_text())
+
+    slow.look = select_words
+    window.sides.go_to_conversation("flaky")
+    assert selected_texts[0]
+    assert window.chat.transcript.view.selected_text() == selected_texts[0]
 
 
 def test_what_is_written_below_the_newest_messages_is_sent_when_all_is_there(

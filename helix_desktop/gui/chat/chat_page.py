@@ -229,10 +229,14 @@ class ChatPage(QWidget):
                 self.transcript.open_transcript(ConversationState(), None)
             return
         reading_place = self._remembered_reading_place(place)
+        selected = None
         if self._place_of_newest_messages == place:
             reading_place = self.transcript.view.reading_position()
+            selected = self.transcript.view.selection_by_facts()
         self._place_of_newest_messages = ("", "")
         self.transcript.open_transcript(session.conversation.state, reading_place)
+        if selected is not None:
+            self.transcript.view.restore_selection(selected)
 
     def _remembered_reading_place(self, place: DraftPlace) -> tuple[int, int, bool] | None:
         """Returns where the reader was: a fact, the pixels below its top, and that the view does

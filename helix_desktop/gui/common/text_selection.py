@@ -13,6 +13,16 @@ class TextPosition(NamedTuple):
     offset: int
 
 
+class FactPosition(NamedTuple):
+    """A place in a chat that is the same in each list of its facts: a fact, which of its items, and
+    an offset into that item's text.
+    """
+
+    seq: int
+    item_in_fact: int
+    offset: int
+
+
 NO_POSITION = TextPosition(-1, 0)
 
 

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QAbstractSlider, QScrollBar, QWidget
 from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import Fact, ModelReplied, Text
 from helix_desktop.engine.view import ConversationState
+from helix_desktop.gui.common.text_selection import FactPosition, TextPosition
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox, SectionKey
 from helix_desktop.gui.transcript.call_and_fold_boxes import ToolCallBox
@@ -195,6 +196,32 @@ class TranscriptCanvas(BoxSurface):
         first_item = self.items.item_of_fact(seq)
         top_of_fact = self.column.heights.total_height_before(first_item)
         return seq, y - top_of_fact, False
+
+    def selection_by_facts(self) -> tuple[FactPosition, FactPosition] | None:
+        """Returns what is selected so that it can be found in another list of the same facts. None
+        if nothing is, or if it ends in what is no fact yet.
+        """
+        if self.selection.is_empty_selection:
+            return None
+        anchor = self._position_by_fact(self.selection.anchor)
+        caret = self._position_by_fact(self.selection.caret)
+        if not (anchor.seq and caret.seq):
+            return None
+        return anchor, caret
+
+    def _position_by_fact(self, position: TextPosition) -> FactPosition:
+        seq = self.items.all[position.number].fact_seq
+        return FactPosition(seq, position.number - self.items.item_of_fact(seq), position.offset)
+
+    def restore_selection(self, ends: tuple[FactPosition, FactPosition]) -> None:
+        positions: list[TextPosition] = []
+        for end in ends:
+            first_item = self.items.item_of_fact(end.seq)
+            if first_item < 0:
+                return
+            positions.append(TextPosition(first_item + end.item_in_fact, end.offset))
+        self.selection.set_both_ends(*positions)
+        self.show_selection()
 
     def restore_reading_position(self, place: tuple[int, int, bool]) -> None:
         seq, pixels_below_top, is_following_end = place
