@@ -5,7 +5,7 @@ lost, and what repeats itself is stopped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded
 from helix_desktop.engine.session import Session
 from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.workbench import Workbench
 from tests.peers.chat_server import ChatServer, chunk, reply
 from tests.peers.peer import Answer, sse
 from tests.workbench.conftest import Desks
@@ -134,40 +135,78 @@ ODD_TEXT = [
     Error("no reason", [reply(ANSWER, finish=None)]),
     Error("mad usage", [reply(ANSWER, usage={"prompt_tokens": -5, "completion_tokens": 1e30})]),
 ]
-ERRORS = [*REPEATS, *EMPTY, *CALLS_AS_TEXT, *BROKEN_CALLS, *ODD_TEXT]
+KINDS_OF_ERRORS = {
+    "it repeats itself": REPEATS,
+    "it says nothing": EMPTY,
+    "it writes calls as text": CALLS_AS_TEXT,
+    "its calls are broken": BROKEN_CALLS,
+    "its text is odd": ODD_TEXT,
+}
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.name)
-async def test_the_turn_ends_with_one_sentence_and_nothing_is_lost(
-    error: Error, desks: Desks, folder: Path
-) -> None:
+class SmallModel:
+    """A workspace whose model errs, each time in a conversation of its own."""
+
+    def __init__(self, bench: Workbench, server: ChatServer) -> None:
+        self._bench = bench
+        self._server = server
+        self._requests_before = 0
+
+    async def ask(self, error: Error) -> Session:
+        """Ask a question, which the model answers with this error."""
+        self._server.script[:] = error.replies
+        self._requests_before = len(self._server.bodies)
+        session = await self._bench.start_conversation(error.name)
+        await self._send(session, QUESTION)
+        return session
+
+    async def ask_again(self, session: Session) -> None:
+        self._server.script[:] = [GOOD]
+        await self._send(session, "And now?")
+
+    async def _send(self, session: Session, text: str) -> None:
+        session.send_message((Text(text),))
+        await asyncio.wait_for(session.wait_until_idle(), 60)
+
+    @property
+    def count_of_requests(self) -> int:
+        return len(self._server.bodies) - self._requests_before
+
+    def texts_sent_last(self) -> list[str]:
+        return [str(message["content"]) for message in self._server.bodies[-1]["messages"]]
+
+
+@pytest.fixture
+async def small_model(desks: Desks, folder: Path) -> AsyncIterator[SmallModel]:
     (folder / "a.txt").write_text("port = 8080\n")
-    with ChatServer([*error.replies]) as server:
+    with ChatServer() as server:
         desk = desks()
         desk.configured.save_provider(ProviderConfig("mine", base_url=server.base_url))
         bench = await desk.create_workspace("Local", folder)
         await bench.choose_model_for_role("mine/scripted")
-        session = await bench.start_conversation("Errs")
-        session.send_message((Text(QUESTION),))
-        await asyncio.wait_for(session.wait_until_idle(), 60)
-        (end,) = [
-            recorded.fact for recorded in session.all_facts if isinstance(recorded.fact, TurnEnded)
-        ]
-        assert end.reason is error.ends
-        assert error.says in end.why
+        yield SmallModel(bench, server)
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_ERRORS)
+async def test_the_turn_ends_with_one_sentence_and_nothing_is_lost(
+    kind: str, small_model: SmallModel
+) -> None:
+    for error in KINDS_OF_ERRORS[kind]:
+        session = await small_model.ask(error)
+        (end,) = _ends_of_turns(session)
+        assert end.reason is error.ends, error.name
+        assert error.says in end.why, error.name
         if end.reason is TurnEnd.DONE and not error.says:
-            assert end.why == ""
-        assert len(server.bodies) <= MOST_REQUESTS
-        await _ask_again_and_check_that_nothing_is_lost(session, server)
+            assert end.why == "", error.name
+        assert small_model.count_of_requests <= MOST_REQUESTS, error.name
+
+        await small_model.ask_again(session)
+        assert _ends_of_turns(session)[-1].reason is TurnEnd.DONE, error.name
+        sent = small_model.texts_sent_last()
+        assert sum(QUESTION in text for text in sent) == 1, error.name
+        assert "And now?" in sent[-1], error.name
 
 
-async def _ask_again_and_check_that_nothing_is_lost(session: Session, server: ChatServer) -> None:
-    server.script[:] = [GOOD]
-    session.send_message((Text("And now?"),))
-    await asyncio.wait_for(session.wait_until_idle(), 60)
-    end = session.all_facts[-1].fact
-    assert isinstance(end, TurnEnded)
-    assert end.reason is TurnEnd.DONE
-    asked = [message["content"] for message in server.bodies[-1]["messages"]]
-    assert sum(QUESTION in str(content) for content in asked) == 1
-    assert "And now?" in str(asked[-1])
+def _ends_of_turns(session: Session) -> list[TurnEnded]:
+    facts = [recorded.fact for recorded in session.all_facts]
+    return [fact for fact in facts if isinstance(fact, TurnEnded)]
