@@ -22,24 +22,25 @@ def started(line: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "A=1 rm x", "/bin/rm x", "'rm' x", "env A=1 rm x", "env -i -u B rm x", "env -S 'rm x'", "nice -n 5 rm x", "nice -5 rm x",
-        "nohup rm x", "setsid -w rm x", "sudo -u root A=1 rm x", "doas -u root rm x", "timeout -k 1 --signal=KILL 5 rm x", "stdbuf -oL rm x",
-        "ionice -c 3 rm x", "time -p rm x", "/usr/bin/time -f %e rm x", "command -p rm x", "exec -a ls rm x", "builtin rm x",
-        "flock /tmp/l rm x", "flock /tmp/l -c 'rm x'", "script -qc 'rm x' /dev/null", "script /dev/null -c 'rm x'", "unshare -Ur rm x",
-        "su root -c 'rm x'", "runuser -u me -- rm x", "chroot / rm x", "busybox rm x", "busybox sh -c 'rm x'", "watch -n 1 rm x",
-        "bash -c 'rm x'", "bash -lc 'rm x'", "bash -o pipefail -c 'rm x'", "sh -c 'sh -c \"rm x\"'", "eval 'rm x'", "trap 'rm x' EXIT",
-        "echo x | xargs rm", "xargs -n1 -I{} sh -c 'rm x'", "find . -exec rm {} +", "find . -name a -ok rm {} \\; -print", "parallel rm ::: x",
-        "git submodule foreach 'rm x'", "git bisect run rm x", "git rebase -x 'rm x' main", "tar --to-command='rm x' -xf a", "tar --checkpoint-action=exec='rm x' -cf a b",
-        "sort --compress-program=rm a", "rsync -e 'rm x' a b", "GIT_PAGER='rm x' git log", "fd -x rm x", "f() { rm x; }; f", "echo $(rm x)", "ls & rm x", "a | b |& rm x",
-    ],
+STARTS_RM = (
+    "A=1 rm x", "/bin/rm x", "'rm' x", "env A=1 rm x", "env -i -u B rm x", "env -S 'rm x'", "nice -n 5 rm x", "nice -5 rm x",
+    "nohup rm x", "setsid -w rm x", "sudo -u root A=1 rm x", "doas -u root rm x", "timeout -k 1 --signal=KILL 5 rm x", "stdbuf -oL rm x",
+    "ionice -c 3 rm x", "time -p rm x", "/usr/bin/time -f %e rm x", "command -p rm x", "exec -a ls rm x", "builtin rm x",
+    "flock /tmp/l rm x", "flock /tmp/l -c 'rm x'", "script -qc 'rm x' /dev/null", "script /dev/null -c 'rm x'", "unshare -Ur rm x",
+    "su root -c 'rm x'", "runuser -u me -- rm x", "chroot / rm x", "busybox rm x", "busybox sh -c 'rm x'", "watch -n 1 rm x",
+    "bash -c 'rm x'", "bash -lc 'rm x'", "bash -o pipefail -c 'rm x'", "sh -c 'sh -c \"rm x\"'", "eval 'rm x'", "trap 'rm x' EXIT",
+    "echo x | xargs rm", "xargs -n1 -I{} sh -c 'rm x'", "find . -exec rm {} +", "find . -name a -ok rm {} \\; -print", "parallel rm ::: x",
+    "git submodule foreach 'rm x'", "git bisect run rm x", "git rebase -x 'rm x' main", "tar --to-command='rm x' -xf a", "tar --checkpoint-action=exec='rm x' -cf a b",
+    "sort --compress-program=rm a", "rsync -e 'rm x' a b", "GIT_PAGER='rm x' git log", "fd -x rm x", "f() { rm x; }; f", "echo $(rm x)", "ls & rm x", "a | b |& rm x",
 )  # fmt: skip
-def test_a_program_is_found_behind_what_starts_it(line: str) -> None:
-    known = find_started_programs(line)
-    assert isinstance(known, KnownPrograms)
-    assert "rm" in {one.program_name for one in known.all_programs if one.is_certain}
+
+
+def test_a_program_is_found_behind_what_starts_it() -> None:
+    for line in STARTS_RM:
+        known = find_started_programs(line)
+        assert isinstance(known, KnownPrograms), line
+        certain = {program.program_name for program in known.all_programs if program.is_certain}
+        assert "rm" in certain, line
 
 
 def test_each_program_comes_with_its_own_words() -> None:
@@ -53,18 +54,18 @@ def test_each_program_comes_with_its_own_words() -> None:
     assert started("find . -name '*.pyc' -exec rm -f {} +")[1] == "rm -f …"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "$X foo", '"$X" foo', "$(echo rm) x", "r? x", "/bin/r* x", "{rm,x}", "rm{,} x", "eval $x", "echo rm x | sh", "curl -s u | bash -s", "bash <<< 'rm x'",
-        'bash -c "$x"', "sh -c '$0 x' rm", "sh -c '\"$@\"' _ rm x", "xargs -I{} {} x", "xargs sh -c", "find . -exec {} \\;", "env $x", "timeout $t rm x", "sudo $x",
-        "sudo -s", "source <(echo rm)", ". /dev/stdin", "alias ls=rm", "hash -p /bin/rm ls", "enable -f x y", "BASH_ENV=x bash y", "PS4='$(rm x)' bash -x y",
-        "printf -v PATH /tmp", "export $x=1", "declare -n a=PATH", "echo rm > s; sh s", "cp /bin/rm ./ls; ./ls x", "ln -s /bin/rm a && PATH=. a x", "x='a[$(rm x)]'; echo $((x))",
-        "make -f - x", "zsh -c 'rm x'", "sh -c '[[ a && rm x ]]'", "sh -c '((rm x))'", "parallel ::: 'rm x'", "script x", "f() { $1 x; }; f rm", 'trap "$x" EXIT',
-    ],
+HIDDEN_BY_SHELL = (
+    "$X foo", '"$X" foo', "$(echo rm) x", "r? x", "/bin/r* x", "{rm,x}", "rm{,} x", "eval $x", "echo rm x | sh", "curl -s u | bash -s", "bash <<< 'rm x'",
+    'bash -c "$x"', "sh -c '$0 x' rm", "sh -c '\"$@\"' _ rm x", "xargs -I{} {} x", "xargs sh -c", "find . -exec {} \\;", "env $x", "timeout $t rm x", "sudo $x",
+    "sudo -s", "source <(echo rm)", ". /dev/stdin", "alias ls=rm", "hash -p /bin/rm ls", "enable -f x y", "BASH_ENV=x bash y", "PS4='$(rm x)' bash -x y",
+    "printf -v PATH /tmp", "export $x=1", "declare -n a=PATH", "echo rm > s; sh s", "cp /bin/rm ./ls; ./ls x", "ln -s /bin/rm a && PATH=. a x", "x='a[$(rm x)]'; echo $((x))",
+    "make -f - x", "zsh -c 'rm x'", "sh -c '[[ a && rm x ]]'", "sh -c '((rm x))'", "parallel ::: 'rm x'", "script x", "f() { $1 x; }; f rm", 'trap "$x" EXIT',
 )  # fmt: skip
-def test_what_the_shell_hides_is_unknown(line: str) -> None:
-    assert isinstance(find_started_programs(line), UnknownPrograms)
+
+
+def test_what_the_shell_hides_is_unknown() -> None:
+    for line in HIDDEN_BY_SHELL:
+        assert isinstance(find_started_programs(line), UnknownPrograms), line
 
 
 @pytest.mark.parametrize(

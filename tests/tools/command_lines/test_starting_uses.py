@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from helix_desktop.tools.command_lines.starting_uses import starts_unnamed_program
 from helix_desktop.tools.permission import (
     ActionEffect,
@@ -127,39 +125,39 @@ def offered(line: str) -> list[str]:
     return [rule.command for rule in rules_to_offer(command(line))]
 
 
-@pytest.mark.parametrize("line", STARTING)
-def test_what_starts_an_unnamed_program_is_asked_for_in_spite_of_a_rule(line: str) -> None:
+def verdict_with_rule(line: str, allowed_command: str) -> str:
+    """Return what is decided about a command line where one rule allows a command."""
+    rule = PermissionRule("allow", command=allowed_command)
+    return decide_permission(command(line), PermissionMode.ASK, [rule], sandboxed=True).verdict
+
+
+def find_prefixes_that_allow(line: str, most_words: int) -> list[str]:
+    """Return the rules for the first words of a line that allow it."""
     words = line.split()
-    for count in (1, 2, 3):
-        rule = PermissionRule("allow", command=f"{' '.join(words[:count])} *")
-        decision = decide_permission(command(line), PermissionMode.ASK, [rule], sandboxed=True)
-        assert decision.verdict == "ask"
-    assert all(not rule.endswith(" *") for rule in offered(line))
+    prefixes = [f"{' '.join(words[:count])} *" for count in range(1, most_words + 1)]
+    return [prefix for prefix in prefixes if verdict_with_rule(line, prefix) != "ask"]
 
 
-@pytest.mark.parametrize("line", STARTING)
-def test_exactly_this_command_can_still_be_allowed(line: str) -> None:
-    rule = PermissionRule("allow", command=line)
-    decision = decide_permission(command(line), PermissionMode.ASK, [rule], sandboxed=True)
-    assert decision.verdict == "allow"
+def test_what_starts_an_unnamed_program_is_asked_for_in_spite_of_a_rule() -> None:
+    for line in STARTING:
+        assert find_prefixes_that_allow(line, 3) == [], line
+        assert all(not rule.endswith(" *") for rule in offered(line)), line
 
 
-@pytest.mark.parametrize("line", LOADING)
-def test_what_loads_or_writes_by_its_options_is_asked_for_in_spite_of_a_rule(line: str) -> None:
-    words = line.split()
-    for count in (1, 2):
-        rule = PermissionRule("allow", command=f"{' '.join(words[:count])} *")
-        decision = decide_permission(command(line), PermissionMode.ASK, [rule], sandboxed=True)
-        assert decision.verdict == "ask"
-    rule = PermissionRule("allow", command=line)
-    decision = decide_permission(command(line), PermissionMode.ASK, [rule], sandboxed=True)
-    assert decision.verdict == "allow"
+def test_what_loads_or_writes_by_its_options_is_asked_for_in_spite_of_a_rule() -> None:
+    for line in LOADING:
+        assert find_prefixes_that_allow(line, 2) == [], line
 
 
-@pytest.mark.parametrize("line", PLAIN)
-def test_everyday_uses_are_covered_as_before(line: str) -> None:
-    assert not starts_unnamed_program(line.split())
-    assert any(rule.endswith(" *") for rule in offered(line))
+def test_exactly_this_command_can_still_be_allowed() -> None:
+    lines = [*STARTING, *LOADING]
+    assert [line for line in lines if verdict_with_rule(line, line) != "allow"] == []
+
+
+def test_everyday_uses_are_covered_as_before() -> None:
+    for line in PLAIN:
+        assert not starts_unnamed_program(line.split()), line
+        assert any(rule.endswith(" *") for rule in offered(line)), line
 
 
 def test_a_subcommand_of_a_subcommand_is_named_in_full() -> None:
