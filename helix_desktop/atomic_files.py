@@ -72,14 +72,15 @@ class ReplacementFile:
             self.file.flush()
             os.fsync(self.file.fileno())
             if not self._temporary_path.exists() and os.name != "nt":
-                self._rename_over_target()
+                self._give_unnamed_file_its_name()
             self.file.close()  # On Windows, a file cannot be moved while it is open.
             self._temporary_path.replace(self._target)
             sync_folder_to_disk(self._target.parent)
         finally:
             self.discard_replacement()
 
-    def _rename_over_target(self) -> None:
+    def _give_unnamed_file_its_name(self) -> None:
+        """Gives it the name of a temporary file beside the target, from which it can be renamed."""
         folder = os.open(self._target.parent, os.O_RDONLY)
         try:  # With a folder's handle, os.link follows the link in /proc to the unnamed file.
             source = f"/proc/self/fd/{self.file.fileno()}"

@@ -1,6 +1,4 @@
-"""Parses calls as models write them, and finds the calls in progress and the turn they
-belong to.
-"""
+"""Parses calls as models write them. Also what is known of a call in progress and of its turn."""
 
 import json
 import math

@@ -389,7 +389,7 @@ class ReplyRelay:
             return None
         if self.tools:
             for call in answer.message.pieces_of_kind(PieceKind.CALL):
-                self.call_filter.count_and_check_hidden(call.name)
+                self.call_filter.count_call(call.name)
         self._reply_values.append(value)
         await self._record_reply_before_its_end(answer)
         if self.call_filter.has_only_hidden_calls:

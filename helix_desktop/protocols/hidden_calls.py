@@ -51,14 +51,16 @@ class HiddenCallFilter(ABC):
         return self.hidden_count > 0 and self.visible_count == 0
 
     def count_and_check_hidden(self, called_tool: str) -> bool:
-        """Whether calls of this tool are hidden. Ask exactly once for every call of a reply."""
-        is_hidden = called_tool in HIDDEN_TOOLS
-        if is_hidden:
+        """Count a call, and return whether it is hidden. Ask exactly once for every call of a reply."""
+        self.count_call(called_tool)
+        return called_tool in HIDDEN_TOOLS
+
+    def count_call(self, called_tool: str) -> None:
+        if called_tool in HIDDEN_TOOLS:
             self.hidden_count += 1
             self.any_hidden = True
         else:
             self.visible_count += 1
-        return is_hidden
 
     @abstractmethod
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
