@@ -58,6 +58,10 @@ class UserPreferences:
 
     def __init__(self) -> None:
         self.demands: list[StatedDemand] = []
+        # A long conversation has very many demands, so what each message may change is known apart.
+        self._unanswered: list[StatedDemand] = []
+        self._fulfillable: list[StatedDemand] = []
+        self._naming_files: list[StatedDemand] = []
 
     def add_demand(self, text: str, seq: int, times: int = 1) -> None:
         """Add a demand. If it says "instead" or the like, similar earlier ones are settled."""
@@ -67,23 +71,34 @@ class UserPreferences:
                 if _is_replaced(earlier, demand):
                     earlier.is_settled = True
         self.demands.append(demand)
+        self._unanswered.append(demand)
+        if demand.is_task and not demand.is_lasting:
+            self._fulfillable.append(demand)
+        if demand.files:
+            self._naming_files.append(demand)
 
     def add_changed_file(self, path: str) -> None:
         """Note that the agent changed a file, which a demand may have named."""
-        for demand in self.demands:
+        for demand in self._naming_files:
             unchanged_files = [file for file in demand.files if not _is_same_file(file, path)]
             demand.files = frozenset(unchanged_files)
+        self._naming_files = [demand for demand in self._naming_files if demand.files]
 
     def add_answer(self) -> None:
         """Note that the agent has worked and ended its turn with an answer."""
-        for demand in self.demands:
+        for demand in self._unanswered:
             demand.is_answered = True
+        self._unanswered = []
 
     def add_next_message(self) -> None:
         """Note that the user went on: what was answered before is fulfilled."""
-        for demand in self.demands:
+        still_fulfillable: list[StatedDemand] = []
+        for demand in self._fulfillable:
             if demand.is_fulfilled:
                 demand.is_settled = True
+            else:
+                still_fulfillable.append(demand)
+        self._fulfillable = still_fulfillable
 
 
 def _read_demand(text: str, seq: int, times: int) -> StatedDemand:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from helix_desktop.engine.user_preferences import UserPreferences
@@ -88,3 +90,20 @@ def test_a_lasting_rule_about_a_file_is_never_fulfilled(rule: str) -> None:
     preferences.add_answer()
     preferences.add_next_message()
     assert in_force(preferences) == [rule]
+
+
+def seconds_of_long_conversation(message_count: int) -> float:
+    preferences = UserPreferences()
+    start = time.process_time()
+    for number in range(message_count):
+        preferences.add_next_message()
+        preferences.add_demand(f"Write chapter {number}.", 3 * number)
+        preferences.add_changed_file(f"chapters/{number}.md")
+        preferences.add_answer()
+    return time.process_time() - start
+
+
+def test_a_long_conversation_costs_what_its_messages_cost_and_not_their_square() -> None:
+    """The summary of one with 100,000 messages went through all demands again at each of them."""
+    short = min(seconds_of_long_conversation(500) for _ in range(3))
+    assert seconds_of_long_conversation(8_000) < 64 * short
