@@ -194,36 +194,97 @@ def _adjust_to_what_happened(
     sent = sum(conversation.savings.sent for conversation in held)
     if really_used is None or not really_used.sent or not sent:
         return list(outcomes)
-    real_peak = max(conversation.longest for conversation in held) / max(1, window)
-    peak_ratio = 1.0
-    if real_peak and really_used.peak:
-        peak_ratio = real_peak / really_used.peak
+    peak_ratio = _ratio_of_real_peak(really_used, held, window)
+    unshortened = _find_outcome_of_preset(outcomes, {UNSHORTENED})
+    if unshortened is not None and unshortened.peak * peak_ratio > 1:
+        unshortened = None  # Nobody could have left everything that exceeds the window.
+    savings = [conversation.savings for conversation in held]
+    scale_by_sent = _build_scale_of_sent(really_used, unshortened, savings)
+    scale_by_billed = _build_scale_of_billed(really_used, unshortened, savings)
     adjusted: list[PolicyOutcome] = []
     for outcome in outcomes:
-        adjusted_outcome = replace(
-            outcome,
-            sent=round(outcome.sent * sent / really_used.sent),
-            peak=outcome.peak * peak_ratio,
-            is_real=outcome is really_used,
-        )
-        # Nobody could have left everything that exceeds the window.
-        if outcome.policy == UNSHORTENED and adjusted_outcome.peak <= 1:
-            adjusted_outcome = _take_figures_from_meter(adjusted_outcome, held)
-        adjusted.append(adjusted_outcome)
+        peak = outcome.peak * peak_ratio
+        if outcome is really_used:
+            adjusted.append(
+                replace(outcome, sent=sent, peak=peak, is_real=True, share_from_meter=1.0)
+            )
+            continue
+        scaled_sent = round(scale_by_sent.scale_simulated_figure(outcome.sent))
+        share = scale_by_billed.scale_simulated_figure(outcome.billed)
+        adjusted.append(replace(outcome, sent=scaled_sent, peak=peak, share_from_meter=share))
     return adjusted
 
 
-def _take_figures_from_meter(
-    outcome: PolicyOutcome, held: Sequence[HeldConversation]
-) -> PolicyOutcome:
-    """Returns what the conversations would have taken without shortening, as the meter says it."""
-    without = sum(conversation.savings.without for conversation in held)
-    paid = sum(conversation.savings.paid for conversation in held)
-    paid_without = sum(conversation.savings.paid_without for conversation in held)
-    share = 0.0
-    if paid:
-        share = paid_without / paid
-    return replace(outcome, sent=without, share_from_meter=share)
+def _ratio_of_real_peak(
+    really_used: PolicyOutcome, held: Sequence[HeldConversation], window: int
+) -> float:
+    real_peak = max(conversation.longest for conversation in held) / max(1, window)
+    if not real_peak or not really_used.peak:
+        return 1.0
+    return real_peak / really_used.peak
+
+
+def _build_scale_of_sent(
+    really_used: PolicyOutcome, unshortened: PolicyOutcome | None, savings: Sequence[Savings]
+) -> "_MeterScale":
+    sent = sum(figures.sent for figures in savings)
+    if unshortened is None:
+        return _MeterScale(really_used.sent, sent)
+    without = sum(figures.without for figures in savings)
+    return _MeterScale(really_used.sent, sent, unshortened.sent, without)
+
+
+def _build_scale_of_billed(
+    really_used: PolicyOutcome, unshortened: PolicyOutcome | None, savings: Sequence[Savings]
+) -> "_MeterScale":
+    """Returns the scale of costs, as shares of what was paid."""
+    paid = sum(figures.paid for figures in savings)
+    if unshortened is None or not paid:
+        return _MeterScale(really_used.billed, 1.0)
+    share_without = sum(figures.paid_without for figures in savings) / paid
+    return _MeterScale(really_used.billed, 1.0, unshortened.billed, share_without)
+
+
+@dataclass(frozen=True, slots=True)
+class _MeterScale:
+    """Brings simulated figures to the scale of the meter, which knows two of them: what was really
+    used, and what it would have been without shortening (0 if nobody could have sent it).
+
+    With one of them alone, a setting that leaves everything, too, stood far from the other.
+    """
+
+    simulated_used: float
+    used: float
+    simulated_without: float = 0.0
+    without: float = 0.0
+
+    def scale_simulated_figure(self, simulated: float) -> float:
+        """Returns a figure between both in proportion to its distance from them, and outside of
+        them in proportion to the nearer one.
+        """
+        if simulated == self.simulated_without and self.without:
+            return self.without
+        known = (self.simulated_used, self.used)
+        if self._knows_both():
+            low, high = sorted([known, (self.simulated_without, self.without)])
+            if low[0] < simulated < high[0]:
+                share = (simulated - low[0]) / (high[0] - low[0])
+                return low[1] + share * (high[1] - low[1])
+            known = low
+            if simulated >= high[0]:
+                known = high
+        simulated_known, real = known
+        if not simulated_known:
+            return real
+        return simulated * real / simulated_known
+
+    def _knows_both(self) -> bool:
+        """Whether both are known, and the simulation has them in the same order."""
+        is_known = bool(self.simulated_without and self.without)
+        is_same_order = (self.without - self.used) * (
+            self.simulated_without - self.simulated_used
+        ) > 0
+        return is_known and is_same_order
 
 
 def _find_outcome_of_preset(

@@ -134,8 +134,48 @@ def test_leaving_everything_costs_what_the_meter_says_in_dollars() -> None:
     outcomes = replay_process._adjust_to_what_happened([none, late, real], [held], 1_000)
     costs = compute_preset_costs(outcomes, "layered", savings.paid, ComparedBy.COST)
     assert costs["none"].dollars == pytest.approx(savings.paid_without)
-    assert costs["helix"].dollars == pytest.approx(savings.paid * 3.4), "simulated"
+    assert costs["helix"].dollars == pytest.approx(savings.paid_without * 34 / 30), "simulated"
     assert costs["layered"].dollars == savings.paid
+
+
+def test_what_was_really_sent_is_said_also_where_the_simulation_shortens_nothing() -> None:
+    prices = RelativePrices(0.1, 1.25, 5.0)
+    savings = Savings(14, 44_600, 112_100, 0, paid=0.0446, paid_without=0.1)
+    held = replay_process.HeldConversation("layered", savings, 100, 1.0, prices, True, 0)
+    outcomes = [
+        PolicyOutcome(policy, billed=760, peak=0.1, in_view=1.0, sent=760)
+        for policy in ("none", "layered")
+    ]
+    none, layered = replay_process._adjust_to_what_happened(outcomes, [held], 1_000)
+    assert (none.sent, layered.sent) == (112_100, 44_600)
+    costs = compute_preset_costs([none, layered], "layered", savings.paid, ComparedBy.COST)
+    assert costs["layered"].dollars == savings.paid
+
+
+def test_a_setting_that_leaves_everything_too_stands_beside_leaving_everything() -> None:
+    """Of the same simulated sum, one row said 169.3K tokens, and the other 112.1K, as the meter."""
+    prices = RelativePrices(0.1, 1.25, 5.0)
+    savings = Savings(14, 44_600, 112_100, 0, paid=0.0446, paid_without=0.1)
+    held = replay_process.HeldConversation("layered", savings, 100, 1.0, prices, True, 0)
+    simulated = {"none": 760, "helix": 760, "notes": 480, "layered": 200, "less": 100}
+    outcomes = [
+        PolicyOutcome(policy, billed=tokens, peak=0.1, in_view=1.0, sent=tokens)
+        for policy, tokens in simulated.items()
+    ]
+    adjusted = replay_process._adjust_to_what_happened(outcomes, [held], 1_000)
+    assert {outcome.policy: outcome.sent for outcome in adjusted} == {
+        "none": 112_100,
+        "helix": 112_100,
+        "notes": (112_100 + 44_600) // 2,
+        "layered": 44_600,
+        "less": 22_300,
+    }
+    costs = compute_preset_costs(adjusted, "layered", savings.paid, ComparedBy.COST)
+    assert costs["helix"].dollars == pytest.approx(0.1)
+    assert costs["notes"].dollars == pytest.approx((0.1 + 0.0446) / 2)
+    assert costs["less"].dollars == pytest.approx(0.0223)
+    assert costs["layered"].is_baseline
+    assert costs["layered"].dollars == pytest.approx(savings.paid)
 
 
 def test_a_provider_that_caches_nothing_is_not_given_a_cache() -> None:

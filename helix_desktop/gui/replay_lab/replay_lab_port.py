@@ -18,8 +18,8 @@ class PolicyOutcome:
     the largest request, refused above 1. `in_view`: how much of what was needed again was in view.
     `sent`: the plain tokens of all its requests, which are compared if nothing has a price.
     `is_real`: the conversations were held with this policy, and this is what they really sent.
-    `share_from_meter`: what it would have cost in proportion to what was paid, by the figures from
-    which the meter says what was saved; 0 where only the simulation says something.
+    `share_from_meter`: what it would have cost in proportion to what was paid, on the scale of the
+    figures from which the meter says what was saved; 0 where only the simulation says something.
     """
 
     policy: str
