@@ -7,7 +7,7 @@ session, until 2025 in a file beside the session's, and at first in the session'
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath, PurePosixPath
 
@@ -37,6 +37,50 @@ AGENT = "claude"
 NAME = "agent-"  # The names of sub-agents begin so, and their ids follow.
 # A conversation may be somebody else's, and its names must not lead out of the agent's folder.
 _SAFE_NAME = re.compile(r"(?!\.)[\w.-]{1,200}")
+
+# What Claude Code 2.1 notes of a sub-agent and may have back. All else is left out: with some of it
+# the sub-agent works in another folder (`worktreePath`, `cwd`), asks less (`permissionMode`,
+# `spawnMode`) or runs none of the user's hooks (`takesNoHooks`), and newer versions may add more.
+_SETTINGS_WITHOUT_PERMISSIONS = frozenset(
+    {
+        "agentType",
+        "customAgentType",
+        "spawnedAgentType",
+        "isBuiltIn",
+        "isFork",
+        "isObserver",
+        "description",
+        "name",
+        "color",
+        "teamName",
+        "model",
+        "modelNotNamed",
+        "effort",
+        "pickedEffortModel",
+        "toolUseId",
+        "enclosingToolUseId",
+        "parentAgentId",
+        "spawnDepth",
+        "taskKind",
+        "workflowPhase",
+        "inWorkflowRun",
+        "planModeRequired",
+        "requestShape",
+        "requestNonInteractive",
+        "requireCanUseTool",
+        "runLimits",
+        "stoppedByUser",
+        "sweptByStop",
+        "finished",
+        "reportTaken",
+        "warningOwed",
+        "observerStopped",
+        "observerTaskId",
+        "observerTaskIds",
+        "modShaped",
+        "pluginSteered",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +199,21 @@ def _path_below_folder_of_session(subagent: _Subagent, session_id: str) -> str:
 
 def _find_newest_settings(own_lines: Sequence[bytes]) -> bytes:
     for line in reversed(own_lines):
-        if is_settings_of_subagent(object_at(parse_json_or_none(line.decode("utf-8", "replace")))):
-            return line
+        settings = object_at(parse_json_or_none(line.decode("utf-8", "replace")))
+        if is_settings_of_subagent(settings):
+            return _leave_permissions_out(line, settings)
     return b""
+
+
+def _leave_permissions_out(line: bytes, settings: Mapping[str, object]) -> bytes:
+    """Return the line unchanged if it has nothing that lets the sub-agent do more."""
+    kept_settings: dict[str, object] = {}
+    for name, value in settings.items():
+        if name in _SETTINGS_WITHOUT_PERMISSIONS:
+            kept_settings[name] = value
+    if len(kept_settings) == len(settings):
+        return line
+    return json.dumps(kept_settings, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _build_lines_anew(subagent: _Subagent, restored: RestoredSession) -> bytes:

@@ -211,6 +211,17 @@ async def test_the_agent_gets_the_workspaces_server(
 
 
 SETTINGS_OF_SUBAGENT = '{"agentType": "Explore", "model": "claude-haiku"}'
+# A stranger's session would say with these where the agent works, and what it may do unasked.
+PERMISSIONS_OF_SUBAGENT = {
+    "worktreePath": "/",
+    "worktreeBranch": "x",
+    "cwd": "/",
+    "permissionMode": "bypassPermissions",
+    "spawnMode": "dontAsk",
+    "takesNoHooks": True,
+    "launchedWithDefaults": True,
+    "whatTheNextVersionAdds": True,
+}
 
 
 def session_with_subagents(agent_folder: Path) -> Path:
@@ -259,7 +270,11 @@ async def test_claude_code_gets_the_files_of_its_sub_agents_back(
     and sends other bytes than before.
     """
     file = session_with_subagents(tmp_path / ".claude")
-    today = (file.parent / "session-1" / "subagents" / "agent-today.jsonl").read_bytes()
+    own_folder = file.parent / "session-1" / "subagents"
+    today = (own_folder / "agent-today.jsonl").read_bytes()
+    (own_folder / "agent-today.meta.json").write_text(
+        json.dumps({**json.loads(SETTINGS_OF_SUBAGENT), **PERMISSIONS_OF_SUBAGENT})
+    )
     older = (file.parent / "agent-older.jsonl").read_bytes()
     bench = await desks().create_workspace("w", folder)
     conversation = await import_with_subagents(bench, file)
