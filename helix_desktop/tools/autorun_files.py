@@ -5,6 +5,7 @@ managers, other agents.
 `autorun_guard.py` handles git's own files.
 """
 
+import configparser
 import fnmatch
 import hashlib
 import json
@@ -52,6 +53,12 @@ _HOOKS = (
     "yorkie",
 )
 MOST_BYTES = 1 << 20
+# Files of Python projects, of which linters run code that some settings name.
+_LINTER_TABLE = _TABLE["linter_settings"]
+_FILES_OF_LINTERS = frozenset(_LINTER_TABLE["files"].split())
+_LINTERS = tuple(_LINTER_TABLE["linters"].split())
+_RUNNING_SETTINGS = frozenset(_LINTER_TABLE["names"].split())
+_MOST_BYTES_OF_SETTINGS = 200_000  # A larger file takes too long to read after each command.
 
 
 def _has_wildcard(name: str) -> bool:
@@ -84,7 +91,7 @@ def is_autorun_entry(name: str, path: str, *, folder: bool) -> bool:
         return True
     if folder:
         return plain_name in _FOLDERS
-    if plain_name in _EXACT or plain_name in (SCRIPTS, COMPOSER):
+    if plain_name in _EXACT or is_only_partly_run(name):
         return True
     return _PATTERNS.match(plain_name) is not None
 
@@ -115,13 +122,17 @@ def is_only_partly_run(name: str) -> bool:
     """Whether only a part of such a file is run, which also depends on the file's
     content before.
     """
-    return normalise_spelling(name) in (SCRIPTS, COMPOSER)
+    plain_name = normalise_spelling(name)
+    return plain_name in (SCRIPTS, COMPOSER) or plain_name in _FILES_OF_LINTERS
 
 
 def extract_runnable_text(name: str, content: bytes, before: bytes | None = None) -> str:
     """Return, for comparison, the text in a file that can be run, or an empty string.
     `before`: the old content.
     """
+    plain_name = normalise_spelling(name)
+    if plain_name in _FILES_OF_LINTERS:
+        return _changed_linter_settings(plain_name, content, before)
     if is_only_partly_run(name):
         return _changed_or_automatic_scripts(content, before)
     if not content.strip():
@@ -174,3 +185,84 @@ def _is_automatic_script(name: str, scripts: Mapping[str, object]) -> bool:
         if name.startswith(prefix) and name.removeprefix(prefix) in scripts:
             return True
     return False
+
+
+# --- Settings of linters
+
+
+def _changed_linter_settings(plain_name: str, content: bytes, before: bytes | None) -> str:
+    """Return changed and new settings by which linters run code."""
+    if content == before:
+        return ""
+    settings = _read_linter_settings(plain_name, content)
+    settings_before = _read_linter_settings(plain_name, before or b"") or {}
+    if settings is None:  # It cannot be read, so any change of it counts.
+        return hashlib.sha256(content).hexdigest()
+    changed: dict[str, str] = {}
+    for name, value in settings.items():
+        if value != settings_before.get(name):
+            changed[name] = value
+    if not changed:
+        return ""
+    return json.dumps(changed, sort_keys=True)
+
+
+def _read_linter_settings(plain_name: str, content: bytes) -> Mapping[str, str] | None:
+    """Return the settings that run code, by their place in the file. None if it cannot be read."""
+    text = content.decode("utf-8-sig", "replace")
+    if not any(linter in text.lower() for linter in _LINTERS) and "\\" not in text:
+        return {}  # A name in TOML may be spelled with escapes.
+    if len(content) > _MOST_BYTES_OF_SETTINGS:
+        return None
+    if plain_name.endswith(".toml"):
+        return _read_toml_settings(text)
+    return _read_ini_settings(text)
+
+
+def _read_toml_settings(text: str) -> Mapping[str, str] | None:
+    import tomllib  # The window starts without it.
+
+    settings: dict[str, str] = {}
+    try:
+        tools = object_at(tomllib.loads(text), "tool")
+        for linter in _LINTERS:
+            _add_toml_settings(settings, linter, tools.get(linter))
+    except (ValueError, RecursionError):
+        return None
+    return settings
+
+
+def _add_toml_settings(settings: dict[str, str], place: str, value: object) -> None:
+    """Add what runs code in a table, and in the tables in it."""
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            _add_toml_settings(settings, f"{place}[{number}]", item)
+    if not isinstance(value, dict):
+        return
+    for name, setting in value.items():
+        place_of_setting = f"{place}.{name}"
+        if _runs_code(name):
+            settings[place_of_setting] = repr(setting)
+        else:
+            _add_toml_settings(settings, place_of_setting, setting)
+
+
+def _read_ini_settings(text: str) -> Mapping[str, str] | None:
+    parser = configparser.ConfigParser(strict=False, interpolation=None, allow_no_value=True)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return None
+    settings: dict[str, str] = {}
+    for section in parser.sections():
+        if not any(linter in section.lower() for linter in _LINTERS):
+            continue
+        runs_all = section.lower().endswith(":local-plugins")
+        for name, value in parser.items(section):
+            if runs_all or _runs_code(name):
+                settings[f"{section}.{name}"] = value or ""
+    return settings
+
+
+def _runs_code(name: str) -> bool:
+    return name.lower().replace("_", "-") in _RUNNING_SETTINGS
