@@ -56,6 +56,7 @@ MOST_MEMORY = 400 << 20  # What the client takes more than at its beginning.
 # One of so many hosts says at most the newest messages. The user closes such a conversation.
 STORIES_TO_SILENCE = 10
 SECONDS_TO_SILENCE = 1.0
+STORIES_TO_PROGRESS = 5  # So often it prints how far it is.
 # Numbers of newest messages: possible, far too large, and at the edge of what is believed.
 STARTS_OF_NEWEST = (1, 900, 499_000, 999_000, 9_999_000, 2**40)
 STEPS_OF_NEWEST = (0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 300, -3)
@@ -328,6 +329,8 @@ def run_trials(messages: int, seed: int, found: Counter[str]) -> None:
                 is_silent = is_silent_host(seed * 100_000 + story)
                 asyncio.run(run_story(found, is_silent=is_silent))
                 found["messages"] += MESSAGES_OF_STORY
+                if story % STORIES_TO_PROGRESS == STORIES_TO_PROGRESS - 1:
+                    print(f"{found['messages']} messages so far", flush=True)
         finally:
             os.environ["PATH"] = path_before
             del os.environ["ANTHROPIC_API_KEY"]

@@ -41,6 +41,7 @@ GIT = (
     ["status"], ["st"], ["co"], ["log", "-p", "-1"], ["diff"], ["add", "-A"], ["stash"], ["commit", "--allow-empty", "-qm", "x"], ["checkout", "-q", "-B", "other"], ["fetch", "origin"],
     ["merge", "main"], ["rebase", "--continue"], ["gc", "-q"], ["submodule", "update"],
 )  # fmt: skip
+WAYS_TO_PROGRESS = 20  # So often it prints how far it is.
 ESCAPES = {
     "remount the root": "mount -o remount,rw / ; echo x > {out}/escaped",
     "remount by a new bind": "mkdir -p m; mount --bind / m && mount -o remount,rw,bind m && echo x > m{out}/escaped",
@@ -102,9 +103,16 @@ async def trial(count: int, seed: int, *, landlock: bool = False) -> int:
             kit.commands.sandbox = kit.sandbox = replace(kit.sandbox, kind=SandboxKind.LANDLOCK)
         chosen = ways(f"touch {canary}")
         chosen = random.Random(seed).sample(chosen, min(count, len(chosen))) if count else chosen
-        failed = [
-            f"{way.name}: {said}" for way in chosen if (said := await tried(kit, base, way, canary))
-        ]
+        failed: list[str] = []
+        for number, way in enumerate(chosen, 1):
+            said = await tried(kit, base, way, canary)
+            if said:
+                failed.append(f"{way.name}: {said}")
+                print(f"FAILED so far: {failed[-1]}", flush=True)
+            if number % WAYS_TO_PROGRESS == 0:
+                print(
+                    f"{number} of {len(chosen)} ways, {time.monotonic() - begun:.0f} s", flush=True
+                )
         out = await escapes(kit, base)
         empty_folder(base / "work")
         await kit.aclose()
