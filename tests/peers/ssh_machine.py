@@ -66,9 +66,14 @@ class SshMachine:
         assert self._server.stderr is not None
         self.break_lines()
         self.kill_hosts()
+        self.stop_server()
+        self._server.stderr.close()
+
+    def stop_server(self) -> None:
+        """From then on there is nothing to connect to."""
+        assert self._server is not None
         self._server.terminate()
         self._server.wait()
-        self._server.stderr.close()
 
     def install(self, script: str) -> None:
         """What `helix-desktop` is over there."""
@@ -100,6 +105,18 @@ class SshMachine:
         ssh.parent.mkdir()
         ssh.write_text(f'#!/bin/sh\necho $$ >> {self._pids}\nexec /usr/bin/ssh -F {config} "$@"\n')
         ssh.chmod(0o755)
+
+    def reach_through(self, jump_host: SshMachine) -> None:
+        """The user's configuration names a machine through which this one is reached."""
+        config = self._folder / "ssh_config"
+        # Of several values, ssh takes the first.
+        config.write_text(
+            f"Host {NAME}\n  ProxyJump jumpbox\n"
+            f"Host jumpbox\n  HostName 127.0.0.1\n  Port {jump_host._port}\n  User {getuser()}\n"
+            f"  IdentityFile {jump_host._folder / 'id'}\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {self._folder / 'known_hosts'}\n"
+            "  StrictHostKeyChecking accept-new\n  LogLevel ERROR\n" + config.read_text()
+        )
 
     @property
     def environment(self) -> Mapping[str, str]:

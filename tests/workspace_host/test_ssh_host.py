@@ -104,6 +104,22 @@ def test_a_turn_runs_over_there_and_is_printed_here(machine: SshMachine, project
     assert [message["by"] for message in messages] == ["user", "demo/demo", "tool", "demo/demo"]
 
 
+def test_a_machine_is_reached_through_another_one_as_the_user_has_it_configured(
+    tmp_path: Path, project: Path
+) -> None:
+    with SshMachine(tmp_path / "jump") as jump_host, SshMachine(tmp_path / "behind") as behind:
+        behind.reach_through(jump_host)
+        code, out, err = ask_demo(behind, project, "--allow", "edits", "write b.txt: from afar")
+        assert (code, err) == (0, "")
+        assert "write_file" in out
+        assert (project / "b.txt").read_text() == "from afar\n"
+        assert jump_host.hosts() == []
+        jump_host.stop_server()
+        code, _, err = ask_demo(behind, project, "write c.txt: from afar")
+        assert code == 1
+        assert "There is no connection to testbox." in err
+
+
 def test_what_was_not_allowed_is_refused_and_said(machine: SshMachine, project: Path) -> None:
     code, _, err = ask_demo(machine, project, "write c.txt: no")
     assert code == 0
