@@ -1851,7 +1851,7 @@ def test_leaving_the_box_that_finds_everything_gives_the_keyboard_back(
 
 @pytest.mark.parametrize(
     ("width", "height", "zoom"),
-    [(880, 520, 1.0), (1024, 640, 1.5), (880, 520, 1.5), (894, 448, 1.0), (667, 344, 1.0)],
+    [(880, 520, 1.0), (1024, 640, 1.5), (880, 520, 1.5), (894, 448, 1.0), (704, 386, 1.0)],
 )
 def test_a_question_can_be_read_and_answered_in_a_small_window(
     window: MainWindow, session: FakeSession, theme: Theme, width: int, height: int, zoom: float
@@ -1894,7 +1894,7 @@ def test_a_question_can_be_read_and_answered_in_a_small_window(
     theme.set_zoom(1.0)
 
 
-@pytest.mark.parametrize(("width", "height"), [(894, 448), (667, 344)])
+@pytest.mark.parametrize(("width", "height"), [(894, 448), (704, 386)])
 def test_a_laptop_at_150_or_200_per_cent_has_room_for_what_sends(
     window: MainWindow, session: FakeSession, width: int, height: int
 ) -> None:

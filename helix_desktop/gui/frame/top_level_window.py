@@ -16,8 +16,8 @@ from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 FIRST_SIZE = QSize(1440, 900)
 # Room for the window's frame and, under Wayland, for the desktop's panels, whose size is unknown.
 WINDOW_BORDER_SIZE = QSize(16, 64)
-# A screen of 1366 x 768 pixels has half as many points where all is drawn twice as large.
-SMALLEST_SIZE = QSize(640, 320)
+# A screen of 1440 x 900 pixels has half as many points where all is drawn twice as large.
+SMALLEST_SIZE = QSize(700, 320)
 RAIL_WIDTH = 56
 RAIL_SQUARE = 36
 SIDEBAR_WIDTH = 252

@@ -32,9 +32,8 @@ MAX_SIDEBAR_SHARE = 0.3
 # shown only on request.
 NARROW_WINDOW_WIDTH = 1_160
 # In a window narrower than this many pixels, at the usual text size, the list of conversations is
-# shown only on request, because beside it neither the message box nor the bar above has room for its
-# buttons.
-VERY_NARROW_WINDOW_WIDTH = 720
+# shown only on request, because beside it the message box has no room for its buttons.
+VERY_NARROW_WINDOW_WIDTH = 500
 
 
 class WindowFrame(QWidget):
