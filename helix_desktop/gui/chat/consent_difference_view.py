@@ -46,7 +46,7 @@ class ExactDifferenceView(DifferenceView):
         length = describe_exact_text("\n".join(lines), self._marks, end_seen=self.is_end_seen)
         if not length:
             return ""
-        return tr("Shown, with unchanged lines around: {length}", length=length)
+        return tr("The changed lines and those around them: {length}", length=length)
 
     def show_next_part(self) -> None:
         self.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderPageStepAdd)

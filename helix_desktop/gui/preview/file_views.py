@@ -39,6 +39,7 @@ class PdfPagesView(QScrollArea):
         self._column = QVBoxLayout(self._inside)
         self._column.setSpacing(theme.zoomed_pixels(12))
         self._labels: list[QLabel] = []
+        self._captions: list[QLabel] = []  # The number of each page, above it.
         self._pictures: list[QPixmap] = []
         self._page_count = 0
         self._asked_until = 0
@@ -55,8 +56,9 @@ class PdfPagesView(QScrollArea):
         """Shows the pages, at first those at the top, or the page `first_in_sight` once it and
         those above it are drawn.
         """
-        for label in self._labels:
+        for label in self._captions + self._labels:
             label.deleteLater()
+        self._captions = []
         self._labels = []
         self._pictures = []
         self._page_count = page_count
@@ -71,9 +73,16 @@ class PdfPagesView(QScrollArea):
         picture = QPixmap()
         if image is not None:
             picture = QPixmap.fromImage(image)
-        label = QLabel(self._inside, alignment=Qt.AlignmentFlag.AlignCenter)
+        total = format_number(self._page_count)
+        place = tr("Page {n} of {total}", n=format_number(number), total=total)
+        centre = Qt.AlignmentFlag.AlignCenter
+        caption = build_plain_label(place, "faint", self._inside, alignment=centre)
+        label = QLabel(self._inside, alignment=centre)
         label.setAccessibleName(tr("Page {n}", n=format_number(number)))
+        self._column.addWidget(caption)
         self._column.addWidget(label)
+        self._captions.append(caption)
+        caption.show()
         label.show()  # Qt would do so later, and gives no place to what is not shown.
         self._labels.append(label)
         self._pictures.append(picture)
@@ -88,12 +97,12 @@ class PdfPagesView(QScrollArea):
         if drawn_count < self._page_to_scroll_to:
             self._ask_for_more()
             return
-        label = self._labels[self._page_to_scroll_to - 1]
+        caption = self._captions[self._page_to_scroll_to - 1]
         self._page_to_scroll_to = 0
         self._lay_out_pages()
         # The scroll bar, which may have appeared only now, has made the pages narrower.
         self._lay_out_pages()
-        self.verticalScrollBar().setValue(label.y())
+        self.verticalScrollBar().setValue(caption.y())
 
     def _lay_out_pages(self) -> None:
         """Gives the pages their places at once, and not when Qt comes to it."""

@@ -327,7 +327,7 @@ def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: The
     assert not buttons(made)["Allow once"].isEnabled()
     words = view.describe_length_and_warnings()
     assert "400 hidden or look-alike characters" in words
-    assert words.startswith("Shown, with unchanged lines around: 400 lines · ")
+    assert words.startswith("The changed lines and those around them: 400 lines · ")
     for _ in range(400):
         view.show_next_part()
         QApplication.processEvents()

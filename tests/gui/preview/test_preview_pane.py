@@ -87,8 +87,9 @@ def test_a_pdf_is_shown_at_its_page(pane: PreviewPane, tmp_path: Path, page: int
     deadline = QDeadlineTimer(10_000)
     while pane.pages.verticalScrollBar().value() == 0 and not deadline.hasExpired():
         QCoreApplication.processEvents()
-    label = pane.pages._labels[page - 1]
-    assert label.accessibleName() == f"Page {page}"
+    label = pane.pages._captions[page - 1]
+    total = pane.pages._page_count
+    assert label.text() == f"Page {page} of {total}"
     assert pane.pages.verticalScrollBar().value() == label.y() > 0
 
 
