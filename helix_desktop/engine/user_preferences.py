@@ -59,8 +59,8 @@ class UserPreferences:
     def __init__(self) -> None:
         self.demands: list[StatedDemand] = []
         # A long conversation has very many demands, so what each message may change is known apart.
-        self._unanswered: list[StatedDemand] = []
-        self._fulfillable: list[StatedDemand] = []
+        self._unanswered_tasks: list[StatedDemand] = []
+        self._answered_tasks: list[StatedDemand] = []
         self._naming_files: list[StatedDemand] = []
 
     def add_demand(self, text: str, seq: int, times: int = 1) -> None:
@@ -71,9 +71,8 @@ class UserPreferences:
                 if _is_replaced(earlier, demand):
                     earlier.is_settled = True
         self.demands.append(demand)
-        self._unanswered.append(demand)
         if demand.is_task and not demand.is_lasting:
-            self._fulfillable.append(demand)
+            self._unanswered_tasks.append(demand)
         if demand.files:
             self._naming_files.append(demand)
 
@@ -86,19 +85,20 @@ class UserPreferences:
 
     def add_answer(self) -> None:
         """Note that the agent has worked and ended its turn with an answer."""
-        for demand in self._unanswered:
+        for demand in self._unanswered_tasks:
             demand.is_answered = True
-        self._unanswered = []
+        self._answered_tasks += self._unanswered_tasks
+        self._unanswered_tasks = []
 
     def add_next_message(self) -> None:
         """Note that the user went on: what was answered before is fulfilled."""
-        still_fulfillable: list[StatedDemand] = []
-        for demand in self._fulfillable:
+        unfulfilled_tasks: list[StatedDemand] = []
+        for demand in self._answered_tasks:
             if demand.is_fulfilled:
                 demand.is_settled = True
             else:
-                still_fulfillable.append(demand)
-        self._fulfillable = still_fulfillable
+                unfulfilled_tasks.append(demand)
+        self._answered_tasks = unfulfilled_tasks
 
 
 def _read_demand(text: str, seq: int, times: int) -> StatedDemand:

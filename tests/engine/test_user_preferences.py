@@ -92,18 +92,22 @@ def test_a_lasting_rule_about_a_file_is_never_fulfilled(rule: str) -> None:
     assert in_force(preferences) == [rule]
 
 
-def seconds_of_long_conversation(message_count: int) -> float:
+def seconds_of_long_conversation(message_count: int, *, is_work_done: bool) -> float:
     preferences = UserPreferences()
     start = time.process_time()
     for number in range(message_count):
         preferences.add_next_message()
         preferences.add_demand(f"Write chapter {number}.", 3 * number)
-        preferences.add_changed_file(f"chapters/{number}.md")
-        preferences.add_answer()
+        if is_work_done:
+            preferences.add_changed_file(f"chapters/{number}.md")
+            preferences.add_answer()
     return time.process_time() - start
 
 
-def test_a_long_conversation_costs_what_its_messages_cost_and_not_their_square() -> None:
+@pytest.mark.parametrize("is_work_done", [True, False])
+def test_a_long_conversation_costs_what_its_messages_cost_and_not_their_square(
+    is_work_done: bool,
+) -> None:
     """The summary of one with 100,000 messages went through all demands again at each of them."""
-    short = min(seconds_of_long_conversation(500) for _ in range(3))
-    assert seconds_of_long_conversation(8_000) < 64 * short
+    short = min(seconds_of_long_conversation(500, is_work_done=is_work_done) for _ in range(3))
+    assert seconds_of_long_conversation(8_000, is_work_done=is_work_done) < 64 * short
