@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from helix_desktop import resources
-from helix_desktop.json_values import object_at, parse_object
+from helix_desktop.json_values import check_toml_keys, object_at, parse_object
 from helix_desktop.tools.workspace_roots import normalise_spelling
 
 _TABLE = resources.read_table("autorun")
@@ -224,6 +224,7 @@ def _read_toml_settings(text: str) -> Mapping[str, str] | None:
 
     settings: dict[str, str] = {}
     try:
+        check_toml_keys(text)
         tools = object_at(tomllib.loads(text), "tool")
         for linter in _LINTERS:
             _add_toml_settings(settings, linter, tools.get(linter))
@@ -248,14 +249,18 @@ def _add_toml_settings(settings: dict[str, str], place: str, value: object) -> N
 
 
 def _read_ini_settings(text: str) -> Mapping[str, str] | None:
-    parser = configparser.ConfigParser(strict=False, interpolation=None, allow_no_value=True)
+    # A section for all others is read as one of its own: the parser would copy it into each.
+    parser = configparser.ConfigParser(
+        strict=False, interpolation=None, allow_no_value=True, default_section=""
+    )
     try:
         parser.read_string(text)
     except configparser.Error:
         return None
     settings: dict[str, str] = {}
     for section in parser.sections():
-        if not any(linter in section.lower() for linter in _LINTERS):
+        is_of_linter = any(linter in section.lower() for linter in _LINTERS)
+        if not is_of_linter and section != configparser.DEFAULTSECT:
             continue
         runs_all = section.lower().endswith(":local-plugins")
         for name, value in parser.items(section):
