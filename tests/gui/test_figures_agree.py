@@ -22,6 +22,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -164,6 +165,8 @@ def saved_as_said(sentences: Sequence[str]) -> Seen:
 def shown_by_timeline(session: FakeSession) -> Seen:
     timeline = ConversationTimeline(build_state(session.state.facts))
     timeline.read_all_facts(session.state.facts)
+    if timeline.seqs and timeline.seqs[-1] == session.state.seq:
+        yield "tokens of the next request", f"{timeline.points[-1]:,}"
     for event in timeline.events:
         for fold in event.made_folds:
             yield f"fold {fold.fold}", f"{fold.tokens_before:,} → {fold.tokens:,}"
@@ -275,6 +278,7 @@ def shown_by_list(session: FakeSession, journal: StoryJournal | None) -> Seen:
     journal adds up.
     """
     meter = session.context.next_request_meter()
+    yield "tokens of the next request", f"{meter.used:,}"
     seq = session.state.seq
     stored = _decode_meter(encode_meter(meter, seq), seq)
     shown = describe_meter(list(stored.parts.items()), stored.window, is_estimate=meter.is_estimate)
@@ -344,7 +348,22 @@ def claims_without_a_basis(window: MainWindow, session: FakeSession) -> list[str
         for line in lines:
             if line.startswith("Shortening has") and "window is full" not in line:
                 found.append(f"{place}: says not what it compares: {line}")
+            if line.startswith("Shortening has") and not adds_up(line):
+                found.append(f"{place}: is not the difference of both sums: {line}")
     return found
+
+
+def adds_up(sentence: str) -> bool:
+    """Whether what was saved, or cost more, is the difference of both sums in the sentence, as
+    exactly as it is shown.
+    """
+    amounts = re.findall(r"\$?([\d.]+)([KM]?)(?![\d%])", sentence)[:3]
+    units = {"": Decimal(1), "K": Decimal(1_000), "M": Decimal(1_000_000)}
+    changed, paid, without = (Decimal(number) * units[unit] for number, unit in amounts)
+    number, unit = amounts[0]
+    last_place = units[unit] / 10 ** len(number.partition(".")[2])
+    difference = abs(without - paid)
+    return not difference or abs(changed - difference) <= last_place / 2
 
 
 def words_of_timeline(session: FakeSession) -> str:
@@ -710,3 +729,19 @@ def test_the_welcome_counts_what_the_import_dialog_lists(
         whole = sum(each.conversations for each in histories.groups)
         assert {re.sub(r"^\D*([\d,]+).*", r"\1", words) for words in places} == {f"{whole:,}"}
         dialog.reject()
+
+
+def test_the_crawler_finds_sums_that_do_not_add_up() -> None:
+    of = "with a summary only when the window is full."
+    assert adds_up(
+        f"Shortening has saved about $0.082 so far (70%): $0.035, instead of about $0.117 {of}"
+    )
+    assert not adds_up(
+        f"Shortening has saved about $0.081 so far (70%): $0.035, instead of about $0.117 {of}"
+    )
+    assert adds_up(
+        f"Shortening has cost about 5.7K tokens more so far: 40.8K, instead of about 35.1K tokens {of}"
+    )
+    assert not adds_up(
+        f"Shortening has cost about 5.6K tokens more so far: 40.8K, instead of about 35.1K tokens {of}"
+    )
