@@ -97,6 +97,7 @@ from tests.gui.fake_desk import FakeSession, FakeWorkbench, now
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
 
 Seen = Iterator[tuple[str, str]]
+SAVINGS = ("Shortening has ", "So far, shortening", "Without shortening, this conversation")
 PAID_BEFORE = " before import or fork"
 STORIES = int(os.environ.get("HELIX_STORIES", "4"))
 FIRST_SEED = int(os.environ.get("HELIX_FIRST_SEED", "0"))
@@ -146,7 +147,7 @@ def shown_by_boxes(text: str) -> Seen:
         if words == "Cost before import or duplication":
             yield "cost before", figure
     yield from counted_by_model(lines)
-    said = [line for line in lines if line.startswith(("Shortening has ", "So far, shortening"))]
+    said = [line for line in lines if line.startswith(SAVINGS)]
     yield from saved_as_said(said)
 
 
@@ -507,7 +508,7 @@ def next_facts(session: FakeSession, chance: random.Random, number: int) -> tupl
     if happened in ("fold", "summary"):
         return facts_of_fold(happened, chance.choice(outputs), chance, number)
     if happened == "turn":
-        return facts_of_turn(chance, number)
+        return facts_of_turn(chance, number, session)
     if happened == "import":
         return facts_of_import(session, chance, number)
     one_fact: dict[str, Callable[[], Fact]] = {
@@ -531,7 +532,7 @@ def next_facts(session: FakeSession, chance: random.Random, number: int) -> tupl
     }
     if happened == "failed summary":
         why = "a/m, using its large context window: it was busy"
-        usage = Usage(40_000, output=9, cost=0.12)
+        usage = Usage(40_000, output=9, cost=chance.uniform(0.05, 0.2))
         return (
             Spent(Purpose.HANDOVER, story.MODEL, usage),
             FoldFailed(FoldKind.HANDOVER, why),
@@ -550,7 +551,11 @@ def facts_of_fold(
         tokens = output.fact.tokens
         return (Folded(name, FoldKind.MARKER, cover, "[CACHED]", 31, tokens, batch=name),)
     return (
-        Spent(Purpose.HANDOVER, story.MODEL, Usage(input=40_000, output=900, cost=0.13)),
+        Spent(
+            Purpose.HANDOVER,
+            story.MODEL,
+            Usage(input=40_000, output=900, cost=chance.uniform(0.05, 0.2)),
+        ),
         Folded(
             name,
             FoldKind.HANDOVER,
@@ -566,12 +571,18 @@ def facts_of_fold(
     )
 
 
-def facts_of_turn(chance: random.Random, number: int) -> tuple[Fact, ...]:
+def facts_of_turn(
+    chance: random.Random, number: int, session: FakeSession | None = None
+) -> tuple[Fact, ...]:
+    """A turn. Without `session`, what its request took has nothing to do with its text."""
     size = chance.randrange(40, 60_000)
+    billed = chance.randrange(1_000, 120_000)
+    if session is not None and chance.random() < 0.5:
+        billed = round(session.state.counted_tokens * chance.uniform(0.9, 1.4)) + 480
     called = story.call(100 + number, "read_file", path=f"src/{number}.rs")
     return (
         UserSaid((Text("Go on.", 3),)),
-        story.reply(Text("I look.", 4), called, tokens=chance.randrange(1_000, 120_000)),
+        story.reply(Text("I look.", 4), called, tokens=billed),
         ToolReturned(called.id, story.stored("ok\n"), size, head="ok\n"),
         ModelReplied((Text("Done.", 2),), story.MODEL, chance.choice(list(Stop))),
         TurnEnded(TurnEnd.DONE),
