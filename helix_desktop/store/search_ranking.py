@@ -124,7 +124,7 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
         folded = place.text.casefold()
         ranked.append(_RankedPlace(place, folded, _stems_of_place(place, folded, stems)))
     rarity = _rarity_of_stems(ranked, stems)
-    _find_results(ranked, stems, rarity)
+    _mark_results(ranked, stems, rarity)
     for candidate in ranked:
         candidate.lines = _find_matching_lines(candidate.folded, candidate.counted, rarity)
     _weigh_places(ranked, words, stems, rarity_of_all_words=sum(rarity.values()))
@@ -143,7 +143,7 @@ def _rarity_of_stems(ranked: Sequence[_RankedPlace], stems: Stems) -> dict[str, 
     return {stem: math.log(1 + len(ranked) / (counts[stem] + 0.5)) for stem in stems}
 
 
-def _find_results(
+def _mark_results(
     ranked: Sequence[_RankedPlace], stems: Stems, rarity: Mapping[str, float]
 ) -> None:
     """Note each place's share of the words, and whether it is enough for a result.
@@ -181,7 +181,7 @@ def _weigh_places(
 ) -> None:
     """Weigh each place by what it says itself."""
     first_stem = next(iter(stems))
-    _find_copied_pages_and_weigh_origins(ranked, first_stem)
+    _weigh_origins_and_copied_pages(ranked, first_stem)
     _weigh_older_outputs_less(ranked)
     mean_length = sum(len(candidate.folded) for candidate in ranked) / max(1, len(ranked))
     for candidate in ranked:
@@ -449,7 +449,7 @@ def _worth_of_origin(place: FoundPlace) -> float:
     return COPY if tool.endswith(_COPIES) else 1.0
 
 
-def _find_copied_pages_and_weigh_origins(ranked: Sequence[_RankedPlace], first_stem: str) -> None:
+def _weigh_origins_and_copied_pages(ranked: Sequence[_RankedPlace], first_stem: str) -> None:
     """Weigh each place by where it comes from. A page of the history counts less if its best
     line is also in an output. Messages are only in such pages.
     """
