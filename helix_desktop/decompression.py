@@ -143,12 +143,13 @@ def open_foreign_archive(
 
 
 def read_archive_member(archive: zipfile.ZipFile, name: str, limit_bytes: int) -> bytes:
-    """Reads a small member as a whole. BadZipFile if it is too large."""
-    with archive.open(name) as member:
-        content = member.read(limit_bytes + 1)
-    if len(content) > limit_bytes:
+    """Reads a small member as a whole. BadZipFile if it is too large: it yields no more than the
+    size that it declares, so nothing of it is read.
+    """
+    if archive.getinfo(name).file_size > limit_bytes:
         raise zipfile.BadZipFile(f"its member {name} is larger than {limit_bytes:,} bytes")
-    return content
+    with archive.open(name) as member:
+        return member.read(limit_bytes + 1)
 
 
 class _ArchiveFile(io.BufferedReader):

@@ -7,6 +7,7 @@ import time
 import tracemalloc
 import zipfile
 import zlib
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -127,3 +128,16 @@ def test_an_archive_with_any_byte_of_its_content_damaged_is_said_to_be_damaged()
             open_foreign_archive(io.BytesIO(damaged)) as archive,
         ):
             read_archive_member(archive, "a", LIMIT)
+
+
+def test_nothing_is_read_of_an_archives_member_that_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", bytes(8 << 20))
+    with open_foreign_archive(path) as archive:
+        tracemalloc.start()
+        with pytest.raises(zipfile.BadZipFile, match="is larger than 4,194,304 bytes"):
+            read_archive_member(archive, "a", 4 << 20)
+        _, most_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert most_bytes < 1 << 20
