@@ -149,7 +149,7 @@ def _comparable_tool(tool: facts.ToolSpec | None) -> object:
         return None
     try:
         return tool.description, json.dumps(json.loads(tool.schema), sort_keys=True)
-    except ValueError:
+    except (ValueError, RecursionError):
         return tool.description, tool.schema
 
 

@@ -120,6 +120,7 @@ def test_the_bytes_that_differ_in_the_system_prompt_or_a_rules_file_are_named() 
         ((READ,), (READ, WRITE), Cause(CauseKind.TOOLS, "+write")),
         ((READ, WRITE), (READ,), Cause(CauseKind.TOOLS, "−write")),
         ((WRITE,), (ToolSpec("write", "Writes!", "not json"),), Cause(CauseKind.TOOLS, "~write")),
+        ((WRITE,), (ToolSpec("write", "Writes", "[" * 2_000),), Cause(CauseKind.TOOLS, "~write")),
         (
             (),
             tuple(ToolSpec(f"t{n}", "", "{}") for n in range(5)),
