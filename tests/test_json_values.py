@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,3 +129,37 @@ def test_words_of_another_shape_are_refused() -> None:
 def test_halves_of_surrogate_pairs_stay_in_the_text_and_not_in_the_bytes() -> None:
     assert json_values.format_json_value({"ä": ["\ud800", 1]}) == '{"ä":["\ud800",1]}'
     assert json_values.dump_json({"ä": ["\ud800", 1]}) == '{"ä":["?",1]}'.encode()
+
+
+def test_whoever_expects_broken_json_expects_json_that_is_nested_too_deeply() -> None:
+    """Python's reader raises RecursionError for it, which no handler of ValueError catches."""
+    surprised: list[str] = []
+    package = Path(json_values.__file__).parent
+    for file in package.rglob("*.py"):
+        for line, caught in list_errors_caught_around_loads(ast.parse(file.read_text("utf-8"))):
+            if "ValueError" in caught and "RecursionError" not in caught:
+                surprised.append(f"{file.relative_to(package)}:{line}")
+    assert not surprised
+
+
+def list_errors_caught_around_loads(tree: ast.Module) -> Iterator[tuple[int, set[str]]]:
+    """Yields the line of each `json.loads`, and the names of the errors caught around it."""
+    parents: dict[ast.AST, ast.AST] = {}
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            parents[child] = node
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) != "json.loads":
+            continue
+        caught: set[str] = set()
+        inner: ast.AST = node
+        while inner in parents:
+            outer = parents[inner]
+            if isinstance(outer, ast.Try) and inner in outer.body:
+                for handler in outer.handlers:
+                    if handler.type is not None:
+                        caught.update(
+                            name.id for name in ast.walk(handler.type) if isinstance(name, ast.Name)
+                        )
+            inner = outer
+        yield node.lineno, caught

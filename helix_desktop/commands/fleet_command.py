@@ -135,7 +135,7 @@ async def _ask_one_of_all(
     try:
         await workspace_access.run_here_or_at_owner(own_arguments, identity, console)
         answer: dict[str, Any] = json.loads("\n".join(console.answers))
-    except (HelixError, ValueError) as error:
+    except (HelixError, ValueError, RecursionError) as error:
         return {"workspace": identity, "name": name, "trouble": str(error)}
     return answer
 

@@ -189,7 +189,7 @@ def _parse_lines(output: bytes) -> list[dict[str, Any]]:
     for line in output.splitlines():
         try:
             lines.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             break  # The process ended within a line.
     return lines
 

@@ -173,7 +173,7 @@ def _unescape_json(text: str) -> str:
         return text
     try:
         return str(json.loads(f'"{text}"', strict=False))
-    except ValueError:
+    except (ValueError, RecursionError):
         return text.replace("\\n", " ")
 
 

@@ -178,7 +178,15 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
         created_folders = [Path(name) for name in install_note.get("created", [file.parent])]
     except FileNotFoundError:
         raise NotFound(f"{agent.title} was not connected by Helix Desktop.") from None
-    except (InvalidInput, OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
+    except (
+        InvalidInput,
+        OSError,
+        ValueError,
+        RecursionError,
+        KeyError,
+        TypeError,
+        binascii.Error,
+    ) as error:
         raise StoreFailed(
             f"{note_file} could not be read, so the previous settings are unknown."
         ) from error

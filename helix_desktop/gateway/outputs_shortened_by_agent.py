@@ -247,5 +247,5 @@ def is_shortened_form(whole: str, text: str) -> bool:
 def parse_arguments_or_keep_text(arguments: str) -> object:
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments

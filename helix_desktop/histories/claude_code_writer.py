@@ -26,7 +26,7 @@ from helix_desktop.histories.session_writing import (
     format_iso_time,
     plain_call_id,
 )
-from helix_desktop.json_values import text_at
+from helix_desktop.json_values import parse_object, text_at
 
 SEEN_VERSION = "2.1.332"
 _LONGEST_NAME = 200  # Claude Code shortens longer folder names in its own way.
@@ -225,7 +225,10 @@ def _reply_message(message: recorded_session.RecordedMessage) -> Block:
     blocks: list[Block] = []
     for part in message.parts:
         if isinstance(part, Reasoning) and part.opaque and part.provider.startswith("anthropic "):
-            blocks.append(json.loads(part.opaque))
+            sealed_block = parse_object(part.opaque)
+            # An import or a shared workspace may have brought anything.
+            if sealed_block is not None:
+                blocks.append(sealed_block)
         elif isinstance(part, Text) and part.text.strip():
             blocks.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):

@@ -31,7 +31,7 @@ from helix_desktop.histories.session_writing import (
     list_session_items,
     plain_call_id,
 )
-from helix_desktop.json_values import object_at, text_at
+from helix_desktop.json_values import object_at, parse_object, text_at
 
 SEEN_VERSION = "0.171.0"
 # Codex resumes with these, in place of what its user's settings say: without a sandbox, for example.
@@ -139,8 +139,11 @@ def _message_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator
         if message.role == "user":
             role = "user"
         yield {"type": "message", "role": role, "content": content}
-    for item in message.sealed:
-        yield json.loads(item)
+    for sealed_text in message.sealed:
+        sealed_item = parse_object(sealed_text)
+        # An import or a shared workspace may have brought anything.
+        if sealed_item is not None:
+            yield sealed_item
 
 
 def _content_of_message(message: RecordedMessage) -> list[Item]:
@@ -166,9 +169,9 @@ def _reply_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[I
     """Yield the reasoning, the texts and the calls of a reply."""
     for part in message.parts:
         if isinstance(part, Reasoning) and part.opaque:
-            reasoning: Item = {"summary": []}
-            reasoning.update(json.loads(part.opaque))
-            yield reasoning
+            sealed_reasoning = parse_object(part.opaque)
+            if sealed_reasoning is not None:
+                yield {"summary": [], **sealed_reasoning}
         elif isinstance(part, Text) and part.text.strip():
             content = [{"type": "output_text", "text": part.text}]
             yield {"type": "message", "role": "assistant", "content": content}

@@ -64,7 +64,7 @@ def _read_package_of_program(path: Path, program: str) -> dict[str, object] | No
     for folder in path.resolve().parents[:MOST_FOLDERS_ABOVE]:
         try:
             package = json.loads((folder / "package.json").read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue
         if isinstance(package, dict) and package.get("name") in names:
             return package

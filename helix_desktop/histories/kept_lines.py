@@ -64,7 +64,7 @@ def _replace_content_of_string(string: bytes, digests: Collection[str]) -> bytes
     try:
         text = json.loads(b'"%b"' % string)
         content = text.encode("utf-8")
-    except ValueError:
+    except (ValueError, RecursionError):
         return string
     digest = hashlib.sha256(content).hexdigest()
     # Another program may have written the same text with other escapes.

@@ -772,7 +772,7 @@ def _accept_elicitation(values: str, *, has_form: bool) -> "types.ElicitResult":
         return types.ElicitResult(action="accept", content=None)
     try:
         content = json.loads(values or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return types.ElicitResult(action="cancel")
     return types.ElicitResult(action="accept", content=content)
 

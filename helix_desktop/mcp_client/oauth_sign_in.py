@@ -52,7 +52,7 @@ class StoredSignIn:
         stored = await self._read(self._secret)
         try:
             self._values = dict(json.loads(stored or "{}"))
-        except (ValueError, TypeError):
+        except (ValueError, RecursionError, TypeError):
             self._values = {}
 
     @property

@@ -155,7 +155,7 @@ def read_schedules(folder: Path) -> list[WorkSchedule]:
         return [schedule_from_row(row) for row in json.loads(text)]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
         raise ConfigFileMistake(
             f"{folder / NAME} cannot be read.", remedy="Fix or remove the file."
         ) from error

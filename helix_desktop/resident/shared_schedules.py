@@ -207,7 +207,11 @@ def _read_all_copied(folder: Path) -> Mapping[str, Any]:
     """Return the ids of the copied schedules, by workspace."""
     try:
         ids_by_workspace: dict[str, Any] = json.loads((folder / NAME).read_text("utf-8"))
-    except (FileNotFoundError, ValueError):  # Then everything counts as not copied yet.
+    except (
+        FileNotFoundError,
+        ValueError,
+        RecursionError,
+    ):  # Then everything counts as not copied yet.
         return {}
     return ids_by_workspace
 

@@ -264,5 +264,5 @@ def _child_conversations(line: StoredFact) -> set[str]:
         return set()
     try:
         return {json.loads(line.fact)["child"]}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError, TypeError):
         return set()

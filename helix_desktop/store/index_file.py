@@ -682,7 +682,7 @@ def _entries_recalled_by(parts: Iterable[object]) -> list[Digest]:
         if isinstance(part, vocabulary.ToolCall) and part.name.endswith(ToolName.RECALL):
             try:
                 digests.append(Digest.from_hex(json.loads(part.arguments)["sha256"]))
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, RecursionError, TypeError, KeyError):
                 continue  # The recall itself answers malformed hashes.
     return digests
 

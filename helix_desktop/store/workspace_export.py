@@ -26,7 +26,7 @@ from helix_desktop.decompression import open_foreign_archive, read_archive_membe
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.json_values import list_at
+from helix_desktop.json_values import list_at, parse_json
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder, StagedEntry
 from helix_desktop.store.cache_reader import FORGOTTEN
@@ -402,7 +402,7 @@ def _parse_export_line(raw: bytes) -> Any:
     """Parse a line. Raises ValueError for more values than our lines ever have."""
     if len(raw) > _MOST_SIGNS and raw.count(b"[") + raw.count(b"{") > _MOST_SIGNS:
         raise ValueError("a line has too many lists and objects")
-    return json.loads(raw)
+    return parse_json(raw)
 
 
 def _parse_fact_line(raw: bytes, last_seqs: dict[str, int]) -> StoredFact:

@@ -191,7 +191,7 @@ def _parse_message(row: bytes) -> dict[str, Any] | None:
     """
     try:
         message = json.loads(row)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(message, dict) or "type" not in message:
         return None

@@ -388,7 +388,7 @@ def _decode_meter(text: str, seq: int) -> _StoredMeter:
                 parts[ContextKind[name]] = int(tokens)
         agents = {name: str(decoded.get(name, "")) for name in _AGENTS}
         return _StoredMeter(parts, int(decoded["window"]), agents)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         # Another version may have stored it in another form. The list shows less until
         # the next turn.
         return _StoredMeter()

@@ -250,7 +250,7 @@ def read_copy_description(folder: Path) -> FolderCopy:
         is_being_deleted = folder.name.endswith(DISCARDED)
         description["is_whole"] = description["is_whole"] is True and not is_being_deleted
         return FolderCopy(folder.name, folder, **description)
-    except (OSError, HelixError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, HelixError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         # Nothing is lost when a copy without any files is deleted.
         has_files = any(folder.glob("[0-9]*"))
         if folder.name.endswith(DISCARDED) or not has_files:

@@ -199,5 +199,5 @@ class PartialReplies:
         try:
             value = json.loads(self._partial_reply_file(conversation).read_text("utf-8"))
             return int(value["after"]), str(value["text"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, RecursionError, KeyError, TypeError):
             return None

@@ -47,7 +47,7 @@ def _read_denial(path: Path) -> _Denial | None:
     try:
         content = json.loads(path.read_text("utf-8"))
         return _Denial(str(content["words"]), str(content["device"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return None
 
 

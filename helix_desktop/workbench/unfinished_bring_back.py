@@ -86,7 +86,7 @@ def read_unfinished_bring_back(folder: Path) -> UnfinishedBringBack | None:
             steps=[RestoreStep(*_unpack_items(packed)) for packed in saved["steps"]],
             applied_changes=[PathChange(*_unpack_items(packed)) for packed in saved["taken"]],
         )
-    except (OSError, HelixError, ValueError, KeyError, TypeError):
+    except (OSError, HelixError, ValueError, RecursionError, KeyError, TypeError):
         return None
 
 

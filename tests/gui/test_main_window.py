@@ -113,7 +113,7 @@ def test_it_opens_where_it_was_left(window: MainWindow) -> None:
     assert window.windowTitle() == "Extract the lock manager — storage-engine — Helix Desktop"
     assert titles(window)[:2] == ["Today", "Extract the lock manager"]
     assert window.sidebar.list.selected_conversation_id() == story.CONVERSATION
-    assert window.chat.composer._figures.text() == "34% full · $0.060"
+    assert window.chat.composer._figures.text() == "≈ 34% full · $0.060"
 
 
 def test_a_window_made_with_large_text_fits_again_with_usual_text(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import pytest
+
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
 from helix_desktop.histories.claude_code_writer import build_claude_code_lines, project_folder_name
 from helix_desktop.histories.recorded_session import (
@@ -102,6 +104,14 @@ def test_a_reply_keeps_its_thinking_its_calls_and_its_bill() -> None:
     assert said["message"]["stop_reason"] == "end_turn"
     assert said["message"]["usage"]["input_tokens"] == 0
     assert written(RecordedMessage("assistant", "", time=AT, parts=(Text(""),))) == []
+
+
+@pytest.mark.parametrize("sealed", ["{", "[" * 100_000, "5"])
+def test_sealed_thinking_that_is_no_object_is_left_out(sealed: str) -> None:
+    """An imported workspace can bring any text. It ended the restore with a traceback."""
+    parts = (Reasoning("hm", opaque=sealed, provider="anthropic a"), Text("I look"))
+    (line,) = written(RecordedMessage("assistant", "I look", time=AT, parts=parts))
+    assert line["message"]["content"] == [{"type": "text", "text": "I look"}]
 
 
 def test_results_pictures_and_what_stands_beside_the_users_words() -> None:

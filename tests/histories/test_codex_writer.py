@@ -61,6 +61,17 @@ def test_what_the_provider_sealed_of_a_compaction_is_an_item_again() -> None:
     assert items(alone, beside_words) == [sealed, words, sealed]
 
 
+@pytest.mark.parametrize("sealed", ["{", "[" * 100_000, "5"])
+def test_what_is_sealed_and_is_no_object_is_left_out(sealed: str) -> None:
+    """An imported workspace can bring any text. It ended the restore with a traceback."""
+    message = RecordedMessage("user", f"go\n{SEALED_SUMMARY}", sealed=(sealed,))
+    reply = build_recorded_reply([Reasoning("hm", opaque=sealed), Text("I look.")])
+    assert items(message, reply) == [
+        {"type": "message", "role": "user", "content": [text("go\n")]},
+        {"type": "message", "role": "assistant", "content": [text("I look.", "output_text")]},
+    ]
+
+
 def test_instructions_that_are_not_the_first_words_are_a_message() -> None:
     beside = RecordedMessage("system", "Be brief.", beside=True)
     developer = {"type": "message", "role": "developer", "content": [text("Be brief.")]}

@@ -54,7 +54,7 @@ class SchemaForm(QWidget):
         self._layout.setContentsMargins(0, 0, 0, 0)
         try:
             form_schema = json.loads(schema)
-        except ValueError:  # A form without fields still lets the user decline.
+        except (ValueError, RecursionError):  # A form without fields still lets the user decline.
             form_schema = {}
         self._required = {str(name) for name in list_at(form_schema, "required")}
         for name, field_schema in object_at(form_schema, "properties").items():
@@ -234,5 +234,5 @@ def _parse_field_json(name: str, text: str) -> Any:
         return None
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(tr("{name} must be JSON.", name=name)) from error

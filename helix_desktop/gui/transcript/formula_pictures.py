@@ -123,7 +123,7 @@ async def _ask_formula_process(
         if not line:
             return None
         return dict(json.loads(line))
-    except (TimeoutError, OSError, ValueError):
+    except (TimeoutError, OSError, ValueError, RecursionError):
         return None
 
 

@@ -417,7 +417,7 @@ class ReplyAssembler:
             return block
         try:
             return {**block, "input": json.loads(arguments)}
-        except ValueError:  # The reply broke off within them.
+        except (ValueError, RecursionError):  # The reply broke off within them.
             return {**block, "input": {}}
 
 

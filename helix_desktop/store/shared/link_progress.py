@@ -72,7 +72,7 @@ def read_link_progress(folder: Path) -> LinkProgress:
             )
         progress = LinkProgress(**content)
         machine = build_machine_name(folder, progress.machine)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return LinkProgress(machine=build_machine_name(folder))
     if machine == progress.machine:
         return progress

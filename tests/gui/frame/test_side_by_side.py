@@ -137,7 +137,7 @@ def test_what_is_about_the_conversation_is_about_the_one_with_the_focus(
         window.state_file.get_remembered("conversation", WORKSPACE, default="")
         == story.CONVERSATION
     )
-    assert left.composer._figures.text() == "34% full · $0.060"
+    assert left.composer._figures.text() == "≈ 34% full · $0.060"
     left.composer.context_button.click()
     assert window.context_panel.isVisible()
     assert window.chat is left, "the panel is neither side"
