@@ -10,7 +10,6 @@ from helix_desktop.errors import ActionRefused
 from helix_desktop.gui.settings.installation_port import PairingInvitation, PhoneDevice
 from helix_desktop.json_values import object_at
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.resident import resident_client
 
 
 class PagePhoneDevices:
@@ -35,6 +34,7 @@ class PagePhoneDevices:
 
     async def restart_page(self) -> None:
         from helix_desktop.gateway import wrapped_agent
+        from helix_desktop.resident import resident_client
 
         command = wrapped_agent.command_of_this_program(self._where)
         self._check_page_answers(
@@ -53,6 +53,8 @@ class PagePhoneDevices:
             )
 
     async def invite_device(self, *, may_allow: bool) -> PairingInvitation:
+        from helix_desktop.resident import resident_client
+
         self._check_page_answers(await resident_client.ask_resident(self._where, "status"))
         return await asyncio.to_thread(self._create_invitation, may_allow)
 
