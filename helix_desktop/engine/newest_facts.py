@@ -155,7 +155,7 @@ def build_state_of_newest_facts(newest: Sequence[Recorded]) -> ConversationState
     many, or if their numbers do not grow or are too large: they may come from another computer.
     """
     if len(newest) > MOST_TOLD_FACTS:
-        raise ValueError(f"{len(newest)} newest facts are more than a host tells")
+        raise ValueError(f"{len(newest)} newest facts are more than a host sends")
     state = ConversationState()
     for recorded in newest:
         if not state.seq < recorded.seq <= MOST_FACTS:

@@ -368,7 +368,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             passed_on = tr("It was passed on to {host}.", host=connections.last_request_host)
             sentence = join_sentences(sentence, passed_on)
         problem = translate_sentences(connections.last_request_problem)
-        conversations = tr("The conversations of agents connected here are in the workspace “Connected agents”, in the bar at the left.")  # fmt: skip
+        conversations = tr("The conversations of agents connected here are in the workspace “Connected agents”, in the bar on the left.")  # fmt: skip
         self._last_request.setText(join_sentences(sentence, conversations, problem))
         look = "small"
         if problem:
