@@ -7,7 +7,7 @@ import base64
 import binascii
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.errors import ConfigFileMistake
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import KnownMessages
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
@@ -42,7 +43,7 @@ from helix_desktop.protocols.gateway_message import (
     slice_text,
 )
 from helix_desktop.providers.http_model_client import fill_in_cost
-from helix_desktop.providers.model_prices import merge_model_knowledge
+from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledge
 from helix_desktop.workbench import system_prompt_and_settings
 from helix_desktop.workbench.model_roles import LEAST_LEARNED_WINDOW
 from helix_desktop.workbench.open_workbench import Workbench
@@ -113,6 +114,17 @@ class _NotesOfQuestions:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LearnedWindow:
+    """The window that a refusal has named, and the larger one that it has refuted.
+
+    It holds as long as nothing else is known of the model than what it has refuted.
+    """
+
+    refuted: int
+    window: int
+
+
 @dataclass(slots=True)
 class OpenAgentConversation:
     bench: Workbench
@@ -122,8 +134,8 @@ class OpenAgentConversation:
     last_entries: ViewEntries | None = None  # The entries of the last view that was computed.
     # System prompt, tools, model and policy of the last request.
     applied_settings: tuple[object, ...] = ()
-    # By model, the windows that refusals have named and that are smaller than what was assumed.
-    learned_windows: dict[str, int] = field(default_factory=dict)
+    # By model, the windows that refusals have named.
+    learned_windows: dict[str, LearnedWindow] = field(default_factory=dict)
 
     @classmethod
     async def open_by_name(
@@ -276,9 +288,28 @@ class OpenAgentConversation:
         self.applied_settings = self.settings_of_arrival(arrival)
 
     def _model_to_apply(self, arrival: Arrival) -> facts.ModelSet:
-        model = _model_of_arrival(arrival)
-        window = self.learned_windows.get(model.model, model.window)
-        return replace(model, window=min(model.window, window))
+        model = self._find_model_of_arrival(arrival)
+        learned = self.learned_windows.get(model.model)
+        if learned is not None and learned.refuted == model.window:
+            return replace(model, window=learned.window)
+        return model
+
+    def _find_model_of_arrival(self, arrival: Arrival) -> facts.ModelSet:
+        """Return the model that a request asks for, with the effort and cache lifetime it names.
+
+        What the user has set for it, or its provider has reported, counts for agents as well.
+        """
+        info: ModelInfo | None = None
+        with suppress(ConfigFileMistake):  # The mistake is shown where models are chosen.
+            info = self.bench.models.find_model_at(arrival.address, arrival.model)
+        if info is None:
+            info = merge_model_knowledge(arrival.wire, arrival.model)
+        # Replies name their model by the protocol, whatever the provider is called here.
+        info = replace(info, provider=arrival.wire)
+        model = replace(info.as_model_set(facts.ModelRole.MAIN), effort=arrival.effort)
+        if arrival.cache_seconds:
+            return replace(model, cache_seconds=arrival.cache_seconds)
+        return model
 
     async def learn_window(self, window: int) -> None:
         """Use the window that a refusal has named for the model of the last request, if it is
@@ -287,7 +318,7 @@ class OpenAgentConversation:
         model = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         if model is None or not LEAST_LEARNED_WINDOW <= window < model.window:
             return
-        self.learned_windows[model.model] = window
+        _note_refuted_window(self.learned_windows, model, window)
         await self.conversation.append_facts(replace(model, window=window))
 
     async def count_tokens_of_texts(self, texts: Sequence[str]) -> int:
@@ -614,30 +645,36 @@ class _WaitingOutput:
     result: AgentOutput
 
 
-def _find_learned_windows(conversation: Conversation) -> dict[str, int]:
+def _find_learned_windows(conversation: Conversation) -> dict[str, LearnedWindow]:
     """Return, by model, the windows that refusals have named in this conversation.
 
-    Only a refusal makes a model's window smaller than it was assumed to be before.
+    A window that the user has made smaller looks the same until it grows again, which one that a
+    refusal has named never does.
     """
-    learned_windows: dict[str, int] = {}
-    last_windows: dict[str, int] = {}
+    learned_windows: dict[str, LearnedWindow] = {}
+    last_models: dict[str, facts.ModelSet] = {}
     for settings in conversation.state.record.settings:
         model = settings.model_for_role(facts.ModelRole.MAIN)
         if model is None:
             continue
-        if 0 < model.window < last_windows.get(model.model, 0):
-            learned_windows[model.model] = model.window
-        last_windows[model.model] = model.window
+        last_model = last_models.get(model.model, model)
+        if 0 < model.window < last_model.window:
+            _note_refuted_window(learned_windows, last_model, model.window)
+        elif model.window > last_model.window:
+            learned_windows.pop(model.model, None)
+        last_models[model.model] = model
     return learned_windows
 
 
-def _model_of_arrival(arrival: Arrival) -> facts.ModelSet:
-    """Return the model that a request asks for, with the effort and cache lifetime it names."""
-    knowledge = merge_model_knowledge(arrival.wire, arrival.model)
-    model = replace(knowledge.as_model_set(facts.ModelRole.MAIN), effort=arrival.effort)
-    if arrival.cache_seconds:
-        return replace(model, cache_seconds=arrival.cache_seconds)
-    return model
+def _note_refuted_window(
+    learned_windows: dict[str, LearnedWindow], model: facts.ModelSet, window: int
+) -> None:
+    """Note that a model has a smaller window than it was used with."""
+    refuted = model.window
+    learned_before = learned_windows.get(model.model)
+    if learned_before is not None and learned_before.window == model.window:
+        refuted = learned_before.refuted  # A refusal has named a smaller one again.
+    learned_windows[model.model] = LearnedWindow(refuted, window)
 
 
 def _countable_texts(messages: Sequence[ProtocolMessage]) -> list[str]:

@@ -18,6 +18,7 @@ class Arrival:
 
     `parent`: the session whose sub-agent sent it. `below`: the conversation that the
     registration is for. `cache_seconds`: how long it asks to be cached; 0: it does not say.
+    `address`: where its provider is.
     """
 
     wire: str
@@ -33,6 +34,7 @@ class Arrival:
     effort: str = ""
     below: str = ""
     cache_seconds: int = 0
+    address: str = ""
 
     @property
     def is_below_another(self) -> bool:

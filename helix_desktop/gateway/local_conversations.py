@@ -759,6 +759,8 @@ class LocalAgentConversations:
             if is_long:  # The memory that recording has left unused is needed for its fold.
                 gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
                 await asyncio.to_thread(glibc_memory.return_free_pages)
+            # The user may have set the model's window or prices since the request before.
+            await opened.apply_request_settings(arrival)
             known_messages.newest_fact_sent = opened.conversation.state.seq
             if arrival.fold:
                 await opened.follower.apply_folds_and_get_view()

@@ -22,6 +22,7 @@ from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import AgentConversations, Sent, Ticket
 from helix_desktop.gateway.gateway_memory import GatewayMemory
 from helix_desktop.gateway.incremental_parsing import BodyPieces
+from helix_desktop.gateway.provider_choice import address_of_provider
 from helix_desktop.gateway.provider_reply_bodies import read_refusal
 from helix_desktop.gateway.refused_request import RefusedRequest
 from helix_desktop.gateway.reply_relay import (
@@ -173,7 +174,13 @@ class AgentRequestHandler:
         if not incoming.may_be_understood:
             return None
         parser = self.memory.body_parser
-        parse = partial(parse_incoming_request, incoming, parser, folds=incoming.may_be_folded)
+        parse = partial(
+            parse_incoming_request,
+            incoming,
+            parser,
+            folds=incoming.may_be_folded,
+            provider_address=address_of_provider(incoming),
+        )
         request: ParsedRequest | None
         try:
             if "content-encoding" in incoming.headers:

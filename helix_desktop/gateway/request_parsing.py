@@ -127,7 +127,7 @@ class ParsedRequest:
 
 
 def parse_incoming_request(
-    incoming: IncomingRequest, parser: BodyParser, *, folds: bool
+    incoming: IncomingRequest, parser: BodyParser, *, folds: bool, provider_address: str = ""
 ) -> ParsedRequest | None:
     """Parse a request: its messages, who asks, and whether recall tools are added to it.
 
@@ -157,6 +157,7 @@ def parse_incoming_request(
         effort=head.effort,
         below=incoming.registration.parent,
         cache_seconds=cache_seconds_asked_for(body.value, body.units_that_may_be_marked),
+        address=provider_address,
     )
 
     has_tools = bool(head.tools)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.engine.facts import ModelReplied, ModelRole, ModelSet
@@ -192,6 +193,7 @@ class WorkspaceModels:
         self._workspace = workspace
         self._local_models = LocalModelState(access.configured, access.connections)
         self._known: dict[str, ChosenModel] = {}
+        self._known_at: dict[tuple[str, str], ModelInfo | None] = {}  # By address and model.
         self._read = access.configured.change_stamp()
 
     @property
@@ -231,14 +233,38 @@ class WorkspaceModels:
 
     def model_by_name(self, name: str) -> ChosenModel:
         """Return any model by its full name. UnknownModel says what is wrong with the name."""
-        # A command, the user or this program may have changed the configuration.
-        stamp = self._access.configured.change_stamp()
-        if stamp != self._read:
-            self._known.clear()
-            self._read = stamp
+        self._forget_what_has_changed()
         if name not in self._known:
             self._known[name] = self._find_chosen_model(name)
         return self._known[name]
+
+    def find_model_at(self, address: str, model: str) -> ModelInfo | None:
+        """Return what is known of a model if a provider at an address is set up and knows it.
+
+        A connected agent names a model and has an address, but not the name of the provider here.
+        """
+        self._forget_what_has_changed()
+        place = (address, model)
+        if place not in self._known_at:
+            self._known_at[place] = self._look_for_model_at(address, model)
+        return self._known_at[place]
+
+    def _look_for_model_at(self, address: str, model: str) -> ModelInfo | None:
+        host = urlsplit(address).netloc.lower()
+        for config in self._access.configured.list_providers():
+            is_at_address = urlsplit(config.base_url).netloc.lower() == host
+            is_known_there = model in config.corrections or model in config.reported
+            if is_at_address and is_known_there:
+                return provider_catalog.describe_model(config, model)
+        return None
+
+    def _forget_what_has_changed(self) -> None:
+        """Read the settings again if a command, the user or this program has changed them."""
+        stamp = self._access.configured.change_stamp()
+        if stamp != self._read:
+            self._known.clear()
+            self._known_at.clear()
+            self._read = stamp
 
     async def update_local_model(self, main: str = "", *, may_load: bool) -> None:
         """Ask the main model's server, if it is on this computer, with which window it

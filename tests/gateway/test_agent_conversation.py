@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from helix_desktop import program_folders
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
@@ -51,7 +52,9 @@ from helix_desktop.protocols.gateway_message import (
     ProtocolMessage,
     Speaker,
 )
+from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.model_prices import shipped_prices
+from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.workbench.open_workbench import Workbench
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.peers.agent_provider import WRITERS, Calls, Says
@@ -677,6 +680,58 @@ async def test_a_window_that_a_refusal_named_holds_for_the_requests_after_it(age
     assert len(windows) == 2, "the window is not set back by the next request"
     state = build_state(recorded)
     assert state.counted_tokens < 9_000
+
+
+async def test_what_the_user_has_set_for_a_model_holds_for_connected_agents_too(
+    agent: Room, tmp_path: Path
+) -> None:
+    """The list of models said 16K, and the conversation that came through the gateway 128K."""
+    configured = ConfiguredProviders(program_folders.find_program_folders(tmp_path).providers_file)
+    configured.save_provider(ProviderConfig("mine", base_url="http://localhost:8765/v1"))
+    configured.correct_model("mine", "walk-large", {"window": 16_000, "input": 7.0})
+    models: list[ModelSet] = []
+    for number, address in enumerate(["http://LOCALHOST:8765", "https://example.org/v1"]):
+        sent = await agent.send(
+            anthropic_gateway.user_message(f"message {number}"),
+            session=f"session {number}",
+            model="walk-large",
+            address=address,
+        )
+        models += await models_of(agent, sent)
+        agent.units = []
+    assert [model.model for model in models] == ["anthropic/walk-large"] * 2
+    assert [model.window for model in models] == [16_000, 128_000]
+    assert models[0].price_input == 7.0
+
+
+async def test_a_window_that_the_user_sets_meanwhile_holds_and_may_grow_again(
+    agent: Room, tmp_path: Path
+) -> None:
+    configured = ConfiguredProviders(program_folders.find_program_folders(tmp_path).providers_file)
+    configured.save_provider(ProviderConfig("mine", base_url="http://localhost:8765/v1"))
+    windows_used: list[int] = []
+    for window in (64_000, 16_000, 32_000, 64_000):
+        configured.correct_model("mine", "walk-large", {"window": window})
+        # The program begins anew, so that what refusals named is read from the journal.
+        started = Room(agent.bench)
+        started.units = agent.units
+        # The change is seen while the first request is recorded, so it holds from then on.
+        for part in ("first", "second"):
+            sent = await started.send(
+                anthropic_gateway.user_message(f"{part} at {window}"),
+                model="walk-large",
+                address="http://localhost:8765",
+            )
+            await started.answer(sent, Says("yes"))
+        await started.room.aclose()
+        models = await models_of(agent, sent)
+        windows_used.append(models[-1].window)
+    assert windows_used == [64_000, 16_000, 32_000, 64_000]
+
+
+async def models_of(agent: Room, sent: Sent) -> list[ModelSet]:
+    recorded = await agent.bench.read_conversation_facts(sent.ticket.conversation)
+    return [record.fact for record in recorded if isinstance(record.fact, ModelSet)]
 
 
 async def test_sessions_that_share_only_what_their_program_says_first_are_none_of_each_other(

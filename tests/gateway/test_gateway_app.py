@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.engine.facts import ModelReplied, Purpose, Spent, Usage
+from helix_desktop.engine.facts import ModelReplied, ModelSet, Purpose, Spent, Usage
 from helix_desktop.errors import NotFound, StoreFailed
 from helix_desktop.gateway import (
     gateway_app,
@@ -32,6 +32,8 @@ from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
 from helix_desktop.gateway.incremental_parsing import PackedBody
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
+from helix_desktop.providers.configured_providers import ConfiguredProviders
+from helix_desktop.providers.provider_catalog import ProviderConfig
 from tests.conftest import Expect
 from tests.gateway.running import TOOL, Agent, open_here
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
@@ -143,6 +145,21 @@ async def test_the_window_is_told_of_any_request_that_arrived_and_how_it_ended(
         arrival = (await here.status())["arrival"]
         assert (arrival["host"], arrival["status"]) == ("127.0.0.1:9", 0)
         assert "could not be reached" in arrival["failure"]
+
+
+async def test_what_the_user_set_for_a_model_at_the_address_of_its_provider_holds(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        providers_file = program_folders.find_program_folders(tmp_path).providers_file
+        configured = ConfiguredProviders(providers_file)
+        configured.save_provider(ProviderConfig("mine", base_url=f"{here.provider.url}/v1"))
+        configured.correct_model("mine", "claude-sonnet-4-5", {"window": 16_000})
+        assert (await here.ask("look")).status_code == 200
+        room = await open_here(here.app.memory)
+        recorded = await room._bench.read_conversation_facts(here.conversation)
+    windows = [record.fact.window for record in recorded if isinstance(record.fact, ModelSet)]
+    assert windows == [16_000]
 
 
 async def test_an_agent_is_told_of_its_own_conversations_alone(tmp_path: Path) -> None:
