@@ -5,7 +5,7 @@ computers share the list.
 import json
 import math
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from helix_desktop.engine.fact_encoding import CONVERSATION_ID, LATEST_TIME
@@ -115,10 +115,10 @@ class FleetTaskCodec:
         )
 
     def _decode_sound_row(self, row: _TaskRow) -> FleetTask:
-        fields = self._decode("task", row.id, row.sealed)
-        fields["allowed"] = tuple(fields["allowed"])  # JSON has no tuples.
-        order = FleetTaskOrder(**fields)
-        result = FleetTaskResult(**self._decode("task result", row.id, row.result))
+        values = self._decode("task", row.id, row.sealed)
+        values["allowed"] = tuple(values["allowed"])  # JSON has no tuples.
+        order = FleetTaskOrder(**values)
+        result = _parse_task_result(self._decode("task result", row.id, row.result))
         if row.reason:
             result = replace(result, why=WHY_BY_REASON[row.reason], asked="")
         return FleetTask(
@@ -137,6 +137,15 @@ class FleetTaskCodec:
         )
 
 
+def _parse_task_result(values: dict[str, Any]) -> FleetTaskResult:
+    """What is not known here was written by another version, and only says more of the same."""
+    known_names = {item.name for item in fields(FleetTaskResult)}
+    known = {name: value for name, value in values.items() if name in known_names}
+    for name in ("rules", "rule_folders"):
+        known[name] = tuple(known.get(name, ()))  # JSON has no tuples.
+    return FleetTaskResult(**known)
+
+
 def _is_sound(task: FleetTask) -> bool:
     """Whether each field has the kind of value that the program itself writes."""
     if CONVERSATION_ID.fullmatch(task.id) is None:
@@ -151,5 +160,5 @@ def _is_sound(task: FleetTask) -> bool:
             return False
 
     texts = [order.text, order.agent, order.model, result.why, result.answer, result.asked]
-    texts.extend(order.allowed)
+    texts.extend((*order.allowed, *result.rules, *result.rule_folders))
     return all(isinstance(text, str) for text in texts)

@@ -68,6 +68,8 @@ class FleetTaskHistory(FleetTaskReader):
                 why=blank(result.why),
                 answer=blank(result.answer),
                 asked=blank(result.asked),
+                rules=tuple(map(blank, result.rules)),
+                rule_folders=tuple(map(blank, result.rule_folders)),
             )
             if blank_order == order and blank_result == result:
                 continue

@@ -50,16 +50,17 @@ class FleetTaskOrder:
 class FleetTaskResult:
     """`why` it is in its state, and its cost in dollars. `asked`: what nobody could allow.
 
-    Of a command: `rule` covers it and those like it, if there is such a rule, and `access` says
-    where it would run.
+    `rules`: each covers it and what is like it; the best one comes first. `rule_folders`: for an
+    edit, the folder that each of them covers. `access`: where a command would run.
     """
 
     why: str = ""
     answer: str = ""
     cost: float = 0.0
     asked: str = ""
-    rule: str = ""
     access: str = ""
+    rules: tuple[str, ...] = ()
+    rule_folders: tuple[str, ...] = ()
 
 
 UNREADABLE = FleetTaskResult(

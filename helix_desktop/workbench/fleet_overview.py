@@ -201,15 +201,10 @@ class FleetOverview:
         await self.retry_task(workspace, task, [answer.as_permission(why)])
 
     async def allow_for_rest_of_task(
-        self, workspace: str, task: str, asked: str, rule: str = ""
+        self, workspace: str, task: str, asked: str, rule: str
     ) -> None:
-        """Let a task do from now on what its question asks for: what the `rule` of a command covers,
-        or else all that the tool called `asked` does.
-        """
-        permission = asked
-        if rule:
-            permission = permission_by_rule(rule)
-        await self.retry_task(workspace, task, [permission])
+        """Let a task do from now on what this rule covers, which its question offers."""
+        await self.retry_task(workspace, task, [permission_by_rule(asked, rule)])
 
     async def do_tasks_here(self, workspace: str) -> None:
         bench = await self._open_workspace(workspace)

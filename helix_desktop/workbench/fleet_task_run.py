@@ -255,6 +255,12 @@ class FleetTaskRun:
             self._unused_answer = None
             session.answer_question(asked.number, answer)
             return
+        rule = unattended_permissions.find_allowed_rule(asked.question, self._all_permissions)
+        if rule is not None:
+            # The rule then covers in this task what it would cover in a chat.
+            by_rule = PermissionAnswer(allowed=True, scope="conversation", rule=rule)
+            session.answer_question(asked.number, by_rule)
+            return
         if unattended_permissions.is_allowed_unattended(asked.question, self._all_permissions):
             session.answer_question(asked.number, PermissionAnswer(allowed=True))
             return
@@ -365,8 +371,9 @@ class FleetTaskRun:
                 unattended_permissions.describe_missing_permission(claimed.question),
                 cost=cost,
                 asked=unattended_permissions.name_to_allow(claimed.question),
-                rule=unattended_permissions.rule_for_task(claimed.question),
                 access=claimed.question.command_access,
+                rules=unattended_permissions.rules_for_task(claimed.question),
+                rule_folders=claimed.question.rule_folders,
             )
             return FleetTaskOutcome(FleetTaskState.NEEDS_YOU, result)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:

@@ -46,25 +46,36 @@ def name_to_allow(question: PermissionQuestion) -> str:
     return question.apart or question.call.name
 
 
-def rule_for_task(question: PermissionQuestion) -> str:
-    """Return the rule under which such commands may run for the rest of a task, as a chat names it,
-    or an empty text if no rule covers only what it says.
+def rules_for_task(question: PermissionQuestion) -> tuple[str, ...]:
+    """Return the rules under which such calls may be made for the rest of a task, as a chat offers
+    them: the best one first, and none that covers more than what it says.
     """
-    return next(iter(_rules_to_allow(question)), "")
-
-
-def permission_by_rule(rule: str) -> str:
-    return f"rule:{rule}"
-
-
-def _rules_to_allow(question: PermissionQuestion) -> tuple[str, ...]:
-    if question.form or question.apart or question.call.name != ToolName.RUN_COMMAND:
+    if question.form or question.apart:
         return ()
     # Several rules are described with a comma between them. In a command with one, the text of a
     # single rule could be read as two.
-    if RULE_SEPARATOR in question.preview:
+    is_command = question.call.name == ToolName.RUN_COMMAND
+    if is_command and RULE_SEPARATOR in question.preview:
         return ()
     return question.rules
+
+
+def permission_by_rule(tool: str, rule: str) -> str:
+    """`tool`: the one that asked. A rule for all that it does is its name."""
+    if rule == tool:
+        return tool
+    if tool == ToolName.RUN_COMMAND:
+        return f"rule:{rule}"
+    return f"rule for {_group_of_tool(tool) or tool}:{rule}"
+
+
+def find_allowed_rule(question: PermissionQuestion, allowed: Collection[str]) -> int | None:
+    """Return which of the question's rules `allowed` has."""
+    tool = question.call.name
+    for number, rule in enumerate(rules_for_task(question)):
+        if permission_by_rule(tool, rule) in allowed:
+            return number
+    return None
 
 
 def describe_missing_permission(question: PermissionQuestion) -> str:
@@ -88,8 +99,9 @@ def is_allowed_unattended(question: PermissionQuestion, allowed: Collection[str]
     group = _group_of_tool(question.call.name)
     if group and not question.apart:
         sufficient_names.add(group)
-    sufficient_names.update(map(permission_by_rule, _rules_to_allow(question)))
-    return not sufficient_names.isdisjoint(allowed)
+    if not sufficient_names.isdisjoint(allowed):
+        return True
+    return find_allowed_rule(question, allowed) is not None
 
 
 def _group_of_tool(name: str) -> str:

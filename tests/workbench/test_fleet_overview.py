@@ -111,20 +111,43 @@ async def test_a_command_that_is_always_allowed_allows_no_other_command(
     desk = desks()
     first = reply(calls=[("run_command", {"command": "seq 3 | head -2"})])
     alike = reply(calls=[("run_command", {"command": "seq 9 | head -1"})])
+    part = reply(calls=[("run_command", {"command": "seq 4"})])
     other = reply(calls=[("run_command", {"command": "touch made.txt"})])
-    async with place(lambda: desk, folder, first, alike, other) as (bench, _, _):
+    async with place(lambda: desk, folder, first, alike, part, other) as (bench, _, _):
         await desk.fleet.add_task(bench.id, "count", ())
         (found,) = await seen(desk.fleet, lambda found: bool(found[0]["needs_you"]))
         (task,) = found["needs_you"]
-        assert task["rule"] == "seq *, head *"
+        assert task["rules"][0] == "seq *, head *"
         assert task["access"]
-        await desk.fleet.allow_for_rest_of_task(bench.id, task["id"], task["asked"], task["rule"])
+        chosen = task["rules"][0]
+        await desk.fleet.allow_for_rest_of_task(bench.id, task["id"], task["asked"], chosen)
         (found,) = await seen(desk.fleet, lambda found: "touch" in str(found[0]["needs_you"]))
         assert not (folder / "made.txt").exists()
         session = await bench.open_session(task["id"])
         facts = [recorded.fact for recorded in session.conversation.state.facts_on_path()]
         results = [fact for fact in facts if isinstance(fact, ToolReturned)]
-        assert [result.ok for result in results] == [True, True, False]
+        # A program of the rule alone is covered too, as by "Allow in this conversation" in a chat.
+        assert [result.ok for result in results] == [True, True, True, False]
+
+
+async def test_always_allowing_an_edit_covers_the_folder_that_was_chosen(
+    desks: Desks, folder: Path
+) -> None:
+    """It covered any file in the workspace, where a chat offers the folder first."""
+    desk = desks()
+    (folder / "kept").mkdir()
+    first = reply(calls=[("write_file", {"path": "kept/a.txt", "content": "a"})])
+    alike = reply(calls=[("write_file", {"path": "kept/b.txt", "content": "b"})])
+    other = reply(calls=[("write_file", {"path": "c.txt", "content": "c"})])
+    async with place(lambda: desk, folder, first, alike, other) as (bench, _, _):
+        await desk.fleet.add_task(bench.id, "write them", ())
+        (found,) = await seen(desk.fleet, lambda found: bool(found[0]["needs_you"]))
+        (task,) = found["needs_you"]
+        assert (task["rules"], task["rule_folders"]) == (("kept/*", "write_file"), ("kept", "."))
+        await desk.fleet.allow_for_rest_of_task(bench.id, task["id"], task["asked"], "kept/*")
+        await seen(desk.fleet, lambda found: "c.txt" in str(found[0]["needs_you"]))
+        assert (folder / "kept" / "b.txt").read_text() == "b"
+        assert not (folder / "c.txt").exists()
 
 
 async def test_a_call_that_would_do_something_else_now_is_shown_again(

@@ -17,7 +17,7 @@ from helix_desktop.tools.permission import (
 from helix_desktop.workbench.unattended_permissions import (
     is_allowed_unattended,
     permission_by_rule,
-    rule_for_task,
+    rules_for_task,
 )
 
 EDIT = PermissionQuestion(ToolCall("c1", "edit_file", "{}"), "Change a.py?", "+a")
@@ -55,9 +55,8 @@ def ask_to_run(command: str) -> PermissionQuestion:
 
 def may_run_after(allowed: str, command: str) -> bool:
     """Whether a task may run a command after the user has always allowed another one."""
-    rule = rule_for_task(ask_to_run(allowed))
-    assert rule
-    return is_allowed_unattended(ask_to_run(command), [permission_by_rule(rule)])
+    rule = rules_for_task(ask_to_run(allowed))[0]
+    return is_allowed_unattended(ask_to_run(command), [permission_by_rule("run_command", rule)])
 
 
 def test_always_allowing_a_command_covers_those_of_its_rule_alone() -> None:
@@ -71,13 +70,24 @@ def test_always_allowing_a_command_covers_those_of_its_rule_alone() -> None:
 
 def test_a_comma_in_a_command_does_not_make_two_rules_of_one() -> None:
     """One rule for files called "a," and "rm" would read like two rules, one of them for rm."""
-    assert rule_for_task(ask_to_run("rm a, rm b")) == ""
+    assert rules_for_task(ask_to_run("rm a, rm b")) == ()
     assert not may_run_after("rm a; rm b", "rm a, rm b")
 
 
 def test_a_rule_allows_nothing_that_needs_a_permission_of_its_own() -> None:
     question = ask_to_run("ls")
-    rule = permission_by_rule(rule_for_task(question))
+    rule = permission_by_rule("run_command", rules_for_task(question)[0])
     assert is_allowed_unattended(question, [rule])
     assert not is_allowed_unattended(replace(question, apart="outside_sandbox"), [rule])
-    assert rule_for_task(replace(question, apart="outside_sandbox")) == ""
+    assert rules_for_task(replace(question, apart="outside_sandbox")) == ()
+
+
+def test_a_rule_for_a_folder_allows_no_command_of_the_same_text() -> None:
+    edit = replace(EDIT, rules=("src/*", "edit_file"), rule_folders=("src", "."))
+    allowed = [permission_by_rule("edit_file", "src/*")]
+    assert is_allowed_unattended(edit, allowed)
+    write = replace(edit, call=ToolCall("c4", "write_file", "{}"), rules=("src/*", "write_file"))
+    assert is_allowed_unattended(write, allowed)
+    command = replace(ask_to_run("ls"), rules=("src/*",))
+    assert not is_allowed_unattended(command, allowed)
+    assert permission_by_rule("edit_file", "edit_file") == "edit_file"

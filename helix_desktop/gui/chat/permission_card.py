@@ -23,7 +23,7 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.programs_row import build_programs_row, describe_command_access
-from helix_desktop.gui.common.tool_words import translate_network_mark, words_for_tool
+from helix_desktop.gui.common.tool_words import describe_offered_rule, translate_network_mark
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences, translate_title
@@ -179,20 +179,6 @@ def describe_allowed_programs(rule: str, programs: Sequence[str]) -> str:
     if len(names) > 1:
         listed_names = tr("{names} and {last}", names=", ".join(names[:-1]), last=names[-1])
     return tr("Always allow {programs} here", programs=listed_names)
-
-
-def describe_rule(question: PermissionQuestion, number: int) -> str:
-    """Returns what one of the offered rules covers. A rule for every use of a tool is the tool's
-    name, which people do not know.
-    """
-    rule = question.rules[number]
-    # A rule for files is never a bare name: it has a folder in front.
-    if rule != question.call.name:
-        return translate_network_mark(rule)
-    tool = mark_on_one_line(words_for_tool(rule))
-    if number < len(question.rule_folders):
-        return tr("{tool}: any file in this workspace", tool=tool)
-    return tr("{tool}: every time", tool=tool)
 
 
 def describe_allowed_folder(folder: str) -> str:
@@ -589,7 +575,11 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         )
         chooser = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
         for number in range(len(self.question.rules)):
-            chooser.addItem(describe_rule(self.question, number))
+            rule = self.question.rules[number]
+            is_for_files = number < len(self.question.rule_folders)
+            chooser.addItem(
+                describe_offered_rule(self.question.call.name, rule, is_for_files=is_for_files)
+            )
         chooser.setProperty("look", "mono")
         chooser.setToolTip(
             tr("* means any arguments. To allow fewer commands, choose a more specific rule.")

@@ -40,3 +40,16 @@ def translate_network_mark(rule: str) -> str:
     if not shown_rule.endswith(NETWORK_MARK):
         return shown_rule
     return f"{shown_rule.removesuffix(NETWORK_MARK)} ({tr('with network access')})"
+
+
+def describe_offered_rule(tool: str, rule: str, *, is_for_files: bool) -> str:
+    """Returns what a rule covers that the question of this tool offers. A rule for every use of a
+    tool is the tool's name, which people do not know.
+    """
+    # A rule for files is never a bare name: it has a folder in front.
+    if rule != tool:
+        return translate_network_mark(rule)
+    words = mark_on_one_line(words_for_tool(tool))
+    if is_for_files:
+        return tr("{tool}: any file in this workspace", tool=words)
+    return tr("{tool}: every time", tool=words)

@@ -50,12 +50,19 @@ class TaskDetailCard(QWidget):
         )
 
         head = build_row((self.title, 1), self.open, self.stop, self.retry, wraps=True)
+        rule_row = build_row(
+            self.answer_buttons.rule_label,
+            (self.answer_buttons.only_rule, 1),
+            (self.answer_buttons.rule_chooser, 1),
+            spacing=8,
+        )
         answers_row = build_row(*self.answer_buttons.buttons, 1, spacing=8, wraps=True)
         build_column(
             head,
             self.reason,
             self.answer,
             self.question,
+            rule_row,
             answers_row,
             owner=self,
             margins=(16, 12, 16, 12),
@@ -105,9 +112,9 @@ class TaskDetailCard(QWidget):
         """Retries a task, which may do no more than before."""
         self._parts.run_work(self._parts.desk.fleet.retry_task(workspace, task["id"], ()))
 
-    def _allow_for_rest_of_task(self, workspace: str, task: Figures) -> None:
+    def _allow_for_rest_of_task(self, workspace: str, task: Figures, rule: str) -> None:
         allowing = self._parts.desk.fleet.allow_for_rest_of_task(
-            workspace, task["id"], task["asked"], task.get("rule", "")
+            workspace, task["id"], task["asked"], rule
         )
         self._parts.run_work(allowing)
 

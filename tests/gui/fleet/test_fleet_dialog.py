@@ -79,7 +79,7 @@ FOUND: list[dict[str, Any]] = [
         "tasks": {"waiting": 2, "running": 2, "needs-you": 1, "done": 7, "failed": 1, "cancelled": 0},
         "workers": {"build 2.1": 1, "old 1.1": 1}, "budgets": {"workspace": {"limit": 50.0, "spent": 1.5}},
         "running": [task(2, "running", worker="build 2.1", why="Nobody could be asked."), task(1, "running", worker="old 1.1", claims=2)],
-        "needs_you": [task(3, "needs-you", why="Nobody could be asked.", asked="run_command", rule="head *")],
+        "needs_you": [task(3, "needs-you", why="Nobody could be asked.", asked="run_command", rules=("head *",))],
         "waiting": [task(5, "waiting", claims=0), task(4, "waiting", claims=0)],
         "failed": [task(6, "failed", why="It broke.", cost=0.25, asked="run_command")],
     },
@@ -114,7 +114,7 @@ class Fleet(StandIn):
         self.asked.append(("retry", workspace, task, tuple(allowed)))
 
     async def allow_for_rest_of_task(
-        self, workspace: str, task: str, asked: str, rule: str = ""
+        self, workspace: str, task: str, asked: str, rule: str
     ) -> None:
         self.asked.append(("allow", workspace, task, asked, rule))
 
@@ -606,31 +606,54 @@ def test_always_allowing_says_how_far_it_goes(
     """“Run a command” allowed every command, where the chat allows one kind."""
     dialog, _, _, _parent = opened(theme, doing, places)
 
-    def offered(asked: str, rule: str = "", access: str = "") -> list[str]:
-        waiting = task(3, "needs-you", why="It asks.\n\nls | cat", asked=asked, rule=rule, access=access)  # fmt: skip
+    def offered(
+        asked: str, *rules: str, folders: Sequence[str] = (), access: str = ""
+    ) -> list[str]:
+        waiting = task(3, "needs-you", why=f"It asks.\n\n{rules}", asked=asked, rules=rules, rule_folders=folders, access=access)  # fmt: skip
         dialog.show_fleet([{**FOUND[0], "needs_you": [waiting]}])
         choose(dialog, "Task 3")
         qt_works(1)
         card = dialog.tasks_page.card
-        texts = [button.text() for button in card.answer_buttons.buttons if button.isVisible()]
-        labels = card.question.findChildren(QLabel)
+        answers = card.answer_buttons
+        texts = [button.text() for button in answers.buttons if button.isVisible()]
+        labels = [answers.only_rule, *card.question.findChildren(QLabel)]
         texts += [label.text() for label in labels if label.isVisible()]
-        return [text for text in texts if text.startswith(("Always", "Runs"))]
+        chooser = answers.rule_chooser
+        if chooser.isVisible():
+            texts += [chooser.itemText(row) for row in range(chooser.count())]
+        return [text for text in texts if text not in ("Deny", "Allow once", "What to do instead")]
 
-    assert offered("run_command", "ls *, cat *", "sandbox") == [
-        "Always allow in this task: ls *, cat *",
+    assert offered("run_command", "ls *, cat *", "ls, cat a", access="sandbox")[:2] == [
+        "Allow in this task",
         "Runs in the sandbox, without network access",
     ]
-    assert offered("run_command", "curl * (with network access)", "no_sandbox") == [
-        "Always allow in this task: curl * (with network access)",
-        "Runs without a sandbox, with network access",
+    assert offered("run_command", "ls *, cat *", "ls, cat a")[-2:] == ["ls *, cat *", "ls, cat a"]
+    assert offered("run_command", "curl * (with network access)")[:2] == [
+        "Allow in this task",
+        "curl * (with network access)",
     ]
     # Where no rule covers only what it says, a command is allowed once, as in the chat.
-    assert offered("run_command") == ["Runs"]
-    assert offered("edit_file") == [
-        "Always allow in this task: Edit a file: any file in this workspace"
+    assert "Allow in this task" not in offered("run_command")
+    assert offered("edit_file", "src/*", "edit_file", folders=("src", "."))[-2:] == [
+        "src/*",
+        "Edit: any file in this workspace",
     ]
-    assert offered("fetch_url") == ["Always allow in this task: Fetch a web page: every time"]
+    assert "https://a.b/*" in offered("fetch_url", "https://a.b/*")
+
+
+def test_the_rule_that_was_chosen_for_a_task_is_the_one_that_allows_it(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    """Only the first rule could be had, and the list is read again every few seconds."""
+    dialog, fleet, _, _parent = opened(theme, doing, places)
+    waiting = task(3, "needs-you", why="It asks.", asked="run_command", rules=("ls *", "ls -la"))
+    fleet_with_it = [{**FOUND[0], "needs_you": [waiting]}]
+    dialog.show_fleet(fleet_with_it)
+    choose(dialog, "Task 3")
+    dialog.tasks_page.card.answer_buttons.rule_chooser.setCurrentIndex(1)
+    dialog.show_fleet(fleet_with_it)
+    press(dialog, "Allow in this task")
+    assert fleet.asked == [("allow", "w1", f"{3:020x}", "run_command", "ls -la")]
 
 
 def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
@@ -643,7 +666,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     choose(dialog, "Task 2")
     press(dialog, "Stop")
     choose(dialog, "Task 3")
-    press(dialog, "Always allow in this task: head *")
+    press(dialog, "Allow in this task")
     choose(dialog, "Task 6")
     press(dialog, "Run again")
     choose(dialog, "Task 4")
