@@ -25,7 +25,7 @@ from helix_desktop.acp_client.agent_connection import MISSING_FILE
 from helix_desktop.acp_client.turn_recording import AcpCall, TurnRecorder
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import Decided, ToolCall
+from helix_desktop.engine.facts import Fact, ToolCall
 from helix_desktop.engine.ports import (
     CallContext,
     CallOutcome,
@@ -314,14 +314,7 @@ class AgentRequests:
         context = self._agent_call_context(self._ask_user_unless_allowed)
         outcome = await self.kit.permissions.decide_or_ask(call, action, context)
         if outcome.decided_by:
-            decided = Decided(
-                call=call.id,
-                allowed=not outcome.refused,
-                by=outcome.decided_by,
-                scope=outcome.scope,
-                device=outcome.device,
-            )
-            await self.conversation.append_facts(decided)
+            await self.conversation.append_facts(outcome.decision_on_call(call.id))
         if outcome.refused:
             raise ActionRefused(outcome.refusal)
 
@@ -418,17 +411,10 @@ class AgentRequests:
     async def _run_own_tool_and_record(self, call: ToolCall, context: CallContext) -> CallOutcome:
         """Records the changes and who allowed them. The call itself is recorded as the agent's."""
         outcome = await self.tools.run_tool_call(call, context)
-        decided = Decided(
-            call=call.id,
-            allowed=not outcome.refused,
-            by=outcome.decided_by,
-            scope=outcome.decided_scope,
-            device=outcome.decided_on,
-        )
+        new_facts: list[Fact] = [outcome.decision_on_call(call.id)]
         if outcome.files:
-            await self.conversation.append_facts(decided, outcome.files)
-        else:
-            await self.conversation.append_facts(decided)
+            new_facts.append(outcome.files)
+        await self.conversation.append_facts(*new_facts)
         return outcome
 
     # --- Running commands for the agent in terminals

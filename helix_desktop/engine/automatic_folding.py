@@ -62,8 +62,10 @@ class FoldPlanner:
         self._conversation = conversation
         self.failed = FailedFoldAttempts(conversation)
 
-    def find_due_fold(self, situation: FoldSituation) -> FoldPlan | None:
-        """Return the first fold that a strategy wants to be made now, or None.
+    def find_due_fold(
+        self, situation: FoldSituation
+    ) -> fold_document_writer.DocumentMaterial | None:
+        """Return the material of the first fold that a strategy wants to be made now, or None.
 
         A strategy that failed a short time ago has to wait, and one that failed too often is
         not asked for any more.
@@ -76,7 +78,7 @@ class FoldPlanner:
             # never asked, and after three of them no summary is tried any more.
             material = fold_document_writer.gather_material(plan, situation)
             if not fold_document_writer.reason_not_to_fold(material):
-                return plan
+                return material
         return None
 
     def may_plan_handover(self, situation: FoldSituation) -> bool:
@@ -295,7 +297,7 @@ class ConversationFolding:
         self.spending.refuse_past_limit()
         # What was asked for takes the place of a document that waits to be adopted.
         self._written_document = None
-        self._start_fold(plan)
+        self._start_fold(material)
         return await self._wait_for_fold_and_adopt_or_raise(kind)
 
     async def _replace_old_outputs_on_demand(self) -> tuple[facts.Recorded, ...]:
@@ -401,8 +403,9 @@ class ConversationFolding:
             kind = FOLD_KINDS[self._plan_in_work.kind].plain_name
             return f"Being shortened: {kind} ({self._plan_in_work.why})."
         situation = self.current_situation(self.conversation.expected_state)
-        plan = self._planner.find_due_fold(situation)
-        if plan is not None:
+        due_fold = self._planner.find_due_fold(situation)
+        if due_fold is not None:
+            plan = due_fold.plan
             return f"Next: {FOLD_KINDS[plan.kind].plain_name}, because {plan.why}."
         clearing = markers.find_due_clearing(situation)
         if clearing is not None:
@@ -473,9 +476,9 @@ class ConversationFolding:
         """
         if not self.has_no_fold_in_work or self.spending.find_turn_end_at_limit():
             return
-        plan = self._planner.find_due_fold(situation or self.current_situation())
-        if plan is not None:
-            self._start_fold(plan)
+        due_fold = self._planner.find_due_fold(situation or self.current_situation())
+        if due_fold is not None:
+            self._start_fold(due_fold)
         elif self._asking_task is None:
             self._ask_added_strategies()
 
@@ -520,11 +523,11 @@ class ConversationFolding:
         # A fold that cannot be written would count as a failure of the program's own summaries.
         material = fold_document_writer.gather_material(plan, situation)
         if not fold_document_writer.reason_not_to_fold(material):
-            self._start_fold(plan)
+            self._start_fold(material)
 
-    def _start_fold(self, plan: FoldPlan) -> None:
+    def _start_fold(self, material: fold_document_writer.DocumentMaterial) -> None:
         """Begin to write a fold's document in the background, and tell listeners."""
-        material = fold_document_writer.gather_material(plan, self.current_situation())
+        plan = material.plan
         writing = self._write_fold_document_in_background(material)
         task_name = f"{plan.kind.value} of {self.conversation.id}"
         try:

@@ -18,6 +18,7 @@ from dataclasses import field
 from typing import Protocol, runtime_checkable
 
 from helix_desktop.engine.facts import (
+    Decided,
     Fact,
     FileChanged,
     FilesChanged,
@@ -199,6 +200,17 @@ class CountingModelClient(Protocol):
         """Return about how many tokens the model needs for a request, or 0 if unknown."""
 
 
+@runtime_checkable
+class CuttingModelClient(Protocol):
+    """A ModelClient that knows whether the model's server shortens long requests by itself."""
+
+    @property
+    def may_cut_silently(self) -> bool:
+        """Whether the server may leave out the beginning of a request that is longer than the
+        window, without a word.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
     """The outcome of a tool call, whose output is already in the cache."""
@@ -221,6 +233,16 @@ class CallOutcome:
     stopped: bool = False  # Whether this call was cancelled, so that its output ends early.
     files: FilesChanged | None = None  # The files that the call changed in the workspace's folders.
     content: bytes | None = None  # The whole output, if it is in memory and need not be read again.
+
+    def decision_on_call(self, call_id: str) -> Decided:
+        """Return the fact that says who allowed or refused this call."""
+        return Decided(
+            call=call_id,
+            allowed=not self.refused,
+            by=self.decided_by,
+            scope=self.decided_scope,
+            device=self.decided_on,
+        )
 
 
 @dataclass(frozen=True, slots=True)

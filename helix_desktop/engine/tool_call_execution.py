@@ -361,15 +361,7 @@ def _facts_of_outcome(call: ToolCall, outcome: CallOutcome) -> Sequence[Fact]:
     """Return other facts of a call: who decided, a new to-do list, changed files."""
     facts: list[Fact] = []
     if outcome.decided_by:
-        is_allowed = not outcome.refused
-        decided = Decided(
-            call.id,
-            is_allowed,
-            outcome.decided_by,
-            outcome.decided_scope,
-            device=outcome.decided_on,
-        )
-        facts.append(decided)
+        facts.append(outcome.decision_on_call(call.id))
     if outcome.todo is not None:
         facts.append(TodoSet(outcome.todo))
     if outcome.files is not None:

@@ -14,7 +14,7 @@ from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.changes.undo_notes_for_model import UNDO, read_undone_files
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, View
-from helix_desktop.engine.ports import CountingModelClient, ModelClient
+from helix_desktop.engine.ports import CountingModelClient, CuttingModelClient, ModelClient
 from helix_desktop.engine.repeated_text import RepetitionWatch
 from helix_desktop.engine.session_events import TEXT_CAUSE, ConversationActivity, ReplyStreamed
 from helix_desktop.engine.session_setup import (
@@ -319,7 +319,7 @@ class TurnLoop:
         their own count.
         """
         client = self._services.models(facts.ModelRole.MAIN)
-        if not getattr(client, "may_cut_silently", False):
+        if not isinstance(client, CuttingModelClient) or not client.may_cut_silently:
             return
         meter = self._conversation.current_meter()
         if meter.used <= meter.window:

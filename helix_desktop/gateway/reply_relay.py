@@ -120,9 +120,11 @@ class ReplyRelay:
     # Called once, when the agent has the first bytes of the reply or the reply has ended.
     on_first_bytes: Callable[[], object] | None = None
     _started: float = field(default_factory=time.monotonic)
+    # What the agent sees of all replies so far as one message: their texts and its own calls.
     _shown_pieces: list[Piece] = field(default_factory=list)
     _reply_values: list[Json] = field(default_factory=list)
-    _hidden_before: bool = False
+    _had_hidden_calls: bool = False  # One of the replies so far had some.
+    # The answers to the hidden calls of the last reply, for the next request.
     _recall_results: list[HiddenCallAnswer] = field(default_factory=list)
 
     async def relay_until_answered(self, response: httpx.Response) -> None:
@@ -135,7 +137,7 @@ class ReplyRelay:
         streams = "event-stream" in response.headers.get("content-type", "")
         answer = await self._relay_reply(response, streams=streams)
         for _ in range(MOST_RECALL_REPLIES + MOST_REFUSED_REPLIES):
-            if answer is None or not self.call_filter.has_only_hidden_calls:
+            if answer is None or not self._is_to_be_continued:
                 return
             next_answer = await self._continue_after_recall(answer, streams=streams)
             if isinstance(next_answer, provider_reply_bodies.ProviderRefusal):
@@ -146,6 +148,13 @@ class ReplyRelay:
         log.warning("a model did nothing but recall; its agent was told to ask again")
         sentence = "The model did nothing but recall. Nothing was lost; send it again."
         await self._send_refusal(_refusal_to_retry(sentence), streams=streams)
+
+    @property
+    def _is_to_be_continued(self) -> bool:
+        """Whether the reply had hidden calls and none that the agent must answer. The filter has
+        counted the calls of a reply before it is recorded.
+        """
+        return self.call_filter.has_only_hidden_calls
 
     async def _continue_after_recall(
         self, answer: WireReply, *, streams: bool
@@ -392,7 +401,7 @@ class ReplyRelay:
                 self.call_filter.count_call(call.name)
         self._reply_values.append(value)
         await self._record_reply_before_its_end(answer)
-        if self.call_filter.has_only_hidden_calls:
+        if self._is_to_be_continued:
             return answer
         if self.call_filter.any_hidden:
             merged_reply = self.call_filter.merge_whole_replies(self._reply_values)
@@ -450,29 +459,20 @@ class ReplyRelay:
 
     async def _record_reply_before_its_end(self, answer: WireReply) -> None:
         """Record a reply before its end reaches the agent, so that the journal has all that the
-        agent saw. Hidden calls in it are run, and their results kept for the next request.
+        agent saw. Hidden calls in it are answered, and the answers kept for the next request.
         """
         hidden_calls = self._hidden_calls(answer)
-        for piece in answer.message.pieces:
-            is_text_or_call = piece.kind in (PieceKind.TEXT, PieceKind.CALL)
-            if is_text_or_call and piece not in hidden_calls:
-                self._shown_pieces.append(piece)
+        self._shown_pieces += _pieces_shown_to_agent(answer, hidden_calls)
         if hidden_calls:
-            self._hidden_before = True
+            self._had_hidden_calls = True
+            self._recall_results = await self._answer_each_hidden_call(answer, hidden_calls)
+            return
         try:
-            if hidden_calls:
-                await self._answer_hidden_calls(answer, hidden_calls)
-            else:
-                replied = self._build_replied(answer)
-                shown_key = self._key_of_shown_message(answer)
-                await self.conversations.record_agent_reply(self.ticket, replied, shown_key)
+            replied = self._build_replied(answer)
+            shown_key = self._key_of_shown_message(answer)
+            await self.conversations.record_agent_reply(self.ticket, replied, shown_key)
         except Exception:
             log.exception("a reply could not be recorded; it went through")
-            # The model asked for these, so it must get a result for each of them.
-            self._recall_results = []
-            for call in hidden_calls:
-                failure = HiddenCallAnswer(call.id, call.name, NOT_RECALLED, is_ok=False)
-                self._recall_results.append(failure)
 
     def _hidden_calls(self, answer: WireReply) -> list[Piece]:
         if not self.tools:
@@ -480,25 +480,41 @@ class ReplyRelay:
         calls = answer.message.pieces_of_kind(PieceKind.CALL)
         return [call for call in calls if call.name in HIDDEN_TOOLS]
 
-    async def _answer_hidden_calls(self, answer: WireReply, hidden_calls: Sequence[Piece]) -> None:
-        """Run the calls of our own tools and keep their results for the next request."""
+    async def _answer_each_hidden_call(
+        self, answer: WireReply, hidden_calls: Sequence[Piece]
+    ) -> list[HiddenCallAnswer]:
+        """Run the calls of our own tools. If that fails, each of them is answered all the same,
+        since the model must get a result for every call it made.
+        """
+        try:
+            return await self._run_hidden_calls(answer, hidden_calls)
+        except Exception:
+            log.exception("a reply could not be recorded; it went through")
+        failures: list[HiddenCallAnswer] = []
+        for call in hidden_calls:
+            failures.append(HiddenCallAnswer(call.id, call.name, NOT_RECALLED, is_ok=False))
+        return failures
+
+    async def _run_hidden_calls(
+        self, answer: WireReply, hidden_calls: Sequence[Piece]
+    ) -> list[HiddenCallAnswer]:
         refusal = ""
         if self.call_filter.replies_before >= MOST_RECALL_REPLIES:
             refusal = RECALL_REFUSED
         replied = self._build_replied(answer)
-        self._recall_results = await self.conversations.answer_hidden_calls(
+        answers = await self.conversations.answer_hidden_calls(
             self.ticket, replied, hidden_calls, refusal
         )
-        if not self.call_filter.has_only_hidden_calls:
+        if not self._is_to_be_continued:
             # The agent answers its own calls. Ours are sent with its results next time.
-            await self.conversations.record_agent_reply(
-                self.ticket, None, self._key_of_shown_message(answer)
-            )
+            shown_key = self._key_of_shown_message(answer)
+            await self.conversations.record_agent_reply(self.ticket, None, shown_key)
+        return answers
 
     def _build_replied(self, answer: WireReply) -> Replied:
         """Return what is recorded of a reply."""
         raw = ""
-        if self._hidden_before:  # The agent will not send all of it again, so it is kept here.
+        if self._had_hidden_calls:  # The agent will not send all of it again, so it is kept here.
             raw = orjson.dumps(answer.message.units).decode()
         if answer.model and not self.request.is_side:
             model = answer.model
@@ -558,6 +574,16 @@ class _RelayedStream:
         self.splitter = RawEventSplitter()
         self.unsent: list[bytes] = []
         self.answer: WireReply | None = None
+
+
+def _pieces_shown_to_agent(answer: WireReply, hidden_calls: Sequence[Piece]) -> list[Piece]:
+    """Return the texts of a reply and the calls that the agent must answer."""
+    shown_pieces: list[Piece] = []
+    for piece in answer.message.pieces:
+        is_text_or_call = piece.kind in (PieceKind.TEXT, PieceKind.CALL)
+        if is_text_or_call and piece not in hidden_calls:
+            shown_pieces.append(piece)
+    return shown_pieces
 
 
 def _refusal_to_retry(sentence: str) -> provider_reply_bodies.ProviderRefusal:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Protocol
 
-from helix_desktop.engine.facts import ToolCall, ToolSpec
+from helix_desktop.engine.facts import Decided, ToolCall, ToolSpec
 from helix_desktop.engine.ports import (
     NOT_RUN,
     CallContext,
@@ -48,6 +48,16 @@ class PermissionOutcome:
     @property
     def refused(self) -> bool:
         return bool(self.refusal)
+
+    def decision_on_call(self, call_id: str) -> Decided:
+        """Return the fact that says who allowed or refused what a call was to do."""
+        return Decided(
+            call=call_id,
+            allowed=not self.refused,
+            by=self.decided_by,
+            scope=self.scope,
+            device=self.device,
+        )
 
 
 @dataclass(slots=True)

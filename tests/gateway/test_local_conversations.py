@@ -36,9 +36,10 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.fold_document_writer import DocumentMaterial
 from helix_desktop.engine.messages import Message, Reply, Request, Role
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
+from helix_desktop.engine.strategies.fold_strategy import FoldSituation
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused
 from helix_desktop.gateway import local_conversations
@@ -741,7 +742,7 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
     shown: list[int] = []
     refresh = ConversationState._refresh_blocks
 
-    def counted_find(planner: FoldPlanner, situation: FoldSituation) -> FoldPlan | None:
+    def counted_find(planner: FoldPlanner, situation: FoldSituation) -> DocumentMaterial | None:
         looked[0] += 1
         return find(planner, situation)
 

@@ -208,11 +208,42 @@ class _TurnGrouping:
         # background goes on in it.
         is_of_call = bool(call.turn) and fact.by != "background"
         if fact.undoes:
-            _add_change_to_turn(self.turns, source, fact.undoes)
+            seqs: Sequence[int] = fact.undoes
         elif is_of_call:
-            _add_change_to_turn(self.turns, source, (call.turn,))
+            seqs = (call.turn,)
         else:
-            _add_change_to_turn(self.turns, source, (self.turns[-1].seq,))
+            seqs = (self.turns[-1].seq,)
+        self._add_change_to_turns(source, first_seq=min(seqs), last_seq=max(seqs))
+
+    def _add_change_to_turns(self, source: ChangeSource, *, first_seq: int, last_seq: int) -> None:
+        """Add a change to the turn that contains these facts.
+
+        An undo may name facts of several turns. These turns and those between them become one,
+        because its change can't be divided among them.
+        """
+        first_index = self._index_of_turn_with(first_seq)
+        last_index = self._index_of_turn_with(last_seq)
+        named_turns = self.turns[first_index : last_index + 1]
+        self.turns[first_index : last_index + 1] = [_join_turns(named_turns, source)]
+
+    def _index_of_turn_with(self, seq: int) -> int:
+        """Return the place of the turn that contains a fact, or 0 for a fact before all turns."""
+        # Turns are in the order of their first facts. An undo is mostly of the last ones.
+        for index in reversed(range(len(self.turns))):
+            if self.turns[index].seq <= seq:
+                return index
+        return 0
+
+
+def _join_turns(turns: Sequence[TurnOfChanges], source: ChangeSource) -> TurnOfChanges:
+    """Return one turn with the changes of all of these, and one more change."""
+    sources: list[ChangeSource] = []
+    children: list[str] = []
+    for turn in turns:
+        sources += turn.sources
+        children += turn.children
+    sources.append(source)
+    return replace(turns[0], last=turns[-1].last, sources=tuple(sources), children=tuple(children))
 
 
 def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[TurnOfChanges, ...]:
@@ -231,38 +262,6 @@ def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[Tur
         end = turn.seq - 1
     turns_with_ends.reverse()
     return tuple(turns_with_ends)
-
-
-def _add_change_to_turn(
-    turns: list[TurnOfChanges], source: ChangeSource, seqs: Sequence[int]
-) -> None:
-    """Add a change to the turns that contain the facts `seqs`.
-
-    An undo may name facts of several turns. These turns and those between them become one,
-    because its change can't be divided among them.
-    """
-    # Turns are in the order of their first facts. An undo is mostly of the last ones.
-    first_index = len(turns) - 1
-    while first_index > 0 and turns[first_index].seq > min(seqs):
-        first_index -= 1
-    end_index = len(turns)
-    while end_index > first_index + 1 and turns[end_index - 1].seq > max(seqs):
-        end_index -= 1
-
-    changed_turns = turns[first_index:end_index]
-    sources: list[ChangeSource] = []
-    children: list[str] = []
-    for turn in changed_turns:
-        sources += turn.sources
-        children += turn.children
-    sources.append(source)
-    joined_turn = replace(
-        changed_turns[0],
-        last=changed_turns[-1].last,
-        sources=tuple(sources),
-        children=tuple(children),
-    )
-    turns[first_index:end_index] = [joined_turn]
 
 
 def without_user_undos(sources: Sequence[ChangeSource]) -> tuple[ChangeSource, ...]:
