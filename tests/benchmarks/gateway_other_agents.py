@@ -1,7 +1,8 @@
 """Agents that `wrap` knows by their command and protocol only, each for twenty steps at
 a scripted provider.
 
-python -m tests.benchmarks.gateway_other_agents FOLDER [--agent NAME] [--steps 20] [--ended-by SIGNAL]
+python -m tests.benchmarks.gateway_other_agents FOLDER [--agent NAME] [--steps 20]
+    [--situation NAME]
 
 FOLDER holds each agent's installation in a folder of its name: from npm, or an
 environment of Python. What an agent is given is what its manual says of a provider of
@@ -19,17 +20,19 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from helix_desktop import concurrency
 from tests.benchmarks import gateway_clients
 from tests.benchmarks.gateway_clients import HIDDEN, KEY, Work
 from tests.peers.agent_provider import Asked, Block, Provider, Says
-from tests.resident.test_resident_process import wait_until
+from tests.resident.test_resident_process import status, wait_until
 
 LONGEST = 100.0
 
@@ -38,7 +41,8 @@ LONGEST = 100.0
 class OtherAgent:
     """`command`: what `--command` is given, or empty for an agent that is declared. `files`: settings in the home, in which
     {url} is the gateway's address when `wrap` cannot set one. `by_words`: it has no
-    tools of the protocol, and its steps are words.
+    tools of the protocol, and its steps are words. `goes_on`: what it is given to go on with its last
+    session.
     """
 
     name: str
@@ -49,6 +53,8 @@ class OtherAgent:
     files: dict[str, str] = field(default_factory=dict)
     before: tuple[tuple[str, ...], ...] = ()
     by_words: bool = False
+    goes_on: tuple[str, ...] = ()
+    is_refused_behind_proxy: bool = False
 
 
 MODEL = "gpt-5"
@@ -57,16 +63,19 @@ AGENTS = (
         "qwen", "", "", ("--yolo", "-p", "do the work"),
         {"OPENAI_MODEL": MODEL},
         {".qwen/settings.json": json.dumps({"security": {"auth": {"selectedType": "openai"}}, "$version": 3})},
+        goes_on=("--continue",),
+        is_refused_behind_proxy=True,
     ),
     OtherAgent(
         "copilot", "env COPILOT_PROVIDER_BASE_URL={url} copilot", "openai", ("-p", "do the work", "--allow-all-tools"),
         {"COPILOT_PROVIDER_API_KEY": KEY, "COPILOT_PROVIDER_TYPE": "openai", "COPILOT_MODEL": MODEL, "COPILOT_OFFLINE": "true"},
+        goes_on=("--continue",),
     ),
     OtherAgent(
         "cline", "cline", "openai", ("-P", "openai-compatible", "-m", MODEL, "do the work"),
         before=(("cline", "auth", "-p", "openai", "-k", KEY, "-m", MODEL, "-b", "{url}"),),
     ),
-    OtherAgent("aider", "aider", "openai", ("--model", f"openai/{MODEL}", "--yes-always", "--no-git", "--no-check-update", "--no-show-model-warnings", "--analytics-disable"), by_words=True),
+    OtherAgent("aider", "aider", "openai", ("--model", f"openai/{MODEL}", "--yes-always", "--no-git", "--no-check-update", "--no-show-model-warnings", "--analytics-disable"), by_words=True, goes_on=("--restore-chat-history",)),
     OtherAgent(
         "openhands", "openhands --headless --override-with-envs --json --always-approve", "openai", ("-t", "do the work"),
         {"LLM_API_KEY": KEY, "LLM_MODEL": "openai/gpt-4.1", "OPENHANDS_SUPPRESS_BANNER": "1"},
@@ -112,8 +121,8 @@ class Trial:
     last_line: str = ""
 
 
-def try_agent(folder: Path, agent: OtherAgent, steps: int, ended_by: str = "") -> Trial:
-    """Run one agent through `wrap`. `ended_by`: the signal that ends it after half its steps."""
+def try_agent(folder: Path, agent: OtherAgent, steps: int, situation: str = "plain") -> Trial:
+    """Run one agent through `wrap`, in one of the situations."""
     work = OtherWork(agent.name, steps)
     work.begin(steps)
     work._delegates = False
@@ -121,30 +130,142 @@ def try_agent(folder: Path, agent: OtherAgent, steps: int, ended_by: str = "") -
         home = lasting.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         provider = Provider(work.script, usage=work.usage, strict=False)
         trial = Trial(work, lasting.enter_context(provider))
-        place = Path(home, "work")
-        place.mkdir()
+        Path(home, "work").mkdir()
         for name, text in agent.files.items():
             Path(home, name).parent.mkdir(parents=True, exist_ok=True)
             Path(home, name).write_text(text, "utf-8")
-        with subprocess.Popen(
-            _wrap_command(agent, home, provider.url),
-            cwd=place,
-            env=_environment(folder, agent, home),
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        ) as process:
-            if ended_by:
-                _end_in_the_middle(trial, process, steps, ended_by)
-            else:
-                _run_to_its_end(trial, process, agent, steps)
+        run = Run(folder, agent, home, steps, trial)
+        SITUATIONS[situation](run)
         # The resident ends a moment after its last agent.
         wait_until(lambda: not _processes_of(home, ours=True))
         for left in _processes_of(home, ours=False):
             os.kill(left, signal.SIGKILL)
         return trial
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a situation needs to start the agent."""
+
+    folder: Path
+    agent: OtherAgent
+    home: str
+    steps: int
+    trial: Trial
+
+    def start(
+        self,
+        upstream: str,
+        *,
+        own: Mapping[str, str] = MappingProxyType({}),
+        given: Sequence[str] = (),
+    ) -> subprocess.Popen[str]:
+        """`own`: variables; `given`: what stands before its usual arguments."""
+        return subprocess.Popen(
+            _wrap_command(self.agent, self.home, upstream, given),
+            cwd=Path(self.home, "work"),
+            env={**_environment(self.folder, self.agent, self.home), **own},
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+
+def _plain(run: Run) -> None:
+    with run.start(run.trial.provider.url) as process:
+        _run_to_its_end(run.trial, process, run.agent, run.steps)
+
+
+def _interrupted(run: Run) -> None:
+    with run.start(run.trial.provider.url) as process:
+        _end_in_the_middle(run.trial, process, run.steps, "SIGINT")
+
+
+def _terminated(run: Run) -> None:
+    with run.start(run.trial.provider.url) as process:
+        _end_in_the_middle(run.trial, process, run.steps, "SIGTERM")
+
+
+def _behind_a_proxy(run: Run) -> None:
+    """The provider is the proxy. A request for another host than the provider's comes to it, too:
+    one for the gateway, with the key in it, must not.
+    """
+    trial = run.trial
+    names = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy")
+    own = dict.fromkeys(names, trial.provider.url)
+    host = "http://llm.company.example/"
+    with run.start(host, own=own) as process:
+        if run.agent.is_refused_behind_proxy:
+            _check_refusal(trial, process)
+            return
+        _run_to_its_end(trial, process, run.agent, run.steps)
+    for asked in trial.provider.asked:
+        if asked.protocol and not asked.path.startswith(host):
+            trial.wrong.append(f"a request did not go through the proxy: {asked.path[:60]}")
+        if not asked.protocol and "127.0.0.1" in asked.path:
+            trial.wrong.append(f"the proxy was asked for {asked.path[:60]}")
+
+
+def _check_refusal(trial: Trial, process: subprocess.Popen[str]) -> None:
+    _, err = process.communicate(timeout=LONGEST)
+    trial.last_line = err.strip().rpartition("\n")[2]
+    if not process.returncode or "Nothing was sent" not in err:
+        trial.wrong.append(f"it was not refused: exit {process.returncode}: {err[-500:]}")
+    if trial.provider.asked:
+        trial.wrong.append("something was sent")
+
+
+def _gateway_killed(run: Run) -> None:
+    """While a request has no answer yet."""
+    trial = run.trial
+    is_halfway = threading.Event()
+    is_killed = threading.Event()
+
+    def wait_for_kill(asked: Asked) -> Sequence[Block]:
+        said = trial.work.script(asked)
+        if trial.work.done > run.steps // 2:
+            is_halfway.set()
+            is_killed.wait(LONGEST)
+        return said
+
+    trial.provider.script = wait_for_kill
+    with run.start(trial.provider.url) as process:
+
+        def kill() -> None:
+            is_halfway.wait(LONGEST)
+            os.kill(status(Path(run.home, "helix"))["gateway"], signal.SIGKILL)
+            is_killed.set()
+
+        killing = concurrency.start_thread(kill, name="kill", daemon=True)
+        _run_to_its_end(trial, process, run.agent, run.steps)
+        killing.join(1)
+
+
+def _goes_on(run: Run) -> None:
+    """A second process goes on with the session of the first."""
+    trial = run.trial
+    _plain(run)
+    before = len(trial.provider.asked)
+    trial.work.begin(run.steps)
+    with run.start(trial.provider.url, given=run.agent.goes_on) as process:
+        _run_to_its_end(trial, process, run.agent, 2 * run.steps)
+    first_words = b"step 1"
+    if run.agent.by_words:
+        first_words = b"Step 1 is done"
+    if not any(first_words in asked.raw for asked in trial.provider.asked[before:]):
+        trial.wrong.append("it did not go on")
+
+
+SITUATIONS: Mapping[str, Callable[[Run], None]] = {
+    "plain": _plain,
+    "SIGINT": _interrupted,
+    "SIGTERM": _terminated,
+    "proxy": _behind_a_proxy,
+    "gateway killed": _gateway_killed,
+    "goes on": _goes_on,
+}
 
 
 def _run_to_its_end(
@@ -199,7 +320,7 @@ def _end_in_the_middle(
     reading.join(10)
 
 
-def _wrap_command(agent: OtherAgent, home: str, upstream: str) -> list[str]:
+def _wrap_command(agent: OtherAgent, home: str, upstream: str, given: Sequence[str]) -> list[str]:
     command = agent.command
     if agent.before:
         parts = [shlex.join(before) for before in agent.before]
@@ -212,7 +333,7 @@ def _wrap_command(agent: OtherAgent, home: str, upstream: str) -> list[str]:
         wrap += ["--command", command, "--protocol", agent.protocol]
     else:
         wrap.append(agent.name)
-    return [*program, *wrap, "--", *agent.given]
+    return [*program, *wrap, "--", *given, *agent.given]
 
 
 def _environment(folder: Path, agent: OtherAgent, home: str) -> dict[str, str]:
@@ -247,7 +368,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--agent", choices=[one.name for one in AGENTS])
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--ended-by", choices=("SIGINT", "SIGTERM"), default="")
+    parser.add_argument("--situation", choices=tuple(SITUATIONS), default="plain")
     parser.add_argument(
         "--tools", action="store_true", help="print the tools that the agent offers"
     )
@@ -257,7 +378,7 @@ def main() -> int:
         if arguments.agent not in (None, agent.name):
             continue
         folder = arguments.folder.resolve()
-        trial = try_agent(folder, agent, arguments.steps, arguments.ended_by)
+        trial = try_agent(folder, agent, arguments.steps, arguments.situation)
         work = trial.work
         if arguments.tools:
             for asked in [one for one in trial.provider.asked if one.protocol][:2]:
