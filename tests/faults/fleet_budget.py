@@ -22,7 +22,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.fleet_kill import PATIENCE, Trial, _add_tasks, _end_all, answer
+from tests.faults.fleet_kill import PATIENCE, Trial, _add_tasks, _end_all
+from tests.faults.fleet_trial_model import FleetTrialModel
 from tests.faults.store_report import report
 from tests.peers import left_servers
 from tests.peers.chat_server import ChatServer
@@ -43,6 +44,7 @@ QUIET_SECONDS = 12.0  # Nobody asked the model for so long: all workers wait for
 class RequestLedger:
     """What the model server answered, counted where no worker can forget it."""
 
+    model: FleetTrialModel = field(default_factory=FleetTrialModel)
     requests: int = 0
     last_request: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -51,7 +53,7 @@ class RequestLedger:
         with self._lock:
             self.requests += 1
             self.last_request = time.monotonic()
-        return answer(seen).silent_after(0, REQUEST_SECONDS)
+        return self.model.answer(seen).silent_after(0, REQUEST_SECONDS)
 
     @property
     def dollars(self) -> float:
@@ -140,6 +142,10 @@ class BudgetTrial:
         found["done"] = status["tasks"]["done"]
         found["requests"] = self.ledger.requests
         found["requests in conversations"] = round(status["cost"] / REQUEST_COST)
+        if failures := self.ledger.model.failures:
+            found[f"LOST: requests at which the model failed, such as {failures[0]}"] = len(
+                failures
+            )
         if found["done"] != self.trial.tasks:
             found[f"LOST: tasks not done, {status['tasks']}"] += 1
         if not self.trial.kills and found["requests"] != found["requests in conversations"]:

@@ -4,8 +4,8 @@ every task is done, no effect happens twice.
 Workers of several homes, whose clocks are hours apart, share one PostgreSQL behind
 PgBouncer in transaction mode. Each task makes three calls that write a line to a ledger
 outside, in files that do not grow with the trial, since undo keeps every state of a
-file; the model is a server that goes by what it is shown, and never repeats a call
-whose end was not seen. What is killed is a worker, PostgreSQL, or PgBouncer, which cuts
+file; the model (`fleet_trial_model`) is a server that goes by what it is shown, and never
+repeats a call whose end was not seen. What is killed is a worker, PostgreSQL, or PgBouncer, which cuts
 everybody off; with `--promotions` the standby takes the place of a server that is lost
 with its disk; with `--lag` it lacks what the server confirmed in so many seconds.
 `--alone`: the same with the file of one home, where everything is killed at once.
@@ -27,7 +27,6 @@ import argparse
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import sqlite3
@@ -49,17 +48,15 @@ import psycopg
 from helix_desktop import concurrency
 from helix_desktop.store.shared import row_encryption
 from helix_desktop.workbench.conversation_sharing import MOST_UNSENT_FACTS
-from tests.benchmarks.fleet import _content
 from tests.faults import fleet_trial_worker
+from tests.faults.fleet_trial_model import THREE_CALLS, FleetTrialModel, read_sessions
 from tests.faults.fleet_trial_worker import CLAIMS_FOLDER, WORKER_VARIABLE, TrialProgram
 from tests.faults.processor_time import ProcessorTimes
 from tests.faults.shared_kill import SETTINGS, Pair
 from tests.faults.store_report import report
 from tests.peers import left_servers, pgbouncer, postgres
-from tests.peers.chat_server import ChatServer, reply
-from tests.peers.peer import Answer, Seen
+from tests.peers.chat_server import ChatServer
 
-SESSION = (0, 0, 0)  # of a task: how much each of its calls prints
 LEASE = 4.0  # seconds: so that a killed worker's tasks do not keep the trial waiting
 PATIENCE = 240.0  # seconds without a task that ends
 PASSING = (
@@ -71,7 +68,6 @@ RELEASE = 5.0  # seconds between two looks for conversations that may leave
 FAILOVER = 12.0  # seconds without claims after a promotion
 LAGGING = {"synchronous_standby_names": "''"}
 MOST_STEPS = 1_000  # of a turn: the longest recorded session has more than a turn may have else
-LEDGER_TASKS = 20  # write to one file
 LOOK = 0.05  # seconds between two looks at what is not yet in the store
 # as the worker counts it: what a conversation has beyond what the others are known to
 # have; `%s`: the oldest row
@@ -83,61 +79,6 @@ NEWEST = (
     "(SELECT max(rowid) - 1000 FROM conversations)"  # those in which somebody works are among these
 )
 CLOCKS = (0, 3, -5)  # hours that the homes' clocks are wrong by
-# In what the model is told of a call that was cut off, or stopped by its worker before
-# or while it ran.
-UNCERTAIN = re.compile(
-    "It may have had effects|was not run|before it had ended|was stopped before it was done"
-)
-
-
-def read_sessions(folder: Path) -> list[tuple[int, ...]]:
-    """Of each recorded session how much its calls printed."""
-    found = []
-    for file in sorted(folder.rglob("*.jsonl")):
-        messages = [
-            json.loads(line)
-            for line in file.read_text(encoding="utf-8").splitlines()
-            if line.strip()
-        ]
-        found.append(
-            tuple(len(_content(message)) for message in messages if message.get("role") == "tool")
-        )
-    return [each for each in found if each]
-
-
-def ledger_of(name: str) -> str:
-    """The file in which a task writes what it did, with the tasks beside it."""
-    return f"ledger/{int(name.partition('-')[2] or 0) // LEDGER_TASKS}.txt"
-
-
-def session_of(name: str, sessions: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    return sessions[int(name.partition("-")[2] or 0) % len(sessions)]
-
-
-def answer(
-    seen: Seen, uncertain: set[str] | None = None, sessions: Sequence[tuple[int, ...]] = (SESSION,)
-) -> Answer:
-    """The next of the task's calls, by how many results it is shown: a call that was
-    cut off counts as made. `uncertain` gets the calls of which the model is told so.
-    """
-    messages = seen.body["messages"]
-    told = " ".join(str(message["content"]) for message in messages if message["role"] == "user")
-    (name,) = set(re.findall(r"task-\d+", told)) or {"none"}
-    results = [str(message["content"]) for message in messages if message["role"] == "tool"]
-    done = len(results)
-    if uncertain is not None:
-        uncertain.update(
-            f"{name}:{call}" for call, one in enumerate(results, 1) if UNCERTAIN.search(one)
-        )
-    session = () if name == "none" else session_of(name, sessions)
-    if done >= len(session):
-        return reply(f"{name} is done")
-    prints = f"; yes 'some output' | head -c {session[done]}" if session[done] else ""
-    # The ledger names the worker that did it, and the last claim that was made of the task here.
-    line = f"{name}:{done + 1} ${WORKER_VARIABLE} $(tail -n 1 {CLAIMS_FOLDER}/{name}.txt)"
-    return reply(
-        calls=[("run_command", {"command": f'echo "{line}" >> {ledger_of(name)}{prints}'})]
-    )
 
 
 @dataclass(frozen=True)
@@ -290,10 +231,10 @@ class Trial:
     next_fault: float = field(default=0.0, init=False)
     bound: int = MOST_UNSENT_FACTS
     at_once: int = 0
-    sessions: Sequence[tuple[int, ...]] = (SESSION,)
+    sessions: Sequence[tuple[int, ...]] = (THREE_CALLS,)
     patience: float = PATIENCE
     seconds_between_faults: tuple[float, float] = (2.0, 5.0)
-    uncertain: set[str] = field(default_factory=set)
+    model: FleetTrialModel = field(init=False)
     homes: list[Home] = field(default_factory=list)
     ended: int = 0
     pair: Pair | None = None
@@ -302,6 +243,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
+        self.model = FleetTrialModel()
 
     def run(self) -> None:
         self.began = time.monotonic()
@@ -310,9 +252,8 @@ class Trial:
         with ExitStack() as last:
             last.callback(left_servers.forget_folder, folder)
             last.callback(shutil.rmtree, folder, ignore_errors=True)
-            server = last.enter_context(
-                ChatServer(default=lambda seen: answer(seen, self.uncertain, self.sessions))
-            )
+            self.model.sessions = self.sessions
+            server = last.enter_context(ChatServer(default=self.model.answer))
             self.model_server = server
             last.callback(_end_all, self.homes)
             if self.alone:
@@ -536,6 +477,7 @@ def _check_outcome(trial: Trial) -> None:
     }
     found["taken over"] = sum(task["claims"] > 1 for task in listed)
     _check_effects(trial, set(done.values()))
+    _check_model(trial)
     _check_conversations(trial, done, {task["id"] for task in listed})
 
 
@@ -550,17 +492,28 @@ def _check_effects(trial: Trial, done: set[str]) -> None:
     if twice := [name for name, count in effects.items() if count > 1]:
         doers = [line for line in lines if line.effect in twice[:3]]
         found[f"LOST: effects that happened twice, such as {doers}"] = len(twice)
-    calls = {name: len(session_of(name, trial.sessions)) for name in done}
+    calls = {name: len(trial.model.session_of(name)) for name in done}
     missing = {
         f"{name}:{call}" for name in done for call in range(1, calls[name] + 1)
     } - effects.keys()
-    uncertain = {call for call in trial.uncertain if call.partition(":")[0] in done}
+    uncertain = {call for call in trial.model.uncertain if call.partition(":")[0] in done}
     found["calls said to the model as cut off"] = len(uncertain)
     found["of these without an effect"] = len(missing & uncertain)
     if unsaid := missing - uncertain:
         found[
             f"LOST: effects that are missing although nobody was told, such as {sorted(unsaid)[:3]}"
         ] = len(unsaid)
+
+
+def _check_model(trial: Trial) -> None:
+    """What the ledger says counts only if the model knew at each request what to do."""
+    found, failures = trial.found, trial.model.failures
+    if trial.model.requests_after_folds:
+        found["requests after folds"] = trial.model.requests_after_folds
+    if failures:
+        found[f"LOST: requests at which the trial's model failed, such as {failures[0]}"] = len(
+            failures
+        )
 
 
 def _check_conversations(trial: Trial, done: dict[str, str], tasks: set[str]) -> None:
@@ -613,7 +566,7 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=type(usual), default=usual)
     parser.add_argument("--traces", type=Path)
     given = parser.parse_args()
-    sessions = read_sessions(given.traces) if given.traces else (SESSION,)
+    sessions = read_sessions(given.traces) if given.traces else (THREE_CALLS,)
     name = "fleet_kill --alone" if given.alone else "fleet_kill"
 
     def run(found: Counter[str]) -> None:

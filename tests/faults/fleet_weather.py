@@ -41,8 +41,8 @@ from tests.faults.fleet_kill import (
     HomeSettings,
     Trial,
     count_ended_in_store,
-    read_sessions,
 )
+from tests.faults.fleet_trial_model import read_sessions
 from tests.faults.shared_kill import SETTINGS, Pair
 from tests.faults.small_disk import SmallDisk
 from tests.faults.store_report import report
