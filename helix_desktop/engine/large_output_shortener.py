@@ -18,7 +18,7 @@ from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.document_pages import format_document_outline, parse_document_text
-from helix_desktop.engine.fold_economics import SMALL_WINDOW
+from helix_desktop.engine.fold_economics import SMALL_WINDOW, large_output_limit_tokens
 from helix_desktop.engine.messages import ContextKind, Message, MessagePart, ToolResult
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
@@ -37,6 +37,7 @@ QUOTED_WORDS = 500
 QUOTED_ARGUMENTS = 2_000
 COMPACTED_TOKENS = 1_500  # A compaction is asked to have at most this many tokens.
 MOST_COMPACTED_TOKENS = 3_000
+LEAST_EXCERPT_TOKENS = 30  # With fewer tokens, an excerpt of a message would say nothing.
 CHARACTERS_OF_CUT_COMPACTION = 9_000  # One of even more tokens is cut to this many characters.
 MOST_ANSWER_TOKENS = 1_000  # A model that chooses what to show may answer with so many tokens.
 # When a model compacts a text, its window must hold the question and the answer, too.
@@ -194,7 +195,11 @@ class LargeOutputShortener:
             parts.append(attachment)
             is_picture = attachment.stored.media_type.startswith("image/")
             if not is_picture and attachment.tokens > most_tokens_of_part:
-                folds.append(await self._build_message_fold(index, attachment, policy))
+                fold = await self._build_message_fold(
+                    index, attachment, policy, int(most_tokens_of_part)
+                )
+                if fold.tokens < fold.tokens_before:
+                    folds.append(fold)
         message_with_attachments = replace(message, parts=tuple(parts))
         return (message_with_attachments, *folds)
 
@@ -241,7 +246,12 @@ class LargeOutputShortener:
         text = await read_stored_text(self.cache, returned.output)
         call = self._find_call(returned.call)
         purpose = self._describe_purpose(call)
-        preview = await build_preview_in_thread(text, policy.preview_tokens, purpose)
+        limit = large_output_limit_tokens(
+            self.conversation.current_meter().window, policy.admission_tokens
+        )
+        # In a small window, an excerpt of the usual length would save nothing.
+        preview_tokens = min(policy.preview_tokens, limit // 2)
+        preview = await build_preview_in_thread(text, preview_tokens, purpose)
         if call is None:
             return LargeOutput(index, returned, "a tool", text, preview)
         call_as_text = f"{call.name} {markers.summarise_arguments(call.arguments)}"
@@ -490,9 +500,9 @@ class LargeOutputShortener:
         return facts.Attachment("message", stored, part.tokens)
 
     async def _build_message_fold(
-        self, index: int, part: facts.Attachment, policy: Policy
+        self, index: int, part: facts.Attachment, policy: Policy, most_tokens: int
     ) -> facts.Folded:
-        excerpt = await excerpt_attachment(self.cache, part, policy)
+        excerpt = await excerpt_attachment(self.cache, self.tokens, part, policy, most_tokens)
         share = f"{policy.oversized_share:.0%}"
         why = f"{part.name}: {part.tokens:,} tokens, over {share} of the context window"
         # The message is not recorded yet. Number 0 stands for it.
@@ -500,13 +510,32 @@ class LargeOutputShortener:
         return self._build_fold_of_part(cover, excerpt, part.tokens, part.stored.digest, why)
 
 
-async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy: Policy) -> str:
+async def excerpt_attachment(
+    cache: ContentCache,
+    tokens: TokenCounter,
+    part: facts.Attachment,
+    policy: Policy,
+    most_tokens: int,
+) -> str:
     """Return what a model is shown of an attachment too large for its window: the outline of a
     document, or a preview of another text.
+
+    `most_tokens`: from which size a part of a message is too large for this window.
     """
     text = await read_stored_text(cache, part.stored)
     # Nobody asked for a certain part of it yet, so more is shown than of an output.
-    excerpt_tokens = policy.preview_tokens * 4
+    excerpt_tokens = min(policy.preview_tokens * 4, most_tokens // 2)
+    excerpt = await _excerpt_text_of_attachment(part, text, excerpt_tokens)
+    # A preview of Chinese has more tokens than characters suggest.
+    while tokens.count_tokens(excerpt) > most_tokens and excerpt_tokens > LEAST_EXCERPT_TOKENS:
+        excerpt_tokens //= 2
+        excerpt = await _excerpt_text_of_attachment(part, text, excerpt_tokens)
+    return excerpt
+
+
+async def _excerpt_text_of_attachment(
+    part: facts.Attachment, text: str, excerpt_tokens: int
+) -> str:
     heading = f"[Attachment: {part.name}]"
     if part.document is not None:
         document = parse_document_text(text)

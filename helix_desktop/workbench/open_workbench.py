@@ -939,12 +939,14 @@ class Workbench:
             system_prompt_and_settings.build_policy_fact(settings.preset, settings.policy)
         )
         window = self._main_model_window() or policy.window
-        if attachment.tokens <= policy.oversized_share * window:
+        most_tokens = int(policy.oversized_share * window)
+        if attachment.tokens <= most_tokens:
             return attachment.tokens
         excerpt = await large_output_shortener.excerpt_attachment(
-            self.workspace.cache, attachment, policy
+            self.workspace.cache, self.token_counter, attachment, policy, most_tokens
         )
-        return await asyncio.to_thread(self.token_counter.count_tokens, excerpt)
+        excerpt_tokens = await asyncio.to_thread(self.token_counter.count_tokens, excerpt)
+        return min(excerpt_tokens, attachment.tokens)
 
     def _main_model_window(self) -> int:
         for model in self.models.model_facts():

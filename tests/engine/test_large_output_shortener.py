@@ -272,6 +272,29 @@ async def test_a_message_of_over_a_quarter_of_the_window_is_stored_and_shown_as_
     assert isinstance(said.parts[0], Attachment)
 
 
+@pytest.mark.parametrize("window", [2_048, 4_096, 8_192, 32_000, 200_000])
+@pytest.mark.parametrize("language", ["English", "Chinese"])
+async def test_an_excerpt_of_a_message_is_smaller_than_the_message_in_any_window(
+    window: int, language: str
+) -> None:
+    kept = await keeping(window=window)
+    text = ""
+    number = 0
+    while kept.tokens.count_tokens(text) <= window / 4:
+        number += 1
+        line = f"{number}: the late fee of book {number * 7919 % 1000} is paid by its reader"
+        if language == "Chinese":
+            line = f"{number}：图书 {number * 7919 % 1000} 的逾期罚款由读者归还图书时支付"
+        text += f"{line}\n"
+    for _ in range(4):  # Only what no longer fits is shortened in a small window.
+        await kept.say(text)
+    folds = kept.folds(FoldKind.EXCERPT)
+    assert folds
+    for fold in folds:
+        assert fold.tokens < fold.tokens_before
+        assert fold.tokens <= window / 4
+
+
 async def test_a_large_attachment_is_shown_as_an_excerpt_and_a_picture_as_it_is() -> None:
     kept = await keeping(window=8_000)
     log = await kept.cache.store_content(words(9_000).encode(), EntryOrigin("user", "a.log"))
