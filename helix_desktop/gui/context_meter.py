@@ -6,7 +6,7 @@ The composer and the inspector share one widget; rows of lists share one functio
 from collections.abc import Sequence
 
 from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine.facts import ModelRole
@@ -172,6 +172,13 @@ def describe_meter(
 def name_of_count_difference() -> str:
     """Names the row that makes the sizes of all kinds add up to what is used."""
     return tr("Counted differently by the model")
+
+
+def colour_of_count_difference(theme: Theme) -> QColor:
+    """The colour of that row, in lists and charts: it is of no kind, and not free either."""
+    colour = QColor(theme.colour_of_token("faint"))
+    colour.setAlpha(110)
+    return colour
 
 
 def format_count_difference(parts: MeterParts, counted: MeterParts) -> str:

@@ -11,6 +11,7 @@ from helix_desktop.engine.state.moment import Moment
 from helix_desktop.gui.common.policy_names import FoldThreshold
 from helix_desktop.gui.common.savings_sentences import describe_savings_of
 from helix_desktop.gui.context_meter import (
+    colour_of_count_difference,
     context_kind_name,
     describe_meter,
     describe_token_count,
@@ -122,9 +123,29 @@ class FigureBox(LayoutBox):
         self._accent = accent
         self._more = more
         self.height = ink.scaled_pixels(27.5)
+        # A name of a file or a tool is cut at its end, and words are broken between two of them.
+        if not mono:
+            self.height += self._height_of_further_lines()
         self.text = f"{words}  {figure}"
         if act is not None:
             self.hot_spots = [HotSpot(QRectF(0, 0, width, self.height), act, self.text)]
+
+    @property
+    def _words_left(self) -> float:
+        if self._dot is None:
+            return 0.0
+        return self.ink.scaled_pixels(16)
+
+    def _room_beside(self, figure: str) -> float:
+        """The figure is always complete, so the words get the room that it leaves."""
+        figure_width = QFontMetricsF(self.ink.text).horizontalAdvance(figure)
+        return self.width - self._words_left - figure_width - self.ink.scaled_pixels(10)
+
+    def _height_of_further_lines(self) -> float:
+        metrics = QFontMetricsF(self.ink.text)
+        room = QRectF(0, 0, max(1.0, self._room_beside(self._figure)), 10_000)
+        needed = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, self._words)
+        return max(0.0, needed.height() - metrics.height())
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
@@ -132,10 +153,8 @@ class FigureBox(LayoutBox):
         if near and self.hot_spots:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             ink.theme.fill_surface(painter, line_rect.adjusted(-6, 0, 6, 0), "selected", 6)
-        words_left = 0.0
         if self._dot is not None:
             self._draw_dot(painter, self._dot)
-            words_left = ink.scaled_pixels(16)
 
         figure = self._figure
         if near and self._more:
@@ -146,17 +165,17 @@ class FigureBox(LayoutBox):
         at_right = _MIDDLE | Qt.AlignmentFlag.AlignRight
         ink.draw_words(painter, line_rect, figure, ink.text, figure_colour, at_right)
 
-        # The figure is always complete, so the words get the room that it leaves.
         font = ink.text
         if self._mono:
             font = ink.mono
-        figure_width = QFontMetricsF(ink.text).horizontalAdvance(figure)
-        room = self.width - words_left - figure_width - ink.scaled_pixels(10)
-        words = QFontMetricsF(font).elidedText(self._words, Qt.TextElideMode.ElideRight, room)
-        words_rect = QRectF(words_left, 0, room + 2, self.height)
+        room = self._room_beside(figure)
+        words = self._words
+        if self._mono or figure != self._figure:
+            words = QFontMetricsF(font).elidedText(words, Qt.TextElideMode.ElideRight, room)
+        words_rect = QRectF(self._words_left, 0, room + 2, self.height)
         painter.setFont(font)
         painter.setPen(ink.token_colour("text"))
-        painter.drawText(words_rect, _MIDDLE, words)
+        painter.drawText(words_rect, _MIDDLE | Qt.TextFlag.TextWordWrap, words)
 
     def _draw_dot(self, painter: QPainter, colour: QColor) -> None:
         if self._ring:
@@ -202,7 +221,8 @@ def build_context_boxes(
 
     difference = format_count_difference(tuple(meter.parts.items()), tuple(meter.counted.items()))
     if difference:
-        yield FigureBox(ink, width, name_of_count_difference(), difference)
+        colour = colour_of_count_difference(ink.theme)
+        yield FigureBox(ink, width, name_of_count_difference(), difference, dot=colour)
 
     recallable = state.count_recallable_tokens()
     if recallable:

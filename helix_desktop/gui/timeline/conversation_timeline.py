@@ -35,6 +35,8 @@ from helix_desktop.fast_dataclass import dataclass
 
 _OWN_TOOLS = frozenset(ToolName)
 NO_MODEL = "<synthetic>"  # Claude Code calls its own words so, which it records as a model's reply.
+# The layer above those of all kinds: what the model counts more than we do.
+COUNTED_DIFFERENTLY = "counted differently"
 # In a list of at least this length, adjacent folds of one kind share a row.
 LONG_LIST = 30
 
@@ -122,7 +124,8 @@ class ConversationTimeline:
 
     `points` are token counts; `seqs` and `times` have the same indices; `steps[i]` is the number
     of replies up to point i, `dollars[i]` what was paid until then. `layers` are the tokens of the
-    first kind, of the first two, and so on; the last layer is `points`. `marks` has the points and
+    first kind, of the first two, and so on, as the panel of the meter says them; what the model
+    counts beyond that is in the last layer alone, which is `points`. `marks` has the points and
     the seqs of each lane. `change_count` counts updates to events; a step alone only adds a point.
     """
 
@@ -131,7 +134,7 @@ class ConversationTimeline:
         self.history = history or ConversationState()
 
         # The points of the chart.
-        self.layers = [array("q") for _ in ContextKind]
+        self.layers = [array("q") for _ in (*ContextKind, COUNTED_DIFFERENTLY)]
         self.points = self.layers[-1]
         self.seqs = array("q")
         self.times = array("d")
@@ -165,10 +168,6 @@ class ConversationTimeline:
         self._changed_only_here = [0] * len(ContextKind)
         # What the first request of a recorded conversation had beside what was recorded.
         self._unrecorded_tokens: int | None = None
-        # The tokens of the first request of ours, as billed and as counted here. System and tools
-        # are drawn in this proportion ever after, as they stay the same in every request.
-        self._first_billed_tokens = 0
-        self._first_counted_tokens = 0
         self._failed_calls: dict[str, int] = {}  # By call: the number of its failed result.
 
     @property
@@ -426,42 +425,17 @@ class ConversationTimeline:
         )
 
     def _layer_heights(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> list[int]:
-        """Returns cumulative tokens by kind. The last value is the whole view.
-
-        System and tools come first, and do not shrink or grow with what the provider bills for the
-        rest. The other kinds share what is left of the bill.
-        """
+        """Returns cumulative tokens by kind. The last value is the whole view."""
         tokens_by_kind = list(self.history.record.ledger.view_tokens_by_kind(newest_seq))
         reply = recorded.fact
         if self._is_recorded and isinstance(reply, facts.ModelReplied) and reply.usage.input > 0:
             tokens_by_kind = self._tokens_of_recorded_request(tokens_by_kind, reply.model, tokens)
             system_tokens = round(tokens_by_kind[0] * self._usual_factor(reply.model))
-        else:
-            system_tokens = self._billed_system_tokens(tokens_by_kind, tokens)
-
-        other_kinds = tokens_by_kind[1:]
-        counted_others = sum(other_kinds)
-        if counted_others <= 0:
-            system_tokens = tokens
-            counted_others = 1
-        system_height = max(0, min(system_tokens, tokens))
-        heights = [system_height]
-        for counted_height in list(accumulate(other_kinds))[:-1]:
-            # Scaled to what was billed, and never above the whole view, which is drawn last.
-            billed_height = counted_height * (tokens - system_height) // counted_others
-            heights.append(max(system_height, min(system_height + billed_height, tokens)))
-        heights.append(tokens)
-        return heights
-
-    def _billed_system_tokens(self, counted_by_kind: Sequence[int], tokens: int) -> int:
-        """Returns what system and tools take of a request of ours, in the proportion of the first
-        one, of which `tokens` were billed.
-        """
-        if not self._first_counted_tokens:
-            self._first_billed_tokens = tokens
-            self._first_counted_tokens = sum(counted_by_kind)
-        counted_tokens = self._first_counted_tokens or 1
-        return counted_by_kind[0] * self._first_billed_tokens // counted_tokens
+            return _share_among_kinds(tokens_by_kind, tokens, system_tokens)
+        if sum(tokens_by_kind) > tokens:
+            # The model counts fewer. System and tools are the same in every request.
+            return _share_among_kinds(tokens_by_kind, tokens, tokens_by_kind[0])
+        return [*accumulate(tokens_by_kind), tokens]
 
     def _usual_factor(self, model: str) -> float:
         """Returns the factor that is usual for a model: no report is older than the first fact."""
@@ -589,3 +563,21 @@ def merge_timeline_events(stories: Sequence[ConversationTimeline]) -> list[Timel
 
 def _time_of_event(event: TimelineEvent) -> float:
     return event.time
+
+
+def _share_among_kinds(tokens_by_kind: Sequence[int], tokens: int, system_tokens: int) -> list[int]:
+    """Returns cumulative tokens by kind: those of system and tools, and the others in proportion
+    to what was counted, so that all kinds together have `tokens`.
+    """
+    other_kinds = tokens_by_kind[1:]
+    counted_others = sum(other_kinds)
+    if counted_others <= 0:
+        system_tokens = tokens
+        counted_others = 1
+    system_height = max(0, min(system_tokens, tokens))
+    heights = [system_height]
+    for counted_height in list(accumulate(other_kinds))[:-1]:
+        # Scaled to what was billed, and never above the whole view, which is drawn last.
+        billed_height = counted_height * (tokens - system_height) // counted_others
+        heights.append(max(system_height, min(system_height + billed_height, tokens)))
+    return [*heights, tokens, tokens]

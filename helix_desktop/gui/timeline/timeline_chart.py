@@ -27,9 +27,11 @@ from helix_desktop.gui.common.step_plot import (
     compute_axis_ticks,
 )
 from helix_desktop.gui.context_meter import (
+    colour_of_count_difference,
     context_kind_name,
     describe_token_count,
     format_token_count,
+    name_of_count_difference,
 )
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline import fold_sentences
@@ -207,14 +209,25 @@ class TimelineChart(StepPlot):
         """Draws the kinds of context, the highest first, because each is drawn over the one before."""
         painter.setPen(Qt.PenStyle.NoPen)
         bottom = scale.area.bottom() - 3
-        kinds_and_layers = list(zip(ContextKind, self._layers, strict=True))
-        for kind, layer in reversed(kinds_and_layers):
+        names_and_colours = self._names_and_colours_of_layers()
+        colours_and_layers = zip(names_and_colours, self._layers, strict=True)
+        for (_name, colour), layer in reversed(list(colours_and_layers)):
             edge = self._highest_points(layer, scale)
             outline = [QPointF(edge[0].x(), bottom)]
             outline += edge
             outline.append(QPointF(edge[-1].x(), bottom))
-            painter.setBrush(self._theme.fill_colour_of_kind(kind))
+            painter.setBrush(colour)
             painter.drawPolygon(QPolygonF(outline))
+
+    def _names_and_colours_of_layers(self) -> list[tuple[str, QColor]]:
+        names_and_colours: list[tuple[str, QColor]] = []
+        for kind in ContextKind:
+            names_and_colours.append(
+                (context_kind_name(kind), self._theme.fill_colour_of_kind(kind))
+            )
+        of_no_kind = (name_of_count_difference(), colour_of_count_difference(self._theme))
+        names_and_colours.append(of_no_kind)
+        return names_and_colours
 
     def _draw_thresholds(self, painter: QPainter, scale: PlotScale) -> None:
         for words, kind, share in self._thresholds:
@@ -294,12 +307,13 @@ class TimelineChart(StepPlot):
         kinds: list[tuple[str, QColor]] = []
         # A kind that there is none of adds nothing to the layer below it.
         layer_below: Sequence[float] | None = None
-        for kind, layer in zip(ContextKind, self._story.layers, strict=True):
+        names_and_colours = self._names_and_colours_of_layers()
+        for name_and_colour, layer in zip(names_and_colours, self._story.layers, strict=True):
             is_shown = layer != layer_below
             if layer_below is None:
                 is_shown = any(layer)
             if is_shown:
-                kinds.append((context_kind_name(kind), self._theme.fill_colour_of_kind(kind)))
+                kinds.append(name_and_colour)
             layer_below = layer
         bars: list[tuple[str, QColor]] = []
         for name, colour in self._bars.names_and_colours_of_parts():

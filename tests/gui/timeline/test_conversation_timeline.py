@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helix_desktop.engine.context_policy import preset_policy
+from helix_desktop.engine.context_usage import measure_window
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
@@ -38,6 +40,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.gateway.agent_cost_and_savings import compute_agent_figures
@@ -207,6 +210,20 @@ def test_the_same_system_prompt_and_tools_are_drawn_equally_high_whatever_is_bil
     if not agent:
         assert set(systems) == {systems[0]}
     assert min(systems) == systems[0] > 0
+
+
+def test_a_kind_is_as_high_as_the_panel_of_the_meter_says() -> None:
+    """For the same request, the panel said 1.5K for system and tools, and the chart 2.0K."""
+    written = Written()
+    written.add(ConversationStarted("", "", ""))
+    written.add(SystemSet("You are an agent.", 1_400))
+    written.add(UserSaid((Text("Hello.", 50),)))
+    written.step(2_000)
+    story = story_of(written)
+    counted = measure_window(story.history, preset_policy("layered")).counted
+    assert story.layers[0][0] == counted[ContextKind.SYSTEM]
+    *_, of_all_kinds, whole = (layer[0] for layer in story.layers)
+    assert of_all_kinds < whole == 2_000
 
 
 def count_requests(written: Written) -> ConversationTimeline:
@@ -584,7 +601,7 @@ def test_what_a_request_had_beside_the_recorded_conversation_is_its_system_promp
     """The defect: 19.2K of "Conversation", then 23.1K of "Tool outputs", of which 125 were one."""
     story = ConversationTimeline()
     story.read_all_facts(compacted_by_its_agent())
-    system, _, _, conversation, _ = ([*layer] for layer in story.layers)
+    system, _, _, conversation, _, _ = ([*layer] for layer in story.layers)
     assert [low // 1_000 for low in system[:2]] == [
         19,
         22,
@@ -645,6 +662,6 @@ def test_the_line_falls_where_a_fold_began_but_not_for_what_was_never_sent_whole
 def test_of_a_recorded_request_a_kind_that_is_not_in_it_takes_no_room() -> None:
     story = ConversationTimeline()
     story.read_all_facts(compacted_by_its_agent())
-    system, handover, observations, conversation, outputs = (layer[0] for layer in story.layers)
+    system, handover, observations, conversation, outputs, _ = (layer[0] for layer in story.layers)
     assert system == handover == observations
     assert observations < conversation == outputs
