@@ -4,6 +4,7 @@ from helix_desktop.engine.context_policy import PRESETS, Policy
 from helix_desktop.engine.context_usage import WindowMeter, tokens_at_which_handover_must_start
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.sentence_translation import join_sentences
 from helix_desktop.gui.translation import format_percent, tr, translate_name
 
 # What happens, the kind of the result, and the share of the window.
@@ -36,11 +37,18 @@ def list_fold_thresholds(policy: Policy, meter: WindowMeter) -> list[FoldThresho
 
 @dataclass(frozen=True, slots=True)
 class PresetChoice:
-    """A preset as people read it. `preset` is its name in the settings file."""
+    """A preset as people read it. `preset` is its name in the settings file, and `meaning` says
+    what it does. `measured`: what it cost in recorded sessions, if people must know that first.
+    """
 
     preset: str
     title: str
-    sentence: str
+    meaning: str
+    measured: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return join_sentences(self.meaning, self.measured)
 
 
 def list_plain_choices() -> tuple[PresetChoice, ...]:
@@ -58,8 +66,8 @@ def list_plain_choices() -> tuple[PresetChoice, ...]:
 
 def list_named_presets() -> tuple[PresetChoice, ...]:
     return (
-        PresetChoice("helix", tr("Old outputs first"), tr("Old outputs become one line after ten to twenty steps, and a summary replaces older messages when the window is 85% full. Cost: 4% more than sending everything in 31 recorded sessions, 16% less in ten of them.")),
-        PresetChoice("observational", tr("Dated notes"), tr("The agent is asked which parts of a large output it needs, and older messages become dated notes. Cost: 27% less than sending everything in the same ten sessions, where Cheapest cost 50% less.")),
+        PresetChoice("helix", tr("Old outputs first"), tr("Old outputs become one line after ten to twenty steps, and a summary replaces older messages when the window is 85% full."), tr("Cost: 4% more than sending everything in 31 recorded sessions, 16% less in ten of them.")),
+        PresetChoice("observational", tr("Dated notes"), tr("The agent is asked which parts of a large output it needs, and older messages become dated notes."), tr("Cost: 27% less than sending everything in the same ten sessions, where Cheapest cost 50% less.")),
     )  # fmt: skip
 
 
@@ -67,5 +75,5 @@ def describe_preset_plainly(preset: str) -> str:
     """Returns what a preset does, in the words of the settings."""
     for choice in list_plain_choices() + list_named_presets():
         if choice.preset == preset:
-            return choice.sentence
+            return choice.meaning
     return ""

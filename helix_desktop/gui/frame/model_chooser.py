@@ -111,6 +111,8 @@ def format_model_window(model: ModelChoice) -> str:
 def format_model_price(model: ModelChoice) -> str:
     if model.price_input or model.price_output:
         return _format_prices_alike([model.price_input, model.price_output])
+    if model.name.partition("/")[0] == "demo":
+        return tr("free")
     if model.local:
         # A server here may pass requests on to a provider that is paid.
         return tr("assumed free")

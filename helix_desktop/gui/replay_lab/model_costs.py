@@ -18,9 +18,12 @@ from helix_desktop.gui.translation import format_count, tr
 
 @dataclass(frozen=True, slots=True)
 class SentRequests:
-    """The requests of some conversations: what was counted for each, and the longest one."""
+    """The requests of some conversations: what was counted for each, and the longest one.
+    `windows`: the context windows in which they were sent, if those are known, the first one first.
+    """
 
     usages: tuple[Usage, ...] = ()
+    windows: tuple[int, ...] = ()
 
     @property
     def longest(self) -> int:
@@ -30,12 +33,18 @@ class SentRequests:
 
 def collect_sent_requests(histories: Sequence[Sequence[Recorded]]) -> SentRequests:
     usages: list[Usage] = []
+    windows: list[int] = []
     for history in histories:
+        window = 0
         for recorded in history:
             fact = recorded.fact
+            if isinstance(fact, ModelSet) and fact.role is ModelRole.MAIN:
+                window = fact.window
             if isinstance(fact, ModelReplied) and fact.usage.input:
                 usages.append(fact.usage)
-    return SentRequests(tuple(usages))
+                if window and window not in windows:
+                    windows.append(window)
+    return SentRequests(tuple(usages), tuple(windows))
 
 
 def cost_with_model(requests: SentRequests, model: ModelChoice) -> float:

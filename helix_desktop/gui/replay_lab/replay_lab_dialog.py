@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
+from helix_desktop.gui.common.policy_names import describe_preset_plainly
 from helix_desktop.gui.common.widgets import (
     TransientDialog,
     build_combo_box,
@@ -38,11 +39,12 @@ from helix_desktop.gui.replay_lab.preset_costs import (
 )
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome, RunReplay
 from helix_desktop.gui.rows_and_columns import build_column, build_row
-from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.translation import format_percent, tr
 from helix_desktop.gui.workbench_types import Workbench
 
 FIRST_COLUMN_OF_DETAILS = 3
+NAME_WIDTH_IN_CHARACTERS = 46  # Of the column with what each setting does, in lines of text.
 NOTHING_IS_SHORTENED = "none"  # The setting's name in the workspace's settings file.
 
 
@@ -79,15 +81,7 @@ class ReplayLabDialog(TransientDialog):
         # What really happened, in the meter's words.
         self._savings_label = build_plain_label("", "", self)
         self._savings_label.hide()
-        what_is_compared = tr(
-            "Each line is the same conversation with another setting for long conversations, in a context window of {window} tokens. Nothing is sent.",
-            window=format_token_count(self._window),
-        )
-        if len(conversations) > 1:
-            what_is_compared = tr(
-                "Each line is the same conversations with another setting for long conversations. Nothing is sent."
-            )
-        compared_label = build_plain_label(what_is_compared, "muted", self)
+        self._compared_label = build_plain_label(self._describe_comparison(()), "muted", self)
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
         self._table = QGridLayout()
@@ -105,7 +99,7 @@ class ReplayLabDialog(TransientDialog):
         build_column(
             self.answer,
             self._savings_label,
-            compared_label,
+            self._compared_label,
             self._bar,
             self._table,
             self._status_label,
@@ -127,7 +121,7 @@ class ReplayLabDialog(TransientDialog):
             self._show_replay_progress,
         )
         runner.run_in_background(
-            self._read_sent_requests(conversations), then=self._offer_models, owner=self
+            self._read_sent_requests(conversations), then=self._show_sent_requests, owner=self
         )
         runner.run_in_background(setup.list_known_models(), then=self._add_known_models, owner=self)
         self._working: CancellableWork = runner.run_in_background(
@@ -138,6 +132,25 @@ class ReplayLabDialog(TransientDialog):
         """Says first what shortening has saved in the only conversation, as the meter says it."""
         self._savings_label.setText(sentence)
         self._savings_label.setVisible(bool(sentence))
+
+    def _describe_comparison(self, windows: Sequence[int]) -> str:
+        """Says what the lines of the table are. `windows`: those in which the requests were sent."""
+        if self._count > 1:
+            return tr(
+                "Each line is the same conversations with another setting for long conversations. Nothing is sent."
+            )
+        words = tr(
+            "Each line is the same conversation with another setting for long conversations, in a context window of {window} tokens. Nothing is sent.",
+            window=format_token_count(self._window),
+        )
+        other_windows = [window for window in windows if window != self._window]
+        if other_windows:
+            changed = tr(
+                "Its context window was {windows} before, so a line may say less or more than there really was.",
+                windows=", ".join(map(format_token_count, other_windows)),
+            )
+            words = join_sentences(words, changed)
+        return words
 
     # --- Another model
 
@@ -163,8 +176,9 @@ class ReplayLabDialog(TransientDialog):
             histories.append(await self._bench.read_conversation_facts(row.id))
         return collect_sent_requests(histories)
 
-    def _offer_models(self, requests: SentRequests) -> None:
+    def _show_sent_requests(self, requests: SentRequests) -> None:
         self._sent_requests = requests
+        self._compared_label.setText(self._describe_comparison(requests.windows))
         self._show_model_panel()
 
     def _add_known_models(self, models: Sequence[ModelChoice]) -> None:
@@ -205,6 +219,10 @@ class ReplayLabDialog(TransientDialog):
         policy_in_use = self._bench.policy_name
         self._baseline = find_baseline(outcomes, policy_in_use)
         self._costs = compute_preset_costs(outcomes, policy_in_use, self._paid, self._compared_by)
+        if not any(cost.fits for cost in self._costs.values()):
+            # Five lines that say "too long" compare nothing.
+            self._say_that_nothing_fits()
+            return
         cheapest = self._find_cheapest(outcomes)
         self.answer.setText(self._describe_cheapest(cheapest))
 
@@ -222,6 +240,17 @@ class ReplayLabDialog(TransientDialog):
         self._table.setColumnStretch(len(headings), 1)
         self._explain_larger_settings(outcomes)
         self._details_button.show()
+
+    def _say_that_nothing_fits(self) -> None:
+        alone = tr(
+            "The settings cannot be compared here: with each of them, a request would be too long for a context window of {window} tokens.",
+            window=format_token_count(self._window),
+        )
+        several = tr("The settings cannot be compared: with each of them, a request would be too long for the context window.")  # fmt: skip
+        if self._count > 1:
+            self.answer.setText(several)
+        else:
+            self.answer.setText(alone)
 
     def _explain_larger_settings(self, outcomes: Sequence[PolicyOutcome]) -> None:
         """Says why a setting that shortens may cost more than one that shortens nothing."""
@@ -268,7 +297,7 @@ class ReplayLabDialog(TransientDialog):
 
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
         if self._compared_by is ComparedBy.TOKENS_AS_FREE:
-            alone = tr("The model in use is free, so there are no costs to compare. The table compares the tokens that would have been sent.")  # fmt: skip
+            alone = tr("The model in use costs nothing as far as is known, so the table compares the tokens that would have been sent.")  # fmt: skip
             several = alone
         elif self._compared_by is ComparedBy.TOKENS_AS_PRICE_UNKNOWN:
             # Without a price, less text is no saving that anybody could name.
@@ -298,14 +327,26 @@ class ReplayLabDialog(TransientDialog):
         if not self._costs[outcome.policy].fits:
             peak = format_percent(outcome.peak)
             cost = tr("too long: {peak} of the context window", peak=peak)
+            if outcome.policy == self._bench.policy_name:
+                # It is in use now: otherwise, this would say that nothing can be sent.
+                cost = tr("too long in a simulation of all of it: {peak} of the context window", peak=peak)  # fmt: skip
         cells: list[QWidget] = [
-            build_plain_label(name, "small", self, wraps=False),
+            self._build_name_cell(name, describe_preset_plainly(outcome.policy)),
             build_plain_label(cost, "small", self, wraps=False),
             self._build_adopt_button(outcome),
             build_plain_label(format_percent(outcome.peak), "small", self, wraps=False),
             build_plain_label(format_percent(outcome.in_view), "small", self, wraps=False),
         ]
         return cells
+
+    def _build_name_cell(self, name: str, meaning: str) -> QWidget:
+        """Builds a setting's name, and below it what it does."""
+        cell = QWidget(self)
+        cell.setMinimumWidth(self.fontMetrics().averageCharWidth() * NAME_WIDTH_IN_CHARACTERS)
+        name_label = build_plain_label(name, "", cell)
+        meaning_label = build_plain_label(meaning, "faint", cell)
+        build_column(name_label, meaning_label, owner=cell, margins=0, spacing=2)
+        return cell
 
     def _build_adopt_button(self, outcome: PolicyOutcome) -> QWidget:
         """Builds the button that makes a setting the workspace's. There is none for what would not

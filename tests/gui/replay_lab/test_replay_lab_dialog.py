@@ -97,9 +97,9 @@ def test_money_stands_in_the_lab_as_in_the_meter_where_something_was_paid(
     cells = [label.text() for label in lab.findChildren(QLabel)]
     assert len([words for words in cells if words.startswith("≈ $")]) == 4
     name = lab._names[bench.policy_name]
-    assert cells[cells.index(name) + 1] == "$0.118", "as many digits as in the meter"
-    assert cells[cells.index(lab._names["helix"]) + 1] == "≈ $0.099, 17% less"
-    assert cells[cells.index(lab._names["none"]) + 1] == "≈ $0.118, about the same"
+    assert cells[cells.index(name) + 2] == "$0.118", "as many digits as in the meter"
+    assert cells[cells.index(lab._names["helix"]) + 2] == "≈ $0.099, 17% less"
+    assert cells[cells.index(lab._names["none"]) + 2] == "≈ $0.118, about the same"
 
 
 def test_the_lab_says_first_what_shortening_saved_as_the_meter_does(
@@ -141,10 +141,33 @@ def test_a_preset_whose_requests_would_have_been_refused_is_neither_cheap_nor_co
     program.peaks = {"none": 6.47}
     lab = lab_of_paid_conversation(window, bench)
     assert lab.answer.text() == "No other setting would have cost less here."
-    assert "Leave everything\ntoo long: 647% of the context window" in said(lab)
+    assert "the conversation ends.\ntoo long: 647% of the context window" in said(lab)
     assert "none" not in offered(lab), "nobody is offered what would not have fit"
     lab._details_button.click()
     assert "647%" in said(lab)
+
+
+def test_where_every_setting_would_be_too_long_nothing_is_compared(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """Five lines said "would not have fit", one of them "in use", about a conversation that was
+    there, 45% full: its window had been made smaller.
+    """
+    program.peaks = dict.fromkeys(["helix", "observational", "layered", "keeps_most", "none"], 2.59)
+    lab = lab_of_paid_conversation(window, bench)
+    assert "cannot be compared here" in lab.answer.text()
+    assert "in use" not in said(lab)
+    assert "too long:" not in said(lab)
+    lab._show_sent_requests(SentRequests((Usage(input=9_000),), windows=(8_200,)))
+    assert "Its context window was 8.2K before" in said(lab)
+
+
+def test_the_setting_in_use_is_not_called_too_long_without_why(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    program.peaks = {bench.policy_name: 2.59}
+    lab = lab_of_paid_conversation(window, bench)
+    assert "too long in a simulation of all of it: 259% of the context window" in said(lab)
 
 
 def test_with_a_price_but_nothing_paid_tokens_are_compared(
@@ -221,8 +244,8 @@ def assert_tokens_are_compared(lab: ReplayLabDialog) -> None:
     cells = [label.text() for label in lab.findChildren(QLabel)]
     assert "Cost" not in cells
     assert "Sent" in cells
-    assert cells[cells.index(lab._names["helix"]) + 1] == "≈ 90K tokens, 25% less"
-    assert cells[cells.index(lab._names["layered"]) + 1] == "120K tokens"
+    assert cells[cells.index(lab._names["helix"]) + 2] == "≈ 90K tokens, 25% less"
+    assert cells[cells.index(lab._names["layered"]) + 2] == "120K tokens"
 
 
 def test_for_a_free_model_tokens_are_compared_and_the_answer_says_so(
@@ -232,26 +255,25 @@ def test_for_a_free_model_tokens_are_compared_and_the_answer_says_so(
     window.window_actions["lab"].trigger()
     (lab,) = window.findChildren(ReplayLabDialog)
     QApplication.processEvents()
-    assert "The model in use is free" in lab.answer.text()
-    assert "cost" not in lab.answer.text().replace("no costs to compare", "")
+    assert "costs nothing as far as is known" in lab.answer.text()
     assert_tokens_are_compared(lab)
 
 
 def test_the_same_requests_are_priced_for_another_model(lab: ReplayLabDialog) -> None:
     """Only settings could be compared, no models."""
     QApplication.processEvents()
-    lab._offer_models(SentRequests((Usage(input=1_000_000, cache_read=0, output=100_000),)))
+    lab._show_sent_requests(SentRequests((Usage(input=1_000_000, cache_read=0, output=100_000),)))
     assert lab._model_panel.isVisible()
     lab._paid = 9.0
     lab._model_box.setCurrentIndex(lab._model_box.findData(SONNET.name))
     # The fake's window is 200K, and no request is longer than a model's window.
     assert "had to be shortened more" in lab._model_answer.text()
-    lab._offer_models(SentRequests((Usage(input=100_000, output=10_000),) * 2))
+    lab._show_sent_requests(SentRequests((Usage(input=100_000, output=10_000),) * 2))
     lab._show_cost_with_model()
     expected = "The same 2 requests would have cost $0.900 with claude-sonnet, instead of $9.00."
     assert lab._model_answer.text().startswith(expected)
     lab._model_box.setCurrentIndex(lab._model_box.findData(QWEN.name))
-    lab._offer_models(SentRequests((Usage(input=1_000),)))
+    lab._show_sent_requests(SentRequests((Usage(input=1_000),)))
     lab._show_cost_with_model()
     assert lab._model_answer.text().startswith("The same request would have been free")
     lab._model_box.setCurrentIndex(0)
