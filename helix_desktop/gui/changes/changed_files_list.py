@@ -112,9 +112,7 @@ def _reason_of_uncovered_row(entry: ChangesListRow) -> str:
         return ""
     if len(entry.uncovered_paths) > 1:
         count = len(entry.uncovered_paths)
-        return format_count(
-            count, "left out by a rule in {n} place", "left out by a rule in {n} places"
-        )
+        return format_count(count, "in {n} place", "in {n} places")
     name = entry.uncovered.path.rstrip("/").rpartition("/")[2]
     if entry.uncovered.why.rstrip("/") == name:  # The rule only repeats the name.
         return tr("left out by a rule")

@@ -431,10 +431,10 @@ class ConversationTimeline:
         if self._is_recorded and isinstance(reply, facts.ModelReplied) and reply.usage.input > 0:
             tokens_by_kind = self._tokens_of_recorded_request(tokens_by_kind, reply.model, tokens)
             system_tokens = round(tokens_by_kind[0] * self._usual_factor(reply.model))
-            return _share_among_kinds(tokens_by_kind, tokens, system_tokens)
+            return _stack_kinds_up_to_total(tokens_by_kind, tokens, system_tokens)
         if sum(tokens_by_kind) > tokens:
             # The model counts fewer. System and tools are the same in every request.
-            return _share_among_kinds(tokens_by_kind, tokens, tokens_by_kind[0])
+            return _stack_kinds_up_to_total(tokens_by_kind, tokens, tokens_by_kind[0])
         return [*accumulate(tokens_by_kind), tokens]
 
     def _usual_factor(self, model: str) -> float:
@@ -565,7 +565,7 @@ def _time_of_event(event: TimelineEvent) -> float:
     return event.time
 
 
-def _share_among_kinds(tokens_by_kind: Sequence[int], tokens: int, system_tokens: int) -> list[int]:
+def _stack_kinds_up_to_total(tokens_by_kind: Sequence[int], tokens: int, system_tokens: int) -> list[int]:
     """Returns cumulative tokens by kind: those of system and tools, and the others in proportion
     to what was counted, so that all kinds together have `tokens`.
     """

@@ -866,7 +866,7 @@ def test_a_rule_that_leaves_out_several_folders_is_named_once() -> None:
         ]
     )
     assert [describe_changes_row(row) for row in rows] == [
-        "__pycache__/: left out by a rule in 2 places: src/__pycache__, tests/__pycache__",
+        "__pycache__/: in 2 places: src/__pycache__, tests/__pycache__",
         "target: target/ beside Cargo.toml",
         "data/.venv: left out by a rule",
         "film.mkv: larger than 2 GB",
