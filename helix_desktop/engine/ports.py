@@ -55,6 +55,7 @@ class EntryOrigin:
 # Of the words that take the place of an output where a call was not run. It names no command: the
 # cache would list it as one that ran, and one text takes the place of many outputs.
 NOT_RUN = EntryOrigin("not run")
+VERSION = "version"  # What is called the tool of a file's content before or after a change.
 
 
 @dataclass(frozen=True, slots=True)

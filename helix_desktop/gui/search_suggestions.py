@@ -11,7 +11,7 @@ from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import SearchHit
 from helix_desktop.engine.search_query import stem_of_word
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import HelixError, StoreBusy
+from helix_desktop.errors import HelixError, StoreBusy, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.common.found_words import find_needle_spans, list_needles_of_query
@@ -396,7 +396,10 @@ async def _offer_cache_entries(workspace: ShownWorkspace, letters: str) -> list[
         tool = words_for_tool(hit.about.tool)
         description = " ".join(filter(None, [tool, hit.about.source]))
         name = description or hit.snippet[:LONGEST_NAME]
-        remark = hit.digest.short_hex
+        # What was found in it tells it from others of the same name, and a hash tells nothing.
+        remark = ""
+        if description:
+            remark = make_safe_text(shorten_to_line(hit.snippet, LONGEST_NAME))
         offers.append(CompletionOffer(name, value=hit.digest, icon="archive", remark=remark))
     return offers
 

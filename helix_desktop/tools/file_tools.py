@@ -21,6 +21,7 @@ from helix_desktop.engine.changes.diff_hunks import CONTEXT
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.content_recall import LINES_TOKENS
 from helix_desktop.engine.facts import FileChanged
+from helix_desktop.engine.ports import VERSION, EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.text_passages import find_passages
 from helix_desktop.engine.tool_names import ToolName
@@ -635,7 +636,7 @@ async def _store_version(
 ) -> Digest | None:
     if content is None:
         return None
-    stored = await resources.store_result(content, shown_path)
+    stored = await resources.cache.store_content(content, EntryOrigin(VERSION, shown_path))
     return stored.digest
 
 

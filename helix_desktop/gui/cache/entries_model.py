@@ -148,6 +148,8 @@ class EntriesModel(QAbstractTableModel):
         column = ENTRY_COLUMNS[section]
         if role == Qt.ItemDataRole.DisplayRole:
             return column.title()
+        if role == Qt.ItemDataRole.ToolTipRole and column.hint is not None:
+            return column.hint()
         if role == Qt.ItemDataRole.TextAlignmentRole:
             # Numbers stand below each other, and so does what they are called.
             side = Qt.AlignmentFlag.AlignLeft

@@ -25,7 +25,8 @@ class EntryColumn:
     `sort`: the order that a click on the heading chooses, if the index has it. `width` and
     `narrow_width` are in pixels, in a wide table and in a narrow one; 0 takes the room that is
     left. `hidden_first`: where room is short, the column with the lowest number is hidden first,
-    and one with 0 never. `is_shown_at_first`: whether users see it who have chosen nothing.
+    and one with 0 never. `is_shown_at_first`: whether users see it who have chosen nothing. `hint`:
+    what the heading means, if its word alone does not say it.
     """
 
     id: str
@@ -39,6 +40,7 @@ class EntryColumn:
     is_muted: bool = False
     hidden_first: int = 0
     is_shown_at_first: bool = True
+    hint: Callable[[], str] | None = None
 
 
 def _source_on_one_line(row: EntryRow, _now: float) -> str:
@@ -120,7 +122,15 @@ ENTRY_COLUMNS: Sequence[EntryColumn] = (
         hidden_first=2,
     ),
     EntryColumn(
-        "uses", lambda: tr("Uses"), _uses, EntrySort.USES, 78, 58, is_number=True, hidden_first=1
+        "uses",
+        lambda: tr("Uses"),
+        _uses,
+        EntrySort.USES,
+        78,
+        58,
+        is_number=True,
+        hidden_first=1,
+        hint=lambda: tr("In how many messages it was used"),
     ),
     EntryColumn(
         "time", lambda: tr("Stored"), _time_stored, EntrySort.TIME, 120, 100, is_muted=True

@@ -565,7 +565,9 @@ def _time_of_event(event: TimelineEvent) -> float:
     return event.time
 
 
-def _stack_kinds_up_to_total(tokens_by_kind: Sequence[int], tokens: int, system_tokens: int) -> list[int]:
+def _stack_kinds_up_to_total(
+    tokens_by_kind: Sequence[int], tokens: int, system_tokens: int
+) -> list[int]:
     """Returns cumulative tokens by kind: those of system and tools, and the others in proportion
     to what was counted, so that all kinds together have `tokens`.
     """
