@@ -356,7 +356,7 @@ def _format_dollars(cost: float, *, is_free: bool = False) -> str:
             decimals = 4
         return f"${cost:,.{decimals}f}"
     if is_free:
-        return "free"
+        return "assumed free"
     return "no price"
 
 

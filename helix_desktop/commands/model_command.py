@@ -110,7 +110,7 @@ def _format_model_line(model: ModelInfo) -> str:
     if model.prices.input:
         price = f"${model.prices.input:g} in, ${model.prices.output:g} out"
     elif model.is_free:
-        price = "free"
+        price = "assumed free"
     remarks: list[str] = []
     if not model.abilities.tools:
         remarks.append("no tools")

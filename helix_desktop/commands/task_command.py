@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.commands import format_local_time, workspace_access
+from helix_desktop.commands.fleet_command import describe_task_state
 from helix_desktop.commands.option_parsing import (
     Subparsers,
     add_command,
@@ -159,7 +160,8 @@ async def _list_tasks(arguments: Namespace, tasks: FleetTaskList, console: Conso
     lines: list[str] = []
     for task in listed_tasks:
         text = " ".join(task.order.text.split())[:60]
-        lines.append(f"{task.id}  {task.state.value:11}  {format_local_time(task.added)}  {text}")
+        state = describe_task_state(task.state)
+        lines.append(f"{task.id}  {state:9}  {format_local_time(task.added)}  {text}")
     if not lines:
         lines.append("There are no tasks.")
     result = [fleet_tasks.task_as_json(task) for task in listed_tasks]
@@ -187,7 +189,7 @@ async def _print_tasks(
         worker = ""
         if task.worker:
             worker = f" (on {task.worker})"
-        lines.append(f"{task.id}  {task.state.value}{worker}")
+        lines.append(f"{task.id}  {describe_task_state(task.state)}{worker}")
         reason = _describe_reason(task)
         how_to_retry = _describe_retry(task, arguments.workspace)
         for line in (reason, how_to_retry, task.result.answer):
@@ -268,7 +270,7 @@ async def _retry_tasks(arguments: Namespace, tasks: FleetTaskList, console: Cons
 
 
 async def _print_unchanged(task: fleet_tasks.FleetTask, console: Console) -> None:
-    sentence = f"The task {task.id} is {task.state.value}, so nothing was changed."
+    sentence = f"The task {task.id} is {describe_task_state(task.state)}, so nothing was changed."
     await console.print_error(sentence)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from helix_desktop import glibc_memory
 from helix_desktop.commands import workspace_access
+from helix_desktop.commands.fleet_command import describe_task_state
 from helix_desktop.commands.option_parsing import (
     Subparsers,
     add_command,
@@ -301,7 +302,7 @@ def _build_worker(
         task: FleetTask, state: FleetTaskState, result: FleetTaskResult
     ) -> None:
         why = escape_control_characters(result.why)
-        line = f"{task.id}  {state.value}  {why}".rstrip()
+        line = f"{task.id}  {describe_task_state(state)}  {why}".rstrip()
         if arguments.json:
             ended_task: dict[str, object] = {"id": task.id, "state": state.value}
             ended_task.update(asdict(result))

@@ -637,5 +637,5 @@ def test_a_model_on_this_computer_is_free_and_another_without_a_price_is_not() -
         name: cost_command._format_dollars(total.cost, is_free=total.is_free)
         for name, total in sums.models.items()
     }
-    assert shown == {"qwen3": "free", "unknown": "no price"}
+    assert shown == {"qwen3": "assumed free", "unknown": "no price"}
     assert not sums.agents["Helix Desktop"].is_free, "not all of it"

@@ -113,8 +113,10 @@ def test_tasks_that_were_given_back_too_often_are_listed_with_the_way_on(
     listed = json.loads(helix("task", "list", "-w", "Here", "--state", "dead-letter", "--json")[1])
     assert [row["id"] for row in listed] == [third, second, first]
     _, out, _ = helix("task", "show", "-w", "Here", first)
+    assert out.startswith(f"{first}  set aside\n")
     assert "its worker stopped responding" in out
     assert f"`task retry {first} -w Here`" in out
+    assert f"{first}  set aside  " in helix("task", "list", "-w", "Here")[1]
     status = helix("fleet", "status", "-w", "Here")[1]
     assert "3 set aside" in status
     assert first in status

@@ -59,7 +59,7 @@ class KnownRun:
     """What an open workspace knows of a task's conversation, which the list of tasks does not say.
 
     `machine`: the computer that ran it last; empty for this one. `cost_words`: what stands for a
-    cost of nothing, such as "free".
+    cost of nothing, such as "assumed free".
     """
 
     machine: str
@@ -77,13 +77,13 @@ def find_known_runs(benches: Sequence[Workbench]) -> dict[str, KnownRun]:
 
 
 def _describe_cost_of_nothing(bench: Workbench) -> str:
-    """Says why a task of this workspace cost nothing: the model is free, or its price is unknown."""
+    """Says why a task of this workspace cost nothing: the model runs here, or its price is unknown."""
     for model in bench.models.model_facts():
         if model.role is not ModelRole.MAIN or model.price_input > 0:
             continue
         if has_unknown_price(model):
             return tr("not known")
-        return tr("free")
+        return tr("assumed free")  # A server here may pass requests on to a paid provider.
     return NOTHING
 
 

@@ -229,11 +229,11 @@ def test_a_task_that_got_a_permission_goes_on_and_is_not_tried_again() -> None:
         assert task_cells(ListedTask(one["state"], FOUND[0], one))[5] == now
 
 
-def test_a_task_that_ran_here_says_so_and_one_of_a_free_model_cost_nothing() -> None:
+def test_a_task_that_ran_here_says_so_and_one_of_a_model_that_runs_here_is_assumed_free() -> None:
     """Both were "–" for a task that was done on this computer."""
     done = ListedTask("done", FOUND[0], task(1, "done"))
     known_runs = find_known_runs([Bench()])
-    assert task_cells(done, known_runs["w1 c1"])[4::3] == ["this computer", "free"]
+    assert task_cells(done, known_runs["w1 c1"])[4::3] == ["this computer", "assumed free"]
     assert task_cells(done)[4::3] == ["–", "–"], "its workspace is not open"
     other = replace(known_runs["w1 c1"], machine="build-2")
     assert task_cells(done, other)[4] == "build-2"
