@@ -1,13 +1,14 @@
 """Commands that leave something behind to be run later, in a real sandbox, as this user
 and as an ordinary one.
 
-    python -m tests.faults.planting [--ways 0] [--seed 1]
+    python -m tests.faults.planting [--ways 0] [--seed 1] [--first 1] [--last 0]
 
 After each command the user does in the folder what users do (git in every repository
 there is), with a home of their own: nothing of the command's may run. Files that
 editors, shells and package managers run must be as they were. Root tries the same once
 more as the user `hold_no_conversation`, where the system's Python can. Then ways out of
-the sandbox are tried.
+the sandbox are tried. All ways take longer than a quiet quarter of an hour: `--first` and
+`--last` choose a part of them by number, which is the same part each time with one seed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from helix_desktop.concurrency import OwnedTasks
@@ -74,6 +75,8 @@ def main() -> int:
     )
     parser.add_argument("--ways", type=int, default=0, help="so many of the ways; 0 for all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=1, help="the number of the first way")
+    parser.add_argument("--last", type=int, default=0, help="of the last way; 0 for all")
     parser.add_argument(
         "--landlock", action="store_true", help="by Landlock, though there may be bubblewrap"
     )
@@ -81,15 +84,39 @@ def main() -> int:
     sys.setrecursionlimit(
         20_000
     )  # `os.walk` calls itself for each folder in a folder, and one way makes 1,200 of them.
-    failures = asyncio.run(trial(arguments.ways, arguments.seed, landlock=arguments.landlock))
+    part = ChosenWays(arguments.ways, arguments.seed, arguments.first, arguments.last)
+    failures = asyncio.run(trial(part, landlock=arguments.landlock))
     if arguments.landlock:
         return int(failures > 0)
     if os.geteuid() == 0:
-        failures += as_nobody(arguments.ways, arguments.seed)
+        failures += as_nobody(part)
     return int(failures > 0)
 
 
-async def trial(count: int, seed: int, *, landlock: bool = False) -> int:
+@dataclass(frozen=True)
+class ChosenWays:
+    """Which ways are tried: `count` of them in an order by `seed`, or all where it is 0, and of
+    these the `first` to the `last`, or to the end where that is 0.
+    """
+
+    count: int
+    seed: int
+    first: int
+    last: int
+
+    def of(self, all_ways: list[Way]) -> list[Way]:
+        count = min(self.count or len(all_ways), len(all_ways))
+        in_order = random.Random(self.seed).sample(all_ways, count)
+        return in_order[self.first - 1 : self.last or None]
+
+    def as_arguments(self) -> list[str]:
+        return [
+            f"--ways={self.count}", f"--seed={self.seed}", f"--first={self.first}",
+            f"--last={self.last}",
+        ]  # fmt: skip
+
+
+async def trial(part: ChosenWays, *, landlock: bool = False) -> int:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         base = Path(folder)
@@ -101,8 +128,7 @@ async def trial(count: int, seed: int, *, landlock: bool = False) -> int:
         kit, tasks = await opened(base)
         if landlock:
             kit.commands.sandbox = kit.sandbox = replace(kit.sandbox, kind=SandboxKind.LANDLOCK)
-        chosen = ways(f"touch {canary}")
-        chosen = random.Random(seed).sample(chosen, min(count, len(chosen))) if count else chosen
+        chosen = part.of(ways(f"touch {canary}"))
         failed: list[str] = []
         for number, way in enumerate(chosen, 1):
             said = await tried(kit, base, way, canary)
@@ -123,7 +149,7 @@ async def trial(count: int, seed: int, *, landlock: bool = False) -> int:
     kind = kit.sandbox.kind
     failures = len(failed) + len(out)
     print(
-        f"planting: {len(chosen)} ways as {who} in {kind}, {len(ESCAPES)} ways out; {failures} failures; {time.monotonic() - begun:.0f} s",
+        f"planting: {len(chosen)} ways from number {part.first} as {who} in {kind}, {len(ESCAPES)} ways out; {failures} failures; {time.monotonic() - begun:.0f} s",
         flush=True,
     )
     return failures
@@ -230,7 +256,7 @@ async def escapes(kit: WorkspaceTools, base: Path) -> list[str]:
     return failed
 
 
-def as_nobody(count: int, seed: int) -> int:
+def as_nobody(part: ChosenWays) -> int:
     """The same in a process of an ordinary user, by the system's Python, which that
     user may run.
     """
@@ -251,7 +277,7 @@ def as_nobody(count: int, seed: int) -> int:
     ]
     environment = {**os.environ, "PYTHONPATH": f"{top}:{packages}", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [*words, "--ways", str(count), "--seed", str(seed)], cwd="/", env=environment, check=False
+        [*words, *part.as_arguments()], cwd="/", env=environment, check=False
     ).returncode
 
 
