@@ -7,8 +7,11 @@ from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import list_at, objects_at, text_at
 
+MOST_CHOICES = 50  # At most this many choices of an agent are read.
 MOST_OFFERED = 500  # At most this many values of one choice, and this many commands, are read.
 LONGEST_NAME = 100
+LONGEST_DESCRIPTION = 2_000
+LONGEST_VALUE = 1_000  # A longer value or id is not offered: only the whole one could be sent back.
 _SWITCH = {"true": "On", "false": "Off"}  # The values of a boolean option, as the user sees them.
 
 
@@ -86,23 +89,24 @@ def parse_agent_commands(update: Mapping[str, Any]) -> dict[str, str]:
     commands: dict[str, str] = {}
     for offered in objects_at(update, "availableCommands")[:MOST_OFFERED]:
         name = text_at(offered, "name")[:LONGEST_NAME]
-        commands[name] = text_at(offered, "description")
+        commands[name] = text_at(offered, "description")[:LONGEST_DESCRIPTION]
     return commands
 
 
 def parse_agent_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
     """Returns the options by id, from an update or from the answer to a session request."""
     choices: dict[str, AgentChoice] = {}
-    for option in objects_at(answer, "configOptions"):
+    for option in objects_at(answer, "configOptions")[:MOST_CHOICES]:
         choice = _choice_of_option(option)
-        choices[choice.id] = choice
+        if len(choice.id) <= LONGEST_VALUE:
+            choices[choice.id] = choice
     for older in _OLDER_CHOICES:
         offered = objects_at(answer, f"{older.id}s", older.offer_field)[:MOST_OFFERED]
         if not offered or older.id in choices:
             continue
         values: dict[str, str] = {}
         for value in offered:
-            values[text_at(value, older.value_field)] = text_at(value, "name")
+            _add_value(values, text_at(value, older.value_field), text_at(value, "name"))
         choices[older.id] = AgentChoice(
             id=older.id,
             name=older.id.title(),
@@ -113,9 +117,14 @@ def parse_agent_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
     return choices
 
 
+def _add_value(values: dict[str, str], value: str, name: str) -> None:
+    if len(value) <= LONGEST_VALUE:
+        values[value] = name[:LONGEST_NAME]
+
+
 def _choice_of_option(option: Mapping[str, Any]) -> AgentChoice:
     option_id = text_at(option, "id")
-    name = text_at(option, "name")
+    name = text_at(option, "name")[:LONGEST_NAME]
     if text_at(option, "type") == "boolean":
         current = str(option.get("currentValue")).lower()
         return AgentChoice(option_id, name, current, _SWITCH)
@@ -133,5 +142,5 @@ def _choice_of_option(option: Mapping[str, Any]) -> AgentChoice:
         offered.extend(objects_at(group, "options"))
     values: dict[str, str] = {}
     for entry in offered[:MOST_OFFERED]:
-        values[text_at(entry, "value")] = text_at(entry, "name")
+        _add_value(values, text_at(entry, "value"), text_at(entry, "name"))
     return AgentChoice(option_id, name, text_at(option, "currentValue"), values)

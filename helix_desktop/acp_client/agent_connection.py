@@ -54,12 +54,14 @@ _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", di
 
 @dataclass(frozen=True, slots=True)
 class AgentHandlers:
-    """`answer_request` takes a method and its parameters, `handle_update` an update and its size
-    in bytes.
+    """`answer_request` takes a method and its parameters, `handle_update` the session of an update,
+    the update and its size in bytes. `count_request` takes a request's size in bytes, and raises
+    HelixError if the agent has sent too much.
     """
 
     answer_request: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
-    handle_update: Callable[[dict[str, Any], int], Awaitable[None]]
+    handle_update: Callable[[str, dict[str, Any], int], Awaitable[None]]
+    count_request: Callable[[int], None]
 
 
 def _has_trusted_types(message: Mapping[str, Any]) -> bool:
@@ -136,7 +138,7 @@ class AgentConnection:
         answer = await self.ask_agent("initialize", values, START_SECONDS)
         self.abilities = object_at(answer, "agentCapabilities")
         names = [text_at(method, "name") for method in objects_at(answer, "authMethods")]
-        self._sign_in_methods = ", ".join(names)
+        self._sign_in_methods = ", ".join(names)[:_QUOTED_ERROR_CHARACTERS]
 
     @property
     def has_live_process(self) -> bool:
@@ -246,8 +248,9 @@ class AgentConnection:
                 self._add_open_request_or_kill(message, len(line))
                 return cast(dict[str, Any], message)
             update = object_at(message, "params", "update")
+            session = text_at(message, "params", "sessionId")
             try:
-                await asyncio.shield(self._handlers.handle_update(update, len(line)))
+                await asyncio.shield(self._handlers.handle_update(session, update, len(line)))
             except HelixError as error:  # The update was too large or could not be recorded.
                 self.kill_with_reason(str(error))
 
@@ -258,6 +261,10 @@ class AgentConnection:
             return
         if message["id"] in self._open_requests:
             self.kill_with_reason("it sent two requests with the same ID")
+        try:
+            self._handlers.count_request(size)
+        except HelixError as error:
+            self.kill_with_reason(str(error))
         self._open_requests[message["id"]] = max(size, _PIECE_BYTES)
         if sum(self._open_requests.values()) > MOST_WAITING_BYTES:
             self.kill_with_reason("it sent too many requests at once")

@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from acp import RequestError
 
@@ -46,11 +46,18 @@ from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 MOST_TERMINALS = 16  # The maximum number of terminals that may run at once.
+MOST_ENDED_TERMINALS = 32  # The output of so many ended commands can still be asked for.
 TERMINAL_SECONDS = 3600
 # If a command ends at once, the agent has this many seconds to show it in a call.
 SHOW_SECONDS = 10
 TERMINAL_BYTES = 1 << 20
 MOST_PATHS = 1_000  # The maximum number of files that one call may name.
+# A request of more characters would not be read by anybody before it is allowed.
+LONGEST_PREVIEW = 1 << 20
+LONGEST_TITLE = 200_000
+# A form's message and its schema. Longer ones are declined, as those of an MCP server are.
+LONGEST_FORM_MESSAGE = 10_000
+LONGEST_FORM = 100_000
 _EFFECTS = {
     "read": ActionEffect.READ, "search": ActionEffect.READ, "think": ActionEffect.READ, "fetch": ActionEffect.FETCH,
     "edit": ActionEffect.EDIT, "delete": ActionEffect.EDIT, "move": ActionEffect.EDIT, "execute": ActionEffect.RUN,
@@ -61,6 +68,7 @@ _TOOLS = {
 Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
 _STRICTNESS_OF_VERDICT = {"allow": 0, "ask": 1, "deny": 2}
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
+_FILE_ADDRESS = re.compile(r"\s*file:/.*", re.IGNORECASE)
 _PATTERN_SIGN = re.compile(r"[*?\[\]]")
 _COMMAND_KEYS = ("command", "cmd")
 _FOLDER_KEY = re.compile(r"cwd|(?:work(?:ing)?_?)?dir(?:ectory)?(?:_?path)?|folder", re.IGNORECASE)
@@ -215,16 +223,23 @@ class AgentRequests:
         paths = set(_find_paths_in_call_input(call))
         for key in ("locations", "content"):
             for named in objects_at(call.description, key):
-                paths.add(text_at(named, "path"))
+                paths.add(_path_of_file_address(text_at(named, "path")))
         paths.discard("")
         if len(paths) > MOST_PATHS:
             raise ActionRefused(
                 f"A call can name at most {MOST_PATHS:,} files.",
                 remedy="Make several calls instead.",
             )
+        details = [text for text in (_command_of_call(call), call.difference_text()) if text]
+        preview = "\n".join(details) or call.arguments_text()
+        if len(preview) > LONGEST_PREVIEW or len(call.title) > LONGEST_TITLE:
+            raise ActionRefused(
+                "The request is too long to be read before it is allowed.",
+                remedy="Do it in smaller steps.",
+            )
         if not paths:
-            return self._build_action_on_path(call, "")
-        actions = [self._build_action_on_path(call, path) for path in paths]
+            return self._build_action_on_path(call, "", preview)
+        actions = [self._build_action_on_path(call, path, preview) for path in paths]
         return max(actions, key=self._permission_strictness)
 
     def _permission_strictness(self, action: ToolAction) -> tuple[int, int]:
@@ -234,7 +249,7 @@ class AgentRequests:
         decision = self.kit.permissions.decide_for_conversation(action, self.conversation.id)
         return _STRICTNESS_OF_VERDICT[decision.verdict], -len(decision.scopes)
 
-    def _build_action_on_path(self, call: AcpCall, path: str) -> ToolAction:
+    def _build_action_on_path(self, call: AcpCall, path: str, preview: str) -> ToolAction:
         effect = _effect_of_call(call, path)
         tool_call = call.as_tool_call()
         place = PlaceForRules()
@@ -246,21 +261,19 @@ class AgentRequests:
         else:
             path_for_rules = place.path
 
-        command = _command_of_call(call)
         command_to_run = ""
         reason_to_ask = place.danger
         separate_permission = place.separate_permission
         if effect is ActionEffect.RUN:
-            command_to_run = command
+            command_to_run = _command_of_call(call)
             reason_to_ask = place.danger or self._reason_to_ask_before_command(call)
             separate_permission = "outside_sandbox"
 
-        details = [text for text in (command, call.difference_text()) if text]
         return ToolAction(
             tool=self._tool_name_for_rules(effect, tool_call, path_for_rules),
             effect=effect,
             title=call.title or tool_call.name,
-            preview="\n".join(details) or tool_call.arguments,
+            preview=preview,
             path=path_for_rules,
             command=command_to_run,
             reason_to_ask=reason_to_ask,
@@ -339,9 +352,19 @@ class AgentRequests:
         schema = object_at(params, "requestedSchema")
         if not schema:
             return {"action": "decline"}
-        title = text_at(params, "message")[:500]
-        call = ToolCall("", "form", "{}")
-        question = PermissionQuestion(call, title, "", scopes=("once",), form=json.dumps(schema))
+        message = text_at(params, "message")
+        form = json.dumps(schema)
+        # What one agrees to is shown whole, or it is not asked.
+        if len(message) > LONGEST_FORM_MESSAGE or len(form) > LONGEST_FORM:
+            return {"action": "decline"}
+        question = PermissionQuestion(
+            ToolCall("", "form", "{}"),
+            f"The agent {self.recorder.model} has a question",
+            message,
+            "this text comes from the agent, not from Helix Desktop",
+            scopes=("once",),
+            form=form,
+        )
         answer = await self._ask_user_unless_allowed(question)
         if not answer.allowed:
             return {"action": "decline"}
@@ -428,6 +451,7 @@ class AgentRequests:
             )
         # The agent learns the terminal's id, but not the call's, which it could use for
         # a call of its own.
+        self._forget_old_terminals()
         name = f"terminal-{secrets.token_hex(8)}"
         call_id = f"command-{secrets.token_hex(8)}"
         command = _format_terminal_command(params)
@@ -441,6 +465,12 @@ class AgentRequests:
         running = self.spawn(self._run_in_terminal(name, call, command_and_folder), name=name)
         self.terminals[name] = AgentTerminal(running, limit)
         return {"terminalId": name}
+
+    def _forget_old_terminals(self) -> None:
+        """Agents that release no terminal would fill the memory with what their commands printed."""
+        ended = [name for name, terminal in self.terminals.items() if terminal.running.done()]
+        for name in ended[:-MOST_ENDED_TERMINALS]:
+            del self.terminals[name]
 
     async def _run_in_terminal(
         self, terminal_id: str, call: ToolCall, command_and_folder: tuple[str, str]
@@ -487,6 +517,8 @@ class AgentRequests:
             return terminal.exit_status()
         terminal.running.cancel()
         await asyncio.wait([terminal.running])
+        if method == "terminal/release":
+            self.terminals.pop(terminal_id, None)
         return {}
 
 
@@ -535,8 +567,23 @@ def _find_paths_in_call_input(call: AcpCall) -> Iterator[str]:
             for item in value:
                 pending.append((key, item))
         elif isinstance(value, str):
-            is_path = _PATH_KEY.search(key) is not None
-            yield _path_in_text(value.removeprefix("file://"), is_path=is_path)
+            is_path = bool(_PATH_KEY.search(key) or _FILE_ADDRESS.fullmatch(value))
+            yield _path_in_text(_path_of_file_address(value), is_path=is_path)
+
+
+def _path_of_file_address(text: str) -> str:
+    """Returns the path that the address of a file leads to, however it is spelled. Any other text
+    is returned unchanged. On another computer, nothing of it lies in the workspace's folders.
+    """
+    if not _FILE_ADDRESS.fullmatch(text):
+        return text
+    with suppress(ValueError):
+        parts = urlsplit(text.strip())
+        path = unquote(parts.path)
+        if parts.netloc.lower() in ("", "localhost"):
+            return path
+        return f"//{parts.netloc}{path}"
+    return f"//{text}"
 
 
 def _path_in_text(text: str, *, is_path: bool) -> str:

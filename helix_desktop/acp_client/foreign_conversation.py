@@ -16,6 +16,7 @@ from typing import Any
 
 from helix_desktop.acp_client.acp_agents import ConnectableAgent, RegisterRoute
 from helix_desktop.acp_client.agent_choices import (
+    MOST_CHOICES,
     AgentChoice,
     parse_agent_choices,
     parse_agent_commands,
@@ -285,7 +286,9 @@ class ForeignConversation:
             if self._connection is None or not self._connection.has_live_process:
                 await self.end_agent()
                 connectable = await self._find_agent(self.name)
-                handlers = AgentHandlers(self._answer_agent_in_turn, self._apply_and_record_update)
+                handlers = AgentHandlers(
+                    self._answer_agent_in_turn, self._apply_and_record_update, self._count_request
+                )
                 self._connection = await AgentConnection.start_agent(
                     connectable.agent, connectable.environment, kit, self._spawn, handlers
                 )
@@ -326,6 +329,7 @@ class ForeignConversation:
         known_session = _find_agent_session_id(conversation)
         if self._session and (self._is_session_new or known_session == self._session):
             return
+        self._session = ""  # Until it is opened, its updates may come under any name.
         roots = kit.resources.roots
         roots.resolve_path(".")  # Raises ActionRefused if the workspace has no folder.
         folders = [str(root) for root in roots.folders]
@@ -405,7 +409,12 @@ class ForeignConversation:
         answer = await connection.ask_agent(method, params, START_SECONDS)
         self.choices[option_id] = replace(choice, current=value)
         # Setting one choice may change the values that another one offers.
-        self.choices |= parse_agent_choices(answer)
+        self._add_choices(answer)
+
+    def _add_choices(self, offer: dict[str, Any]) -> None:
+        for option_id, choice in parse_agent_choices(offer).items():
+            if option_id in self.choices or len(self.choices) < MOST_CHOICES:
+                self.choices[option_id] = choice
 
     async def _cancel_turn_or_end_agent(self) -> None:
         """Cancels the turn. An agent that does not end it soon is ended, and later resumed."""
@@ -437,17 +446,34 @@ class ForeignConversation:
     async def _answer_agent_in_turn(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if self._turn is None:
             raise ActionRefused("No turn is running, so the agent is not allowed to do anything.")
+        if self._is_of_other_session(text_at(params, "sessionId")):
+            raise ActionRefused("The request names another session than that of this conversation.")
         self._turn.recorder.has_heard_agent = True
         return await self._turn.answer_agent(method, params)
 
-    async def _apply_and_record_update(self, update: dict[str, Any], size: int) -> None:
+    def _is_of_other_session(self, session: str) -> bool:
+        """Whether something concerns another session, which is not this conversation's. What names
+        none is this one's, and so is all that comes before the agent has named its session.
+        """
+        return bool(session and self._session and session != self._session)
+
+    def _count_request(self, size: int) -> None:
+        if self._turn is not None:
+            self._turn.recorder.add_size(size)
+
+    async def _apply_and_record_update(
+        self, session: str, update: dict[str, Any], size: int
+    ) -> None:
         """Takes over what the agent says of itself, and records what it says in the
         turn.
         """
+        if self._is_of_other_session(session):
+            self._count_request(size)
+            return
         mode = text_at(update, "currentModeId")
         if mode and "mode" in self.choices:
             self.choices["mode"] = replace(self.choices["mode"], current=mode)
-        self.choices |= parse_agent_choices(update)
+        self._add_choices(update)
         if text_at(update, "sessionUpdate") == "available_commands_update":
             self.commands = parse_agent_commands(update)
         self._window = number_at(update, "size") or self._window

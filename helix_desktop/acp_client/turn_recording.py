@@ -7,6 +7,7 @@ shown at once and recorded as the next reply.
 
 import asyncio
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any
@@ -31,6 +32,8 @@ from helix_desktop.tools.built_in_tool import WorkspaceResources
 
 HEAD_BYTES = 2_000  # A result of up to this size is in the fact itself, too.
 MOST_TEXT = 1 << 20  # A reply with more characters than this is recorded as several replies.
+# An agent that changes between words and thoughts all the time makes parts of no length at all.
+SIZE_OF_PART = 100
 MOST_IN_TURN = 256 << 20  # The maximum total size in bytes of one turn's updates.
 MOST_CALLS = 2_000
 LONGEST_NAME = 128
@@ -62,9 +65,23 @@ class AcpCall:
             name = self.title
         if not name:
             name = text_at(self.description, "kind") or "tool"
+        arguments = self.arguments_text()[:LONGEST_ARGUMENTS]
+        return facts.ToolCall(self.id, name[:LONGEST_NAME], arguments)
+
+    def arguments_text(self) -> str:
+        """Returns all of the call's input as JSON."""
         arguments = object_at(self.description, "rawInput") or {"title": self.title}
-        arguments_text = json.dumps(arguments, ensure_ascii=False)
-        return facts.ToolCall(self.id, name[:LONGEST_NAME], arguments_text[:LONGEST_ARGUMENTS])
+        return json.dumps(arguments, ensure_ascii=False)
+
+    def names_command(self, command_line: str) -> bool:
+        """Whether what is recorded of the call holds this command, as text or as a list of words."""
+        texts = [self.title]
+        for value in object_at(self.description, "rawInput").values():
+            if isinstance(value, str):
+                texts.append(value)
+            elif isinstance(value, list):
+                texts.append(shlex.join(map(str, value)))
+        return any(command_line in text for text in texts)
 
     @property
     def differences(self) -> list[dict[str, Any]]:
@@ -118,6 +135,7 @@ class TurnRecorder:
         self.model = model
         self.has_heard_agent = False
         self._draft: list[_SpokenPart | AcpCall] = []
+        self._draft_has_call = False
         self._calls: dict[str, AcpCall] = {}
         self._running: list[AcpCall] = []  # The calls in the reply that was recorded last.
         # The results of commands that ran in our terminals, by call.
@@ -128,9 +146,7 @@ class TurnRecorder:
 
     async def record_session_update(self, update: dict[str, Any], size_bytes: int) -> None:
         """Records an update of `size_bytes` bytes. Kinds unknown to this version are ignored."""
-        self._total_size += size_bytes
-        if self._total_size > MOST_IN_TURN or len(self._calls) > MOST_CALLS:
-            raise ModelFailed("it sent more data than a single turn can hold")
+        self.add_size(size_bytes)
         match text_at(update, "sessionUpdate"):
             case "agent_message_chunk" | "agent_thought_chunk" as kind:
                 self.has_heard_agent = True
@@ -139,6 +155,12 @@ class TurnRecorder:
                 await self.record_call_update(update)
             case "plan":
                 await self._record_plan(update)
+
+    def add_size(self, size_bytes: int) -> None:
+        """Counts what the agent sends in this turn. Raises ModelFailed once it is too much."""
+        self._total_size += size_bytes
+        if self._total_size > MOST_IN_TURN or len(self._calls) > MOST_CALLS:
+            raise ModelFailed("it sent more data than a single turn can hold")
 
     async def _record_plan(self, update: dict[str, Any]) -> None:
         items: list[tuple[str, str]] = []
@@ -152,8 +174,7 @@ class TurnRecorder:
     async def _add_streamed_text(self, update: dict[str, Any], *, is_thought: bool) -> None:
         """Shows a piece of the agent's words or thoughts, and adds it to the draft of its reply."""
         text = first_text(object_at(update, "content"), "text", "mimeType", "uri")
-        draft_has_call = any(isinstance(part, AcpCall) for part in self._draft)
-        if draft_has_call or self._draft_size > MOST_TEXT:
+        if self._draft_has_call or self._draft_size > MOST_TEXT:
             await self._record_draft_unless_call_runs()
 
         delta: ReasoningDelta | TextDelta
@@ -173,6 +194,7 @@ class TurnRecorder:
             last_part = self._draft[-1]
             if isinstance(last_part, _SpokenPart) and last_part.is_thought == is_thought:
                 return last_part
+            self._draft_size += SIZE_OF_PART
         new_part = _SpokenPart(is_thought)
         self._draft.append(new_part)
         return new_part
@@ -189,7 +211,7 @@ class TurnRecorder:
         if call is None:
             call = AcpCall(call_id, {})
             self._calls[call_id] = call
-            self._draft.append(call)
+            self._add_call_to_draft(call)
         for name, value in update.items():
             if value is not None:
                 call.description[name] = value
@@ -201,6 +223,10 @@ class TurnRecorder:
         if call.is_live:
             await self.record_finished_parts()
         return call
+
+    def _add_call_to_draft(self, call: AcpCall) -> None:
+        self._draft.append(call)
+        self._draft_has_call = True
 
     def _mark_call_done_and_notify(self, call: AcpCall) -> None:
         call.is_live = True
@@ -216,11 +242,13 @@ class TurnRecorder:
         call of its own.
         """
         call = self._find_call_of_terminal(terminal_id)
+        if call is not None and not self._can_show_command(call, command):
+            call = None
         if call is None:
             description = {"title": command.name, "rawInput": json.loads(command.arguments)}
             call = AcpCall(command.id, description)
             self._calls[call.id] = call
-            self._draft.append(call)
+            self._add_call_to_draft(call)
             self._mark_call_done_and_notify(call)
         self._outcomes[call.id] = outcome
         await self.record_finished_parts()
@@ -231,6 +259,15 @@ class TurnRecorder:
                 if text_at(content, "terminalId") == terminal_id:
                     return call
         return None
+
+    def _can_show_command(self, call: AcpCall, command: facts.ToolCall) -> bool:
+        """Whether the command is recorded truly as this call. The agent gives the call its words,
+        and what ran must not stand there as something else, or nowhere.
+        """
+        is_recorded_already = call.is_over and call not in self._running and call not in self._draft
+        if is_recorded_already or call.id in self._outcomes:
+            return False
+        return call.names_command(text_at(json.loads(command.arguments), "command"))
 
     def notify_of_terminal_output(self, terminal_id: str, text: str) -> None:
         call = self._find_call_of_terminal(terminal_id)
@@ -294,6 +331,7 @@ class TurnRecorder:
         """Appends the draft as a reply, and reports what its calls do."""
         draft = self._draft
         self._draft = []
+        self._draft_has_call = False
         self._draft_size = 0
         parts = await asyncio.to_thread(self._build_reply_parts, draft)
         self._running = [part for part in draft if isinstance(part, AcpCall)]
@@ -328,7 +366,8 @@ class TurnRecorder:
         outcome = self._outcomes.get(call.id)
         if outcome is None:
             origin = EntryOrigin(call.as_tool_call().name, call.title[:200])
-            content = call.output_text().encode("utf-8", "replace")
+            output = await asyncio.to_thread(call.output_text)
+            content = output.encode("utf-8", "replace")
             stored = await self._cache.store_content(content, origin)
             is_completed = text_at(call.description, "status") == "completed"
             outcome = CallOutcome(stored, is_completed, stopped=call.was_cut)

@@ -82,10 +82,13 @@ class AcpConversations:
         async def refuse_request(method: str, _params: dict[str, Any]) -> dict[str, Any]:
             raise ActionRefused(f"The agent is only tested, so {method} is refused.")
 
-        async def ignore_update(_update: dict[str, Any], _size: int) -> None:
+        async def ignore_update(_session: str, _update: dict[str, Any], _size: int) -> None:
             """What the agent reports by itself says nothing about whether it works."""
 
-        handlers = module.AgentHandlers(refuse_request, ignore_update)
+        def ignore_size(_size: int) -> None:
+            """The test is too short for too much."""
+
+        handlers = module.AgentHandlers(refuse_request, ignore_update, ignore_size)
         connection = await module.AgentConnection.start_agent(
             connectable_agent.agent,
             connectable_agent.environment,

@@ -239,7 +239,7 @@ def terminal(action: str, session: str, terminal_id: str) -> Any:
 
 
 def run(session: str, rest: Words) -> None:
-    show_terminal(session, create_terminal(session, rest))
+    show_terminal(session, create_terminal(session, rest), rest)
 
 
 def run_shown_late(session: str, rest: Words) -> None:
@@ -247,17 +247,33 @@ def run_shown_late(session: str, rest: Words) -> None:
     terminal_id = create_terminal(session, rest)
     for _ in range(50):
         ask("fs/read_text_file", sessionId=session, path="/nowhere")
-    show_terminal(session, terminal_id)
+    show_terminal(session, terminal_id, rest)
 
 
-def show_terminal(session: str, terminal_id: str) -> None:
+def show_terminal(
+    session: str, terminal_id: str, command: Words, identity: str = "t", **values: Any
+) -> None:
     content = [{"type": "terminal", "terminalId": terminal_id}]
-    call(session, "t", kind="execute", status="in_progress", content=content)
+    said = {"kind": "execute", "rawInput": {"command": " ".join(command)}, **values}
+    call(session, identity, status="in_progress", content=content, **said)
     ended = terminal("wait_for_exit", session, terminal_id)
     printed = terminal("output", session, terminal_id)
     terminal("release", session, terminal_id)
-    update(session, "tool_call_update", toolCallId="t", status="completed")
+    update(session, "tool_call_update", toolCallId=identity, status="completed")
     say(session, json.dumps([ended, printed]))
+
+
+def run_as(session: str, rest: Words) -> None:
+    """`CALL TITLE COMMAND`: the call that shows the terminal says that it does something else."""
+    identity, title, *command = rest
+    terminal_id = create_terminal(session, command)
+    show_terminal(session, terminal_id, command, identity, title=title, rawInput={"path": "x"})
+
+
+def speak_elsewhere(session: str, rest: Words) -> None:
+    """`PATH`: words and a request of a session that is not the conversation's."""
+    say("another session", "not of this session")
+    say(session, json.dumps(ask("fs/read_text_file", sessionId="another", path=rest[0])))
 
 
 def run_in_folder(session: str, rest: Words) -> None:
@@ -389,6 +405,8 @@ ACTIONS: dict[str, Callable[[str, Words], None]] = {
     "run": run,
     "run-shown-late": run_shown_late,
     "run-in": run_in_folder,
+    "run-as": run_as,
+    "elsewhere": speak_elsewhere,
     "run-under-its-id": run_under_its_id,
     "run-and-kill": run_and_kill,
     "form": show_form,

@@ -104,3 +104,17 @@ def test_commands_are_known_by_a_name_of_bounded_length() -> None:
     found = agent_choices.parse_agent_commands({"availableCommands": offered})
     assert found == {"x" * 100: "long", "go": "Go on"}
     assert agent_choices.parse_agent_commands({}) == {}
+
+
+def test_no_more_choices_are_read_than_a_person_could_see_and_none_of_endless_words() -> None:
+    """The defect: choices without number and descriptions of any length stayed in memory."""
+    many = [{"id": str(number), "name": "n" * 10_000} for number in range(5_000)]
+    choices = agent_choices.parse_agent_choices({"configOptions": many})
+    assert len(choices) <= 50
+    assert max(len(choice.name) for choice in choices.values()) <= 100
+    value = {"value": "v" * 100_000, "name": "x"}
+    option = {"id": "model", "options": [value, {"value": "a", "name": "b" * 10_000}]}
+    (choice,) = agent_choices.parse_agent_choices({"configOptions": [option]}).values()
+    assert choice.values == {"a": "b" * 100}
+    described = {"availableCommands": [{"name": "x", "description": "d" * 100_000}]}
+    assert len(agent_choices.parse_agent_commands(described)["x"]) == 2_000

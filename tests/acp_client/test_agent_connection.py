@@ -54,6 +54,7 @@ class Heard:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.said: list[dict[str, Any]] = []
         self.sizes: list[int] = []
+        self.requests: list[int] = []  # Their sizes.
         self.answer: dict[str, Any] | Exception = {"fine": True}
         self.error_at_update: HelixError | None = None
 
@@ -63,7 +64,7 @@ class Heard:
             raise self.answer
         return self.answer
 
-    async def hear_update(self, update: dict[str, Any], size: int) -> None:
+    async def hear_update(self, _session: str, update: dict[str, Any], size: int) -> None:
         if self.error_at_update is not None:
             raise self.error_at_update
         self.said.append(update)
@@ -82,7 +83,7 @@ async def agent(
         os.environ,
         bench.kit,
         bench.tasks.spawn_task,
-        AgentHandlers(hears.answer_request, hears.hear_update),
+        AgentHandlers(hears.answer_request, hears.hear_update, hears.requests.append),
     )
     try:
         yield link

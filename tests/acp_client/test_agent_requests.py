@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.acp_client import agent_requests, turn_recording
 from helix_desktop.engine.facts import Decided, FilesChanged, Text, ToolReturned, TurnEnd, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer
-from helix_desktop.engine.session_events import ReplyStreamed, ToolPrinted
+from helix_desktop.engine.session_events import Event, ReplyStreamed, ToolPrinted
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from helix_desktop.tools.permission import PermissionRule
 from helix_desktop.tools.sandbox import SandboxKind
@@ -254,6 +255,10 @@ async def test_every_path_in_the_input_of_a_call_is_judged(bench: Workbench) -> 
         {"path": "README.md", "cwd": "/etc/passwd"},
         {"command": "ls", "cwd": "/etc/passwd"},
         {"path": "README.md", "file": "/etc/passwd"},
+        {"path": "file://localhost/etc/passwd"},
+        {"path": "FILE:///etc/passwd"},
+        {"path": "file:/etc/passwd"},
+        {"path": " file:///etc/pass%77d"},
     ]
     for kind in ("read", "edit"):
         calls_made = [
@@ -263,6 +268,26 @@ async def test_every_path_in_the_input_of_a_call_is_judged(bench: Workbench) -> 
         assert [one.why for one in ASKED] == [
             "/etc/passwd is outside this workspace's folders"
         ] * len(inputs)
+
+
+async def test_an_address_of_a_file_is_judged_wherever_a_call_names_it(bench: Workbench) -> None:
+    """The defect: as the place of a call, and on another computer, it was taken for a file inside."""
+    session = await bench.start_conversation(acp_agent="Script")
+    address = "file:///etc/passwd"
+    elsewhere = "file://evil.example/etc/passwd"
+    calls_made = [
+        permit("read", locations=[{"path": address}]),
+        permit("edit", content=[{"type": "diff", "path": address, "oldText": "", "newText": ""}]),
+        permit("read", rawInput={"path": elsewhere}),
+        permit("read", rawInput={"path": "README.md", "uri": elsewhere}),
+    ]
+    await run_turn(session, "\n".join(calls_made))
+    assert [one.why for one in ASKED] == [
+        "/etc/passwd is outside this workspace's folders",
+        "/etc/passwd is outside this workspace's folders",
+        "//evil.example/etc/passwd is outside this workspace's folders",
+        "//evil.example/etc/passwd is outside this workspace's folders",
+    ]
 
 
 async def test_words_that_begin_with_a_slash_are_not_taken_for_a_path(
@@ -478,6 +503,102 @@ async def test_a_command_that_ends_before_the_agent_shows_it_is_no_call_of_its_o
     assert "denied" in output
 
 
+async def test_a_command_is_recorded_as_what_ran_and_not_as_what_its_call_is_named(
+    bench: Workbench,
+) -> None:
+    """The defect: the record said that a file had been read, and named no command. Behind a call
+    that was over, there was neither.
+    """
+    session = await bench.start_conversation(acp_agent="Script")
+    begun = json.dumps({"toolCallId": "over", "title": "read", "status": "completed"})
+    lines = f"tell {begun}\nrun-as over read echo one\nrun-as new read echo two"
+    await run_turn(session, lines, YES)
+    ran = [call for call in calls(session) if call.name == "run_command"]
+    assert [json.loads(call.arguments)["command"] for call in ran] == ["echo one", "echo two"]
+    returned = {fact.call: fact.head for fact in facts_of(session, ToolReturned)}
+    assert [returned[call.id].split()[0] for call in ran] == ["one", "two"]
+    decided = {fact.call for fact in facts_of(session, Decided)}
+    assert decided == {call.id for call in ran}
+
+
+async def test_words_and_requests_of_another_session_are_not_this_ones(
+    bench: Workbench, folder: Path
+) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, f"elsewhere {folder}/README.md")
+    assert "not of this session" not in said(session)
+    assert "names another session" in said(session)
+
+
+async def test_a_terminal_that_was_released_and_those_long_over_are_forgotten(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect: the output of each stayed in memory until the turn's end, up to 1 MB of it."""
+    monkeypatch.setattr(agent_requests, "MOST_ENDED_TERMINALS", 2)
+    await bench.choose_permission_mode("allow all")
+    session = await bench.start_conversation(acp_agent="Script")
+    agent = await bench.acp.open_conversation(session.conversation)
+    counts: list[int] = []
+
+    def count(event: Event) -> None:
+        if isinstance(event, ReplyStreamed) and agent._turn is not None:
+            counts.append(len(agent._turn.terminals))
+
+    session.subscribe_to_events(count)
+    await run_turn(session, "\n".join(["run-in - true\nsay one"] * 5 + ["run true"]))
+    assert counts[:5] == [1, 2, 3, 3, 3]
+    assert counts[-1] == 2
+
+
+async def test_a_request_that_nobody_would_read_to_its_end_is_refused_and_not_asked(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect: the card showed the first 200,000 characters of such a request, and no end."""
+    monkeypatch.setattr(agent_requests, "LONGEST_PREVIEW", 300_000)
+    session = await bench.start_conversation(acp_agent="Script")
+    whole = {"path": "README.md", "text": "x" * 250_000 + "the end"}
+    await run_turn(session, permit("other", rawInput=whole), YES)
+    assert ASKED[0].preview.endswith('the end"}')
+    for given in ({"text": "x" * 300_000}, {"command": "x" * 300_001}):
+        await run_turn(session, permit("execute", rawInput=given), YES)
+        assert ASKED == []
+        assert '"optionId": "no"' in said(session)
+
+
+async def test_a_comparison_is_made_once_however_many_files_a_call_names(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect: with 999 files and two texts of 40,000 lines, the program compared them for
+    minutes, and could not end meanwhile.
+    """
+    made: list[str] = []
+    compare = turn_recording.format_unified_diff
+
+    def count(old: str, new: str, name: str) -> str:
+        made.append(name)
+        return compare(old, new, name)
+
+    monkeypatch.setattr(turn_recording, "format_unified_diff", count)
+    session = await bench.start_conversation(acp_agent="Script")
+    content = [{"type": "diff", "path": "a", "oldText": "1\n", "newText": "2\n"}]
+    locations = [{"path": f"file {number}"} for number in range(200)]
+    await run_turn(session, permit("edit", content=content, locations=locations), YES)
+    assert len(made) <= 3
+
+
+async def test_what_an_agent_asks_counts_as_what_it_sends(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect: only updates were counted, so calls for which it asked permission filled the
+    memory.
+    """
+    monkeypatch.setattr(turn_recording, "MOST_IN_TURN", 50_000)
+    session = await bench.start_conversation(acp_agent="Script")
+    asking = permit("read", rawInput={"path": "README.md", "text": "x" * 6_000})
+    ended = await run_turn(session, "\n".join([asking] * 20))
+    assert "more data than a single turn can hold" in ended.why
+
+
 async def test_an_agents_call_under_the_id_of_a_terminal_is_another_one(bench: Workbench) -> None:
     session = await bench.start_conversation(acp_agent="Script")
     await run_turn(session, "run-under-its-id echo printed", YES)
@@ -540,6 +661,21 @@ async def test_a_form_is_filled_in_by_our_dialog(bench: Workbench) -> None:
     await run_turn(session, "form", PermissionAnswer(allowed=True, values='{"name": "Ada"}'))
     assert json.loads(said(session)) == {"action": "accept", "content": {"name": "Ada"}}
     assert json.loads(ASKED[0].form)["properties"] == {"name": {"type": "string"}}
+    assert ASKED[0].preview == "Who?"
+
+
+async def test_a_form_shows_all_of_its_words_or_is_declined(bench: Workbench) -> None:
+    """The defect: the message was cut after 500 characters, without a sign."""
+    session = await bench.start_conversation(acp_agent="Script")
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    asked = {"mode": "form", "message": "x" * 600 + "your password", "requestedSchema": schema}
+    filled = PermissionAnswer(allowed=True, values='{"name": "Ada"}')
+    await run_turn(session, "ask elicitation/create " + json.dumps(asked), filled)
+    assert ASKED[0].preview == asked["message"]
+    too_long = asked | {"message": "x" * 20_000}
+    await run_turn(session, "ask elicitation/create " + json.dumps(too_long), filled)
+    assert ASKED == []
+    assert said(session).endswith(json.dumps({"action": "decline"}))
 
 
 async def test_a_file_that_is_not_there_is_told_by_the_protocols_code_which_agents_look_for(

@@ -205,7 +205,10 @@ async def test_a_command_of_ours_is_the_output_of_the_call_that_shows_its_termin
 ) -> None:
     stored = await bench.kit.resources.cache.store_content(b"printed", EntryOrigin("bash", "ls"))
     outcome = CallOutcome(stored, True, exit_code=3)
-    shown = {"content": [{"type": "terminal", "terminalId": "t1"}]}
+    shown = {
+        "content": [{"type": "terminal", "terminalId": "t1"}],
+        "rawInput": {"command": "ls"},
+    }
     events: list[Event] = []
     session.subscribe_to_events(events.append)
     await record(recorder, call("c1", "in_progress", **shown))
@@ -257,3 +260,14 @@ def test_a_call_shows_differences_and_texts_or_else_its_raw_output() -> None:
     assert AcpCall("c", {"rawOutput": "plain"}).output_text() == "plain"
     assert AcpCall("c", {"rawOutput": {"a": 1}}).output_text() == '{\n "a": 1\n}'
     assert AcpCall("c", {}).output_text() == "[no output]"
+
+
+async def test_words_and_thoughts_without_any_length_are_no_endless_reply(
+    recorder: TurnRecorder, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect: each change between them makes a part, and all were looked at with each word."""
+    monkeypatch.setattr(turn_recording, "MOST_TEXT", 5_000)
+    for _ in range(200):
+        await record(recorder, chunk(""), thought(""))
+    await recorder.finish_turn(Stop.END, NO_USAGE)
+    assert len(facts_of(session, ModelReplied)) > 5
