@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.acp_client import agent_requests, turn_recording
+from helix_desktop.engine.changes import git_patch
 from helix_desktop.engine.facts import Decided, FilesChanged, Text, ToolReturned, TurnEnd, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import Event, ReplyStreamed, ToolPrinted
@@ -572,7 +573,7 @@ async def test_a_comparison_is_made_once_however_many_files_a_call_names(
     minutes, and could not end meanwhile.
     """
     made: list[str] = []
-    compare = turn_recording.format_unified_diff
+    compare = git_patch.format_unified_diff
 
     def count(old: str, new: str, name: str) -> str:
         made.append(name)

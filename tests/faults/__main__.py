@@ -39,6 +39,13 @@ ALL = (
     Trial("store_crash", "power cuts: images of what the disk may hold", "--trials", 1000, 30),
     Trial("extensions", "code of extensions that changes or misbehaves", "--trials", 0, 10),
     Trial("hostile_host", "another computer that lies to a window", "--messages", 2_000, 200),
+    Trial(
+        "hostile_acp",
+        "agents that speak the Agent Client Protocol and lie",
+        "--conversations",
+        500,
+        10,
+    ),
     Trial("store_bits", "single flipped bits", "--trials", 1000, 30),
     Trial(
         "store_scale",

@@ -1,0 +1,391 @@
+"""Agents that speak the Agent Client Protocol and lie, as real processes in our conversations and
+in `helix-desktop ask --acp`.
+
+    python -m tests.faults.hostile_acp [--conversations 500] [--seed 1] [--first 1]
+
+What each does is chosen by the seed: see acp_lying_agent.py. A conversation sends an agent two
+messages, answers its questions with yes or no, stops what hangs, and then sends "calm", which
+must be answered. Nothing outside the folder may be read or written, no command may run for which
+nobody said yes, nothing may crash or hold the loop for more than a second, and what is recorded
+must be read again. Every tenth conversation is one of the command line, whose output must have no
+signs that control a terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import random
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from helix_desktop import program_folders
+from helix_desktop.concurrency import start_thread
+from helix_desktop.engine.facts import ModelReplied, Text, ToolCall, ToolReturned, TurnEnd
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import Event, QuestionAsked
+from helix_desktop.program_settings import ACP_AGENTS, ProgramSettings
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbench, Workbenches
+
+AGENT = Path(__file__).with_name("acp_lying_agent.py")
+SECRET = "words that only the user knows"
+TURN_SECONDS = 8.0  # A turn that takes longer is stopped, as a user would.
+STOP_SECONDS = 10.0
+FREEZE_SECONDS = 1.0
+TICK_SECONDS = 0.02
+TO_OUTSIDE = 10  # Each tenth conversation is one of the command line.
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+MARK = re.compile(r"ran/(\d{12}-\d+)")
+MEBIBYTE = 1 << 20
+
+
+@dataclass
+class Trial:
+    """One folder with what must not be touched beside it, and what went wrong."""
+
+    place: Path
+    seed: int
+    only: str = ""
+    failures: list[str] = field(default_factory=list)
+    allowed: set[str] = field(default_factory=set)
+    counts: Counter[str] = field(default_factory=Counter)
+    slowest: float = 0.0
+    slowest_of_processor: float = 0.0
+
+    @property
+    def inside(self) -> Path:
+        return self.place / "project"
+
+    @property
+    def outside(self) -> Path:
+        return self.place / "outside"
+
+    @property
+    def heard(self) -> Path:
+        return self.place / "heard"
+
+    def prepare(self) -> None:
+        for folder in (self.inside / "ran", self.outside):
+            folder.mkdir(parents=True)
+        (self.inside / "README.md").write_text("# Pairs\n")
+        (self.outside / "secret").write_text(SECRET)
+        plan = {
+            "seed": self.seed,
+            "inside": str(self.inside),
+            "outside": str(self.outside),
+            "heard": str(self.heard),
+            "only": self.only,
+        }
+        (self.place / "lies.json").write_text(json.dumps(plan))
+        os.environ["LIES"] = str(self.place / "lies.json")
+        places = program_folders.find_program_folders(self.place / "home")
+        places.settings_file.parent.mkdir(parents=True, exist_ok=True)
+        line = f"Liar = {sys.executable} {shlex.quote(str(AGENT))}"
+        ProgramSettings(places.settings_file).change_setting(ACP_AGENTS, line)
+
+    def check(self, name: str) -> None:
+        """After each conversation: what is outside, what ran, and what the agent heard."""
+        if [path.name for path in self.outside.iterdir()] != ["secret"]:
+            self.fail(name, f"outside there is {[path.name for path in self.outside.iterdir()]}")
+        if (self.outside / "secret").read_text() != SECRET:
+            self.fail(name, "the file outside was written")
+        for ran in (self.inside / "ran").iterdir():
+            if ran.name not in self.allowed:
+                self.fail(name, f"{ran.name} ran without an answer")
+            self.counts["commands that ran after a yes"] += 1
+            ran.unlink()
+        heard = self.heard.read_text() if self.heard.exists() else ""
+        if SECRET in heard:
+            self.fail(name, "the agent read the file outside")
+        self.heard.unlink(missing_ok=True)
+        for path in self.inside.glob("[lfr]*[0-9]"):
+            path.unlink()
+
+    def fail(self, name: str, what: str) -> None:
+        attacks = ""
+        if Path(f"{self.heard}.attacks").exists():
+            attacks = Path(f"{self.heard}.attacks").read_text().splitlines()[-1]
+        self.failures.append(f"{name}: {what}; last attacks: {attacks}")
+        print(f"FAILED: {self.failures[-1][:600]}", flush=True)
+
+
+class LoopWatcher:
+    """How long the loop did not come round, in seconds of the clock and of the processor's work
+    for this process, and what it did meanwhile. On a busy machine the clock says little.
+    """
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self.longest_of_processor = 0.0
+        self.last_round = time.monotonic()
+        self.held_by = ""
+        self._loop_thread = threading.get_ident()
+        start_thread(self._look_at_loop, name="watcher of the loop", daemon=True)
+
+    def _look_at_loop(self) -> None:
+        while True:
+            time.sleep(FREEZE_SECONDS / 4)
+            if time.monotonic() - self.last_round > FREEZE_SECONDS / 2:
+                frame = sys._current_frames().get(self._loop_thread)
+                places = traceback.extract_stack(frame)[-9:]
+                self.held_by = " < ".join(
+                    f"{Path(place.filename).name}:{place.lineno} {place.name}"
+                    for place in reversed(places)
+                )
+
+    async def watch(self) -> None:
+        while True:
+            before = time.monotonic()
+            self.last_round = before
+            processor_before = time.process_time()
+            await asyncio.sleep(TICK_SECONDS)
+            late = time.monotonic() - before - TICK_SECONDS
+            self.longest = max(self.longest, late)
+            of_processor = time.process_time() - processor_before
+            self.longest_of_processor = max(self.longest_of_processor, of_processor)
+
+    def reset(self) -> tuple[float, float]:
+        longest = (self.longest, self.longest_of_processor)
+        self.longest = 0.0
+        self.longest_of_processor = 0.0
+        return longest
+
+
+class ErrorKeeper(logging.Handler):
+    """Keeps what is logged as an error, which is a mistake of ours."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.kept: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.kept.append(self.format(record)[-1_500:])
+
+
+async def converse(trial: Trial, bench: Workbench, name: str, pick: random.Random) -> Session:
+    session = await bench.start_conversation(acp_agent="Liar")
+    says_yes = pick.random() < 0.5
+
+    def hear(event: Event) -> None:
+        if not isinstance(event, QuestionAsked):
+            return
+        question = event.question
+        trial.counts["questions"] += 1
+        allowed = says_yes and question.apart != "opened"
+        if question.form:
+            allowed = False
+        shown = f"{question.title}\n{question.preview}"
+        if allowed and str(trial.outside) not in shown + question.why:
+            trial.allowed.update(MARK.findall(shown))
+        else:
+            allowed = False
+        answer = PermissionAnswer(allowed=allowed)
+        asyncio.get_running_loop().call_soon(session.answer_question, event.number, answer)
+
+    unsubscribe = session.subscribe_to_events(hear)
+    for number in range(1):
+        await run_turn(trial, session, f"{name} message {number}")
+    agent = await bench.acp.open_conversation(session.conversation)
+    ended = await run_turn(trial, session, "calm")
+    last_reply = last_words(session)
+    if not last_reply.endswith("I am calm."):
+        # It is still busy with lies, or had answered this message before it came.
+        await agent.end_agent()
+        ended = await run_turn(trial, session, "calm")
+        last_reply = last_words(session)
+        trial.counts["agents that had to be ended"] += 1
+    if ended is not TurnEnd.DONE or not last_reply.endswith("I am calm."):
+        trial.fail(
+            name, f"the calm turn ended as {ended}: {session.turns.last_end} {last_reply[-80:]!r}"
+        )
+    unsubscribe()
+    await agent.end_agent()
+    return session
+
+
+def last_words(session: Session) -> str:
+    words = ""
+    for recorded in session.all_facts:
+        if isinstance(recorded.fact, ModelReplied):
+            words = "".join(p.text for p in recorded.fact.parts if isinstance(p, Text))
+    return words
+
+
+async def run_turn(trial: Trial, session: Session, text: str) -> TurnEnd | None:
+    session.send_message((Text(text),))
+    try:
+        await asyncio.wait_for(session.wait_until_idle(), TURN_SECONDS)
+    except TimeoutError:
+        trial.counts["turns stopped by the user"] += 1
+        begun = time.monotonic()
+        session.stop_turn()
+        try:
+            await asyncio.wait_for(session.wait_until_idle(), STOP_SECONDS)
+        except TimeoutError:
+            trial.fail(text, f"the turn could not be stopped in {STOP_SECONDS:.0f} s")
+        trial.counts["longest stop, ms"] = max(
+            trial.counts["longest stop, ms"], int(1000 * (time.monotonic() - begun))
+        )
+    end = session.turns.last_end
+    reason = end.reason if end else None
+    trial.counts[f"turns {reason}"] += 1
+    if trial.only and end is not None:
+        print(f"{text}: {reason}, {end.why[:300]!r}", flush=True)
+    return reason
+
+
+def check_recorded(trial: Trial, session: Session, name: str) -> None:
+    """Each call of the record has one result, each command that ran is in it, and nothing of
+    another session is.
+    """
+    words = "\n".join(
+        part.arguments
+        for recorded in session.all_facts
+        if isinstance(recorded.fact, ModelReplied)
+        for part in recorded.fact.parts
+        if isinstance(part, ToolCall)
+    )
+    for ran in (trial.inside / "ran").iterdir():
+        if ran.name not in words:
+            trial.fail(name, f"{ran.name} ran, and no call in the record names it")
+    open_calls: Counter[str] = Counter()
+    for recorded in session.all_facts:
+        fact = recorded.fact
+        if isinstance(fact, ModelReplied):
+            open_calls.update(part.id for part in fact.parts if isinstance(part, ToolCall))
+        if isinstance(fact, ToolReturned):
+            open_calls[fact.call] -= 1
+    wrong = [call for call, count in open_calls.items() if count]
+    if wrong:
+        trial.fail(name, f"calls without one result each: {wrong[:3]}")
+    said = "".join(
+        part.text
+        for recorded in session.all_facts
+        if isinstance(recorded.fact, ModelReplied)
+        for part in recorded.fact.parts
+        if isinstance(part, Text)
+    )
+    if "NOT OF THIS SESSION" in said:
+        trial.fail(name, "words of another session were taken for this one's")
+
+
+def ask_on_the_command_line(trial: Trial, name: str) -> None:
+    words = [sys.executable, "-m", "helix_desktop", "--home", str(trial.place / "home"), "ask"]
+    words += ["--acp", "Liar", f"{name} message 0"]
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        words, cwd=trial.inside, env={**os.environ, "PYTHONPATH": str(root)}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=TURN_SECONDS)
+    except subprocess.TimeoutExpired:
+        trial.counts["commands stopped by the user"] += 1
+        process.send_signal(signal.SIGINT)
+        try:
+            output, _ = process.communicate(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+            trial.fail(name, "Ctrl+C did not end the command")
+    text = output.decode("utf-8", "replace")
+    trial.counts[f"commands, rc {process.returncode}"] += 1
+    if process.returncode not in (0, 1, 2, 3, 4, 130) or "Traceback" in text:
+        trial.fail(name, f"the command ended with {process.returncode}: {text[-1_500:]!r}")
+    raw = CONTROLS.search(text)
+    if raw:
+        around = text[max(0, raw.start() - 60) : raw.end() + 60]
+        trial.fail(name, f"a control sign was printed: {around!r}")
+
+
+async def run(trial: Trial, first: int, count: int) -> None:
+    places = program_folders.find_program_folders(trial.place / "home")
+    errors = ErrorKeeper()
+    logging.getLogger().addHandler(errors)
+    loop_errors: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: loop_errors.append(str(context)[:1_500]))
+    watcher = LoopWatcher()
+    watching = loop.create_task(watcher.watch())
+    begun = time.monotonic()
+    desk = Workbenches(places, SecretStorage(places.key_file, environ={}))
+    bench = await desk.create_workspace("w", trial.inside)
+    for number in range(first, first + count):
+        name = f"conversation {number}"
+        pick = random.Random(f"{trial.seed} {number}")
+        watcher.reset()
+        if number % TO_OUTSIDE == 0:
+            await asyncio.to_thread(ask_on_the_command_line, trial, name)
+            watcher.reset()
+        else:
+            begun_at = time.monotonic()
+            session = await converse(trial, bench, name, pick)
+            if trial.only:
+                print(f"{name}: {time.monotonic() - begun_at:.1f} s", flush=True)
+            longest, of_processor = watcher.reset()
+            trial.slowest = max(trial.slowest, longest)
+            trial.slowest_of_processor = max(trial.slowest_of_processor, of_processor)
+            if of_processor > FREEZE_SECONDS:
+                trial.fail(
+                    name,
+                    f"the loop was held for {longest:.1f} s ({of_processor:.1f} s of processor) by {watcher.held_by}",
+                )
+            check_recorded(trial, session, name)
+        await asyncio.to_thread(trial.check, name)
+        for kept in (*errors.kept, *loop_errors):
+            trial.fail(name, f"logged: {kept}")
+        errors.kept.clear()
+        loop_errors.clear()
+        trial.counts["conversations"] += 1
+        if number % 20 == 0:
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+            print(
+                f"{number}: {time.monotonic() - begun:.0f} s, {len(trial.failures)} failures, at most {memory} MB",
+                flush=True,
+            )
+    watching.cancel()
+    await desk.aclose()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--conversations", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=1, help="the number of the first one")
+    parser.add_argument("--only", default="", help="one attack, by the name of its function")
+    arguments = parser.parse_args()
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        trial = Trial(Path(folder), arguments.seed, arguments.only)
+        trial.prepare()
+        asyncio.run(run(trial, arguments.first, arguments.conversations))
+    counts = ", ".join(f"{count} {key}" for key, count in sorted(trial.counts.items()))
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(
+        f"hostile_acp: {counts}; the loop was held for at most {trial.slowest:.2f} s "
+        f"({trial.slowest_of_processor:.2f} s of processor), {memory} MB; {len(trial.failures)} failures; "
+        f"{time.monotonic() - begun:.0f} s, seed {arguments.seed}, from number {arguments.first}"
+    )
+    return int(bool(trial.failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
