@@ -5,7 +5,6 @@ import binascii
 import difflib
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +16,13 @@ from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFou
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_upstreams import USUAL_PROVIDERS, AgentSurroundings, AgentUpstream
 from helix_desktop.gateway.gateway_socket import agent_address
-from helix_desktop.gateway.known_agent import NO_PROXY, KnownAgent, NoProxyInSettings
+from helix_desktop.gateway.known_agent import (
+    NO_PROXY,
+    KnownAgent,
+    NoProxyInSettings,
+    excepts_this_computer,
+    find_proxy_variable,
+)
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.gateway.own_headers import find_own_header_names
 from helix_desktop.gateway.registration import GatewayRegistration, new_token
@@ -105,21 +110,15 @@ def _check_no_proxy_gets_requests(agent: KnownAgent, environ: Mapping[str, str])
     no_proxy_values = [environ[name] for name in NO_PROXY if environ.get(name)]
     if not no_proxy_values and agent.no_proxy is NoProxyInSettings.IF_UNSET:
         return  # Where NO_PROXY is not set, it reads it from its own file, which gets it, too.
-    if no_proxy_values and all(map(_excepts_this_computer, no_proxy_values)):
+    if no_proxy_values and all(map(excepts_this_computer, no_proxy_values)):
         return
 
-    for name in environ:
-        if name.lower() in ("http_proxy", "https_proxy", "all_proxy") and environ[name]:
-            raise ActionRefused(
-                f"{agent.title} would send its key and the conversation through the HTTP proxy in {name}. Nothing was changed.",
-                remedy="Add 127.0.0.1 to NO_PROXY, where your shell sets the proxy. Or start the agent with `wrap` each time.",
-            )
-
-
-def _excepts_this_computer(no_proxy: str) -> bool:
-    """Whether a value of NO_PROXY names this computer, or everything."""
-    hosts = re.split(r"[,\s]+", no_proxy)
-    return "127.0.0.1" in hosts or "*" in hosts
+    proxy_name = find_proxy_variable(environ)
+    if proxy_name:
+        raise ActionRefused(
+            f"{agent.title} would send its key and the conversation through the HTTP proxy in {proxy_name}. Nothing was changed.",
+            remedy="Add 127.0.0.1 to NO_PROXY in your shell. Or start the agent with `wrap` each time.",
+        )
 
 
 def check_not_connected(agent: KnownAgent, config: Path) -> None:

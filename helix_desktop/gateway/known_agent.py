@@ -12,6 +12,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
 
 NO_PROXY = ("NO_PROXY", "no_proxy")
+_PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,31 @@ def except_from_proxy(environ: Mapping[str, str]) -> dict[str, str]:
         # An asterisk excepts everything, but only where it stands alone.
         return dict.fromkeys(NO_PROXY, "*")
     return dict.fromkeys(NO_PROXY, ",".join(hosts_once))
+
+
+def find_proxy_variable(environ: Mapping[str, str]) -> str:
+    """Return the name of a variable that sets an HTTP proxy, or an empty text."""
+    for name, value in environ.items():
+        if name.lower() in _PROXIES and value:
+            return name
+    return ""
+
+
+def excepts_this_computer(no_proxy: str) -> bool:
+    """Whether a value of NO_PROXY names this computer, or everything."""
+    hosts = re.split(r"[,\s]+", no_proxy)
+    return "127.0.0.1" in hosts or "*" in hosts
+
+
+def find_exceptions_without_gateway(variables: Mapping[str, str]) -> str:
+    """Return which of an `.env` file's variables for exceptions from a proxy does not name this
+    computer, or an empty text. An agent that reads the file asks a proxy for the gateway then,
+    where the file is stronger than what `wrap` sets.
+    """
+    for name in NO_PROXY:
+        if name in variables and not excepts_this_computer(variables[name]):
+            return name
+    return ""
 
 
 def only_url_of_start(start: AgentStart) -> str:

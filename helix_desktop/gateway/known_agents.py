@@ -12,6 +12,7 @@ from helix_desktop.gateway.agent_upstreams import (
     AgentSurroundings,
     AgentUpstream,
     find_protocol_upstream,
+    refuse_agent,
 )
 from helix_desktop.gateway.agents import (
     claude_code_agent,
@@ -21,10 +22,13 @@ from helix_desktop.gateway.agents import (
     pi_agent,
     qwen_code_agent,
 )
+from helix_desktop.gateway.env_file_variables import read_env_file_variables
 from helix_desktop.gateway.known_agent import (
     AgentLaunch,
     AgentStart,
     KnownAgent,
+    find_exceptions_without_gateway,
+    find_proxy_variable,
     only_url_of_start,
 )
 from helix_desktop.histories.program_names import title_of_command
@@ -67,7 +71,7 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
         launch=partial(_build_launch_of_command, command, protocol),
         file=_no_settings_file,
         change=_leave_settings_unchanged,
-        find_upstreams=partial(_find_upstream_of_command, protocol),
+        find_upstreams=partial(_find_upstream_of_command, name, protocol),
     )
     known_agent = KNOWN_AGENTS.get(name)
     if known_agent is None:
@@ -80,8 +84,27 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
     )
 
 
-def _find_upstream_of_command(protocol: str, where: AgentSurroundings) -> list[AgentUpstream]:
+def _find_upstream_of_command(
+    name: str, protocol: str, where: AgentSurroundings
+) -> list[AgentUpstream]:
+    _refuse_env_file_that_brings_proxy(name, where)
     return [find_protocol_upstream(protocol, where.environ)]
+
+
+def _refuse_env_file_that_brings_proxy(name: str, where: AgentSurroundings) -> None:
+    """Raise if an `.env` file takes the gateway out of the exceptions from a proxy.
+
+    aider reads such files and lets them overrule its environment. Seen with 0.86: the proxy got the
+    key and the conversation. What other agents do is not known.
+    """
+    for folder in (*where.folder_and_above, where.home):
+        file = folder / ".env"
+        variables = read_env_file_variables(file)
+        exceptions_name = find_exceptions_without_gateway(variables)
+        proxy_name = find_proxy_variable({**where.environ, **variables})
+        if exceptions_name and proxy_name:
+            reason = f"{exceptions_name} in {file} does not contain 127.0.0.1, so an agent that reads this file would send its key and the conversation to the HTTP proxy in {proxy_name}"
+            raise refuse_agent(title_of_known_agent(name), reason)
 
 
 def _build_launch_of_command(

@@ -321,6 +321,26 @@ def test_an_agent_that_would_send_its_key_to_a_proxy_is_not_connected(
         address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, environ)
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "text"),
+    [
+        ("pi", ".pi/agent/settings.json", '{"httpProxy": "http://proxy:3128"}'),
+        ("codex", ".codex/.env", "HTTPS_PROXY=http://proxy:3128\n"),
+    ],
+)
+def test_an_agent_whose_own_file_names_a_proxy_is_not_connected(
+    tmp_path: Path, name: str, file: str, text: str
+) -> None:
+    """Seen with pi 1.6: it asked that proxy for this computer's addresses, with its key."""
+    agent = known_agents.find_known_agent(name)
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(text, "utf-8")
+    with pytest.raises(ActionRefused, match="through the HTTP proxy"):
+        address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, {})
+    environ = {"NO_PROXY": DIRECT}
+    address_in_agent_settings.plan_address_install(agent, 4356, tmp_path, environ)
+
+
 def test_gemini_cli_reads_its_exceptions_from_its_own_file_where_the_shell_has_none(
     tmp_path: Path,
 ) -> None:

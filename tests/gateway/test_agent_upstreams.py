@@ -353,6 +353,42 @@ def test_what_claude_codes_files_say_of_the_environment_counts_where_the_user_tr
     assert environment("claude", here, here)["B"] == "user", "at home the user's own files count"
 
 
+def test_codexs_own_env_file_is_stronger_than_the_environment(here: Path) -> None:
+    write(here / ".codex" / ".env", f"A=file\nOPENAI_BASE_URL={COMPANY}\nCODEX_API_KEY=k\n")
+    assert environment("codex", here, A="shell", D="shell") == {
+        "A": "file",
+        "D": "shell",
+        "OPENAI_BASE_URL": COMPANY,
+    }
+    assert found("codex", here, OPENAI_BASE_URL="https://other.example") == [("", COMPANY)]
+
+
+@pytest.mark.parametrize("exceptions", ["NO_PROXY=x.example", "export no_proxy=''"])
+def test_codex_is_not_started_where_its_env_file_sends_the_gateway_to_a_proxy(
+    here: Path, exceptions: str
+) -> None:
+    """Seen with 0.171: the proxy got the key, as the file is stronger than what `wrap` sets."""
+    file = write(here / ".codex" / ".env", f"{exceptions}\n")
+    assert found("codex", here) == [("", "")], "there is no proxy"
+    with pytest.raises(ActionRefused, match="so the HTTP proxy in https_proxy would get its key"):
+        found("codex", here, https_proxy="http://proxy:3128")
+    write(file, f"{exceptions}\nHTTP_PROXY=http://proxy:3128\n")
+    with pytest.raises(
+        ActionRefused, match=r"(?i)no_proxy in .*\.env does not contain 127\.0\.0\.1"
+    ):
+        found("codex", here)
+    write(file, "HTTP_PROXY=http://proxy:3128\nNO_PROXY=x.example,127.0.0.1\n")
+    assert found("codex", here) == [("", "")]
+
+
+def test_the_proxy_in_pis_settings_counts_unless_a_variable_names_one(here: Path) -> None:
+    write(here / ".pi" / "agent" / "settings.json", {"httpProxy": " http://proxy:3128 "})
+    assert environment("pi", here, HTTP_PROXY="http://shell:1") == {
+        "HTTP_PROXY": "http://shell:1",
+        "HTTPS_PROXY": "http://proxy:3128",
+    }
+
+
 def test_the_line_of_an_address_is_named(here: Path) -> None:
     file = write(here / ".codex" / "config.toml", f'openai_base_url = "{COMPANY}"\n')
     assert source("codex", here) == f"{file}, line 1"

@@ -13,7 +13,7 @@ import pytest
 
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.gateway import known_agents
-from helix_desktop.gateway.agent_upstreams import AgentUpstream
+from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
 from helix_desktop.gateway.agents import gemini_cli_agent
 from helix_desktop.gateway.known_agent import AgentLaunch, AgentStart, except_from_proxy
 
@@ -81,6 +81,21 @@ def test_settings_of_claude_code_that_name_exceptions_from_a_proxy_do_not_bring_
     with pytest.raises(ActionRefused, match="without --settings"):
         start("claude", tmp_path, "--settings", "{}", NO_PROXY="x.example")
     assert except_from_proxy({"no_proxy": "*"})["NO_PROXY"] == "*"
+
+
+def test_an_env_file_that_sends_the_gateway_to_a_proxy_stops_an_agent_that_may_read_it(
+    tmp_path: Path,
+) -> None:
+    """Seen with aider 0.86: the proxy got the key, as the file is stronger than the environment."""
+    agent = known_agents.build_agent_of_command(("aider",), "openai")
+    where = AgentSurroundings({}, tmp_path / "home", tmp_path / "work" / "below")
+    file = tmp_path / "work" / ".env"
+    file.parent.mkdir()
+    file.write_text("HTTP_PROXY=http://proxy:3128\n", "utf-8")
+    assert agent.find_upstreams(where) == [AgentUpstream()]
+    file.write_text("HTTP_PROXY=http://proxy:3128\nNO_PROXY=x.example\n", "utf-8")
+    with pytest.raises(ActionRefused, match="would send its key and the conversation to the HTTP"):
+        agent.find_upstreams(where)
 
 
 def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:

@@ -21,10 +21,13 @@ from helix_desktop.gateway.agent_upstreams import (
     values_of_option,
 )
 from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_PATH, CODEX_SUBSCRIPTION_URL
+from helix_desktop.gateway.env_file_variables import read_env_file_variables
 from helix_desktop.gateway.known_agent import (
     AgentLaunch,
     AgentStart,
     KnownAgent,
+    find_exceptions_without_gateway,
+    find_proxy_variable,
 )
 from helix_desktop.gateway.registration import TOKEN_HEADER, add_token_to_project
 from helix_desktop.histories.program_names import title_of_command
@@ -44,6 +47,19 @@ def _codex_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
 
 def _codex_folder(environ: Mapping[str, str], home: Path) -> Path:
     return Path(environ.get("CODEX_HOME") or home / ".codex")
+
+
+def _codex_env_file(where: AgentSurroundings) -> Path:
+    return _codex_folder(where.environ, where.home) / ".env"
+
+
+def _read_codex_environment(where: AgentSurroundings) -> dict[str, str]:
+    """Return the environment with the variables of Codex's own `.env` file, which are stronger."""
+    environ = dict(where.environ)
+    for name, value in read_env_file_variables(_codex_env_file(where)).items():
+        if not name.startswith("CODEX_"):  # Codex takes none of these from there.
+            environ[name] = value
+    return environ
 
 
 def _is_codex_signed_in(environ: Mapping[str, str]) -> bool:
@@ -137,6 +153,7 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     layers = read_codex_settings(where)
     settings_in_arguments = values_of_option(where.arguments, "-c", "--config")
     _refuse_codex_address_that_stays(where, settings_in_arguments)
+    _refuse_proxy_for_gateway(where)
     provider = _choose_codex_provider(layers, settings_in_arguments)
     for layer in reversed(layers):
         address = _codex_address_in_settings(layer.settings, provider)
@@ -155,8 +172,9 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
         raise refuse_agent("Codex", reason)
     if _uses_codex_subscription(where):
         return [_find_chatgpt_upstream(layers)]
-    if where.environ.get("OPENAI_BASE_URL"):
-        return [upstream_of_variable("OPENAI_BASE_URL", where.environ)]
+    environ = _read_codex_environment(where)
+    if environ.get("OPENAI_BASE_URL"):
+        return [upstream_of_variable("OPENAI_BASE_URL", environ)]
     return [AgentUpstream()]
 
 
@@ -174,6 +192,18 @@ def _refuse_codex_address_that_stays(
     for name in ("model_provider", "model_providers", "openai_base_url"):
         if name in managed_settings:
             raise refuse_agent("Codex", f"your organization sets its provider ({managed_file})")
+
+
+def _refuse_proxy_for_gateway(where: AgentSurroundings) -> None:
+    """Raise if Codex would ask a proxy for the gateway: its `.env` file is stronger than what `wrap`
+    sets. Seen with 0.171: the proxy got the key and the conversation.
+    """
+    env_file = _codex_env_file(where)
+    exceptions_name = find_exceptions_without_gateway(read_env_file_variables(env_file))
+    proxy_name = find_proxy_variable(_read_codex_environment(where))
+    if exceptions_name and proxy_name:
+        reason = f"{exceptions_name} in {env_file} does not contain 127.0.0.1, so the HTTP proxy in {proxy_name} would get its key and the conversation"
+        raise refuse_agent("Codex", reason)
 
 
 def _codex_address_in_settings(settings: Mapping[str, Any], provider: str) -> Any:
@@ -240,6 +270,7 @@ AGENT = KnownAgent(
     find_upstreams=_find_codex_upstreams,
     recognized_by="codex",
     shell_variables=("OPENAI_BASE_URL", "CODEX_HOME"),
+    read_environment=_read_codex_environment,
     find_header_names=_names_in_codex_settings,
     uses_subscription=_uses_codex_subscription,
 )

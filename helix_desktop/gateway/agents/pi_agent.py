@@ -25,7 +25,7 @@ from helix_desktop.gateway.known_agent import (
 from helix_desktop.gateway.own_headers import names_of_model_headers
 from helix_desktop.gateway.provider_addresses import SettingsOfProviders, set_provider_addresses
 from helix_desktop.histories.program_names import title_of_command
-from helix_desktop.json_values import object_at, objects_at
+from helix_desktop.json_values import object_at, objects_at, text_at
 
 # It adds the version to Anthropic's address itself.
 _SETTINGS = SettingsOfProviders(
@@ -67,6 +67,16 @@ def _build_pi_launch(start: AgentStart) -> AgentLaunch:
 
 def _change_pi_settings(text: str, url: str, _: Mapping[str, str]) -> str:
     return set_provider_addresses(text, {AgentUpstream(): url}, _SETTINGS)
+
+
+def _read_pi_environment(where: AgentSurroundings) -> dict[str, str]:
+    """Return the environment with the proxy of pi's settings, which a variable overrules."""
+    environ = dict(where.environ)
+    proxy = text_at(read_json_settings(_pi_folder(where) / "settings.json"), "httpProxy").strip()
+    if proxy:
+        for variable in ("HTTP_PROXY", "HTTPS_PROXY"):
+            environ.setdefault(variable, proxy)
+    return environ
 
 
 def _pi_folder(where: AgentSurroundings) -> Path:
@@ -142,6 +152,7 @@ AGENT = KnownAgent(
     find_upstreams=_find_pi_upstreams,
     recognized_by=r"\bpi[/ (]|pi-coding-agent",
     shell_variables=("PI_CODING_AGENT_DIR",),
+    read_environment=_read_pi_environment,
     find_header_names=_names_in_pi_settings,
     list_bypassing_providers=_list_bypassing_pi_providers,
 )
