@@ -29,6 +29,10 @@ from helix_desktop.errors import ConfigFileMistake
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import KnownMessages
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
+from helix_desktop.gateway.history_summarized_by_agent import (
+    build_fold_by_agent,
+    find_seq_before_summary_request,
+)
 from helix_desktop.gateway.open_questions import FOLDER, OpenQuestions
 from helix_desktop.gateway.outputs_shortened_by_agent import (
     ShortenedOutput,
@@ -417,6 +421,30 @@ class OpenAgentConversation:
             )
             folds.append(fold)
         return folds
+
+    async def append_summary_by_agent(
+        self, message: ProtocolMessage, summary: Piece, agent: str
+    ) -> int:
+        """Record that the agent goes on from its own summary, which begins this message, instead
+        of all messages so far. Return the last fact of the message.
+
+        The request with which the agent asked for the summary is left behind.
+        """
+        seq_before_request = find_seq_before_summary_request(
+            self.conversation.state.branch, summary.text
+        )
+        if seq_before_request:
+            await self.rewind_and_keep_exclusions(seq_before_request)
+        if self.conversation.state.branch.turn.running:
+            await self.conversation.append_facts(facts.TurnEnded(facts.TurnEnd.DONE))
+        tokens = await self.count_tokens_of_texts([summary.text])
+        fold = build_fold_by_agent(self.conversation, agent, summary.text, tokens)
+        await self.conversation.append_facts(fold)
+        other_pieces = [piece for piece in message.pieces if piece != summary]
+        if other_pieces:
+            await self._append_one_message(message, other_pieces, steering=False)
+        self.last_entries = None
+        return self.conversation.state.seq
 
     # --- Recording a request's messages as facts
 

@@ -214,13 +214,19 @@ class ConversationMatcher:
         self._by_hash[message_hash] = tuple(holders)
 
     def find_request_position(
-        self, sender: RequestSender, chain: Sequence[str], head: str
+        self,
+        sender: RequestSender,
+        chain: Sequence[str],
+        head: str,
+        *,
+        is_summarized: bool = False,
     ) -> RequestPosition:
         """Return behind which messages of which conversation a request goes on.
 
         Of the conversations that it may continue, this is the one with the longest beginning in
         common with the request, or else the one of its session. `chain`: the request's hashes,
         one for each message and all before it. `head`: the hash of its tools and instructions.
+        `is_summarized`: it begins with the agent's own summary of what came before.
         """
         for position in range(self._count_indexed_messages(chain) - 1, -1, -1):
             # The newest of several comes first.
@@ -229,7 +235,7 @@ class ConversationMatcher:
                     return self._position_in_known_messages(known_messages, chain, position)
 
         of_session = self._known_messages_of_session(sender.agent, sender.session)
-        if of_session and head in of_session[0].heads:
+        if of_session and (is_summarized or head in of_session[0].heads):
             # The agent shortened its history or started anew.
             return RequestPosition(of_session[0])
         of_parent = of_session or self._known_messages_of_session(sender.agent, sender.parent)

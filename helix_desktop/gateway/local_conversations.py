@@ -40,6 +40,10 @@ from helix_desktop.gateway.conversations_port import (
     Sent,
     Ticket,
 )
+from helix_desktop.gateway.history_summarized_by_agent import (
+    begins_with_summary,
+    find_summary_piece,
+)
 from helix_desktop.gateway.imported_sessions import (
     ImportedSession,
     facts_that_connect_agent,
@@ -219,6 +223,11 @@ class LocalAgentConversations:
             if history_before is None:
                 await self._follow_shortened_outputs(arrival, messages)
             position = self._find_position_of(arrival)
+            is_summarized = False
+            if position.known_messages is None and position.parent:
+                # In a thread: the first message may be long.
+                is_summarized = await asyncio.to_thread(begins_with_summary, messages)
+                position = self._find_position_of(arrival, is_summarized=is_summarized)
             expected_messages = history_before or position.known_messages
             if expected_messages is not None:
                 known_messages = expected_messages
@@ -233,7 +242,8 @@ class LocalAgentConversations:
                     return sent
             async with known_messages.lock_once_recorded():
                 if expected_messages is not None:
-                    position = self._find_position_of(arrival)  # It may have grown meanwhile.
+                    # It may have grown meanwhile.
+                    position = self._find_position_of(arrival, is_summarized=is_summarized)
                 if position.known_messages is not expected_messages:
                     # The request belongs elsewhere by now: begin again, without the history.
                     history_before = None
@@ -334,14 +344,19 @@ class LocalAgentConversations:
         view_entries, _ = await opened.build_entries_of_view(view, position.seqs)
         return view_entries
 
-    def _find_position_of(self, arrival: Arrival) -> RequestPosition:
-        """Return behind which messages of which conversation a request goes on.
+    def _find_position_of(
+        self, arrival: Arrival, *, is_summarized: bool = False
+    ) -> RequestPosition:
+        """Return behind which messages of which conversation a request goes on. `is_summarized`:
+        it begins with the agent's own summary of what came before.
 
         Conversations that the user has deleted meanwhile are forgotten, and it is looked for again.
         """
         sender = _sender_of(arrival)
         while True:
-            position = self._matcher.find_request_position(sender, arrival.chain, arrival.head)
+            position = self._matcher.find_request_position(
+                sender, arrival.chain, arrival.head, is_summarized=is_summarized
+            )
             deleted_conversation = self._find_deleted_conversation(position)
             if not deleted_conversation:
                 return position
@@ -489,7 +504,10 @@ class LocalAgentConversations:
         if position.is_at_end:
             return known_messages
         if _belongs_to_same_session(arrival, known_messages):
-            await self._rewind(position, known_messages, arrival)
+            if position.known_count == 0 and begins_with_summary(messages):
+                await self._go_on_behind_summary(known_messages, arrival, messages)
+            else:
+                await self._rewind(position, known_messages, arrival)
             return known_messages
         # An agent that names no conversation: this may be another session with the same beginning.
         opened = await self._get_open_conversation(known_messages)
@@ -791,6 +809,29 @@ class LocalAgentConversations:
         known_messages.rewind_known_messages(
             arrival.chain[: position.known_count], position.seqs[: position.known_count]
         )
+
+    async def _go_on_behind_summary(
+        self, known_messages: KnownMessages, arrival: Arrival, messages: Sequence[ProtocolMessage]
+    ) -> None:
+        """Let the conversation go on from the agent's own summary of all its messages so far."""
+        opened = await self._get_open_conversation(known_messages)
+        summary = find_summary_piece(messages[0])
+        if summary is None or not opened.conversation.state.branch.order:
+            known_messages.rewind_known_messages([], [])  # There is nothing that it stands for.
+            return
+        first_hash = arrival.chain[0]
+        async with opened.write_in_one_transaction() as writer:
+            last_seq = await writer.append_summary_by_agent(messages[0], summary, arrival.agent)
+            received = facts.Received(
+                (first_hash,),
+                (last_seq,),
+                arrival.session,
+                arrival.head,
+                replaced=len(known_messages.chain),
+            )
+            await writer.conversation.append_facts(received)
+        opened.last_entries = None
+        self._matcher.replace_messages(known_messages, [first_hash], [last_seq])
 
     async def _fork(
         self,
@@ -1296,6 +1337,8 @@ def title_from_messages(messages: Sequence[ProtocolMessage]) -> str:
     for message in messages:
         if message.speaker is not Speaker.USER:
             continue
+        if find_summary_piece(message) is not None:
+            continue  # An agent's own summary of an earlier session.
         for piece in message.pieces_of_kind(PieceKind.TEXT):
             beginning = piece.text[:CHARACTERS_SEARCHED_FOR_TITLE]
             own_words, _ = split_off_tagged_blocks(beginning, _OPENING_TAG)

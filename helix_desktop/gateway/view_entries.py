@@ -109,7 +109,7 @@ class ViewEntriesBuilder:
     """Builds one view's entries. `seqs`: each message's last fact. `out`: the entries so far.
     `spans`: what folds cover. `missing`: blocks whose content is needed but not in `contents`.
     `whole`: every block belongs to one of the messages. `_covered_until`: the position behind
-    the last message that a fold covers.
+    the last message that a fold covers. `_first_seq`: where the facts of the messages begin.
     """
 
     conversation: Conversation
@@ -120,6 +120,10 @@ class ViewEntriesBuilder:
     missing: dict[facts.Stored, Block] = field(default_factory=dict)
     whole: bool = True
     _covered_until: int = 0
+    _first_seq: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._first_seq = _find_first_seq(self.conversation, self.seqs)
 
     async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
         """Return an entry for each of the request's messages, which says what it is sent as.
@@ -217,7 +221,8 @@ class ViewEntriesBuilder:
         positions = set[int]()
         for exclusion in branch.exclusions:
             for part in branch.parts_within(exclusion):
-                positions.add(self._position_of_fact(part.seq))
+                if part.seq >= self._first_seq:
+                    positions.add(self._position_of_fact(part.seq))
         position_behind_last = len(self.seqs)
         positions.discard(position_behind_last)
         return sorted(positions)
@@ -244,10 +249,14 @@ class ViewEntriesBuilder:
                 continue
             source = block.source
             if isinstance(source, facts.Span):
+                if source.last < self._first_seq:
+                    continue  # The agent's own summary, which its first message has.
                 self.spans.append(source)
                 self._append_entries_of_messages(collected)
                 covered = self._positions_in_span(source)
                 self.out.append(InsertedText(self._shown_text_of_block(block), covered))
+            elif source.seq < self._first_seq:
+                continue  # The agent sends its summary instead.
             elif self._is_in_last_fold(source.seq):  # The fold quotes this part word for word.
                 quotation = self._text_kept_word_for_word(block)
                 if not quotation.startswith(SYSTEM_MESSAGE):  # The message itself goes on.
@@ -297,7 +306,7 @@ class ViewEntriesBuilder:
     def _facts_of_message(self, position: int) -> list[facts.Recorded]:
         """Return the facts that one of the agent's messages was recorded as."""
         state = self.conversation.state
-        first_seq = 1
+        first_seq = self._first_seq
         if position:
             first_seq = self.seqs[position - 1] + 1
         span = facts.Span(first_seq, self.seqs[position])
@@ -485,6 +494,22 @@ class ViewEntriesBuilder:
         if block.call:
             return f"[Kept word for word: output of call {block.call}]\n{text}"
         return text
+
+
+def _find_first_seq(conversation: Conversation, seqs: Sequence[int]) -> int:
+    """Return the fact with which the agent's messages begin: the fold that its first message has,
+    if that is its own summary of all that came before, or else the first fact.
+    """
+    if not seqs:
+        return 1
+    for seq in range(seqs[0], 0, -1):
+        fact = conversation.fact_at(seq)
+        if isinstance(fact, facts.Folded):
+            if fact.is_by_agent and isinstance(fact.cover, facts.Span):
+                return seq
+        elif isinstance(fact, facts.ModelReplied | facts.ToolReturned):
+            break
+    return 1
 
 
 def _only_adds_to(view: View, before: ViewEntries) -> bool:

@@ -129,6 +129,21 @@ def _split_lines(content: bytes) -> list[bytes]:
     return [line + b"\n" for line in content.split(b"\n")[:-1]]
 
 
+def put_back_contents(
+    lines: Iterable[bytes], known: Collection[str], read_content: ReadContent
+) -> list[bytes]:
+    """Return the lines without the markers of contents that no fact of the conversation has, as
+    nothing else would keep these contents. `known`: the digests that facts have.
+    """
+
+    def marker_or_content(marker: re.Match[bytes]) -> bytes:
+        if marker[2].decode("ascii") in known:
+            return marker[0]
+        return _content_of_marker(marker, read_content) or marker[0]
+
+    return [_MARKER.sub(marker_or_content, line) for line in lines]
+
+
 def restore_contents(lines: Iterable[bytes], read_content: ReadContent) -> list[bytes] | None:
     """Return the lines as the agent wrote them, or None if a content is no longer in the cache."""
     restored: list[bytes] = []
@@ -136,15 +151,22 @@ def restore_contents(lines: Iterable[bytes], read_content: ReadContent) -> list[
         pieces: list[bytes] = []
         end_of_last_marker = 0
         for marker in _MARKER.finditer(line):
-            content = read_content(Digest.from_hex(marker[2].decode("ascii")))
+            content = _content_of_marker(marker, read_content)
             if content is None:
                 return None
             pieces.append(line[end_of_last_marker : marker.start()])
-            if marker[1] == b"b":
-                pieces.append(base64.b64encode(content))
-            else:
-                pieces.append(_as_json_string(content))
+            pieces.append(content)
             end_of_last_marker = marker.end()
         pieces.append(line[end_of_last_marker:])
         restored.append(b"".join(pieces))
     return restored
+
+
+def _content_of_marker(marker: re.Match[bytes], read_content: ReadContent) -> bytes | None:
+    """Return what a marker stands for, as it stood in the line, or None if it cannot be read."""
+    content = read_content(Digest.from_hex(marker[2].decode("ascii")))
+    if content is None:
+        return None
+    if marker[1] == b"b":
+        return base64.b64encode(content)
+    return _as_json_string(content)

@@ -37,6 +37,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import claude_code_history, history_facts, kept_lines
 from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.histories.history_facts import FactDraft
+from helix_desktop.histories.openai_chat_export import digests_needed_for_export
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.histories.seen_twice import is_seen_live
 from helix_desktop.json_values import parse_json_or_none, text_at
@@ -527,20 +528,41 @@ class SessionWriter:
         )
         return await self.workspace.cache.store_content(b"\n".join(new_lines), origin)
 
-    async def _store_lines(self, earlier_facts: Sequence[Recorded]) -> Stored | None:
+    async def _store_lines(
+        self, earlier_facts: Sequence[Recorded], new_facts: Sequence[Fact]
+    ) -> Stored | None:
         """Store the lines of the agent's file that no earlier import has stored."""
         if not self.session.lines:
             return None
+        lines: Sequence[bytes] = self.session.lines
+        if is_seen_live(earlier_facts):
+            lines = await asyncio.to_thread(self._lines_as_seen_live, earlier_facts, new_facts)
         digests = kept_lines.digests_of_kept_lines(earlier_facts)
         contents = await self.workspace.cache.read_contents(digests)
         earlier = [contents[digest] for digest in digests]
-        to_store = kept_lines.build_kept_lines(earlier, self.session.lines)
+        to_store = kept_lines.build_kept_lines(earlier, lines)
         if not to_store:
             return None
         origin = EntryOrigin(
             "import", f"lines of {self.session.file.name}", "application/octet-stream"
         )
         return await self.workspace.cache.store_content(to_store, origin)
+
+    def _lines_as_seen_live(
+        self, earlier_facts: Sequence[Recorded], new_facts: Sequence[Fact]
+    ) -> list[bytes]:
+        """Return the lines with all contents that the conversation was not shown live, such as
+        what the agent wrote down only for itself.
+        """
+        facts = list(earlier_facts)
+        for seq, fact in enumerate(new_facts, len(facts) + 1):
+            facts.append(Recorded(self.conversation, seq, 0.0, fact))
+        known = {digest.hex for digest in digests_needed_for_export(facts)}
+        contents: dict[Digest, bytes] = {}
+        for draft in self.session.drafts:
+            for content, _origin in draft.contents:
+                contents[Digest.of_content(content)] = content
+        return kept_lines.put_back_contents(self.session.lines, known, contents.get)
 
     async def _append_with_import_fact(
         self,
@@ -587,7 +609,7 @@ class SessionWriter:
             modified=modified,
             cost=cost,
             unread=await self._store_unread_lines(earlier_facts),
-            lines=await self._store_lines(earlier_facts),
+            lines=await self._store_lines(earlier_facts, new_facts),
         )
 
 

@@ -47,6 +47,19 @@ def test_without_one_of_its_contents_nothing_comes_back() -> None:
     assert kept_lines.restore_contents(kept, lambda _: None) is None
 
 
+def test_contents_that_no_fact_has_stand_in_the_lines_themselves() -> None:
+    other = "another text of the agent's own " * 20
+    contents = {Digest.of_content(text.encode()): text.encode() for text in (TEXT, other)}
+    digests = {digest.hex for digest in contents}
+    lines = [line_of({"a": TEXT, "b": other})]
+    kept = kept_lines.replace_stored_contents(lines, digests)
+    kept = kept_lines.put_back_contents(kept, DIGESTS, contents.get)
+    assert other.encode() in kept[0]
+    assert TEXT.encode() not in kept[0]
+    only_text = {Digest.of_content(TEXT.encode()): TEXT.encode()}
+    assert kept_lines.restore_contents(kept, only_text.get) == lines
+
+
 def test_a_line_that_is_no_json_cannot_forge_a_marker() -> None:
     forged = b'{"a":"\0t%b\0"}\n' % Digest.of_content(TEXT.encode()).hex.encode()
     assert kept_lines.replace_stored_contents([forged], DIGESTS) == []

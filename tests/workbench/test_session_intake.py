@@ -22,6 +22,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.histories import kept_lines
 from helix_desktop.histories.conversation_restoring import (
     RestoreRequest,
     build_restored_session,
@@ -110,11 +111,34 @@ async def test_a_session_that_was_seen_live_is_given_back_in_its_agents_own_line
     # What went on without the gateway and was not read yet is not among the replies here.
     more = written.claude_reply(9, 8, "m4", written.text("It cost nothing."))
     written.lines(path, [*lines, more])
-    assert not build_restored_session(facts, contents.get, request).is_original
+    as_recorded = build_restored_session(facts, contents.get, request)
+    assert as_recorded.is_original
+    assert b"It cost nothing." not in as_recorded.content
     path.unlink()
-    from_facts = build_restored_session(facts, contents.get, request)
+    kept = set(kept_lines.digests_of_kept_lines(facts))
+    without_kept_lines = {digest: contents[digest] for digest in contents if digest not in kept}
+    from_facts = build_restored_session(facts, without_kept_lines.get, request)
     assert not from_facts.is_original
     assert b"(restored)" in from_facts.content, "it is the same agent's"
+
+
+async def test_a_session_seen_live_whose_file_is_gone_comes_back_with_what_only_the_file_had(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """The gateway was not shown the long text that the agent noted for itself."""
+    lines = written.claude_session()
+    note = written.claude_said(5, 4, "a note of the agent's own " * 20)
+    lines.insert(5, {**note, "uuid": "note", "isMeta": True})
+    await see_live(workspace, lines)
+    path = written.lines(tmp_path / "session-1.jsonl", lines)
+    await record(workspace, path)
+    path.unlink()
+    facts = await workspace.journal.read_facts("live")
+    contents = await workspace.cache.read_contents(digests_needed_for_restoring(facts))
+    request = RestoreRequest("live", "claude", "/home/me/project")
+    restored = build_restored_session(facts, contents.get, request)
+    assert restored.is_original
+    assert b"a note of the agent's own" in restored.content
 
 
 async def test_what_was_deleted_for_good_is_not_imported_again_from_its_file(

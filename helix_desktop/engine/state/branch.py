@@ -235,7 +235,7 @@ class ConversationBranch(LiveFolds):
         if fold.fold in self.folds or not self.is_valid_fold(recorded.seq, fold):
             return None
         self.fold_born[fold.fold] = len(self.steps)
-        if fold.kind is facts.FoldKind.HANDOVER:
+        if fold.kind is facts.FoldKind.HANDOVER and not fold.is_by_agent:
             self.handovers += 1
             self.handover_tokens += fold.tokens
             self.last_handover = recorded.time
@@ -260,6 +260,8 @@ class ConversationBranch(LiveFolds):
             tokens_after = fold.tokens + kept_tokens
         if not self.would_fold_nest(cover):
             return False
+        if fold.is_by_agent and isinstance(cover, facts.Span):
+            return True  # The agent's own summary is what it sends, however long it is.
         return 0 < tokens_after <= self.shown_tokens(cover)
 
     def would_fold_nest(self, cover: facts.Cover) -> bool:

@@ -31,7 +31,12 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.fold_kinds import KINDS_OF_SUMMARIES
 from helix_desktop.engine.messages import Block, ContextKind, Role
-from helix_desktop.engine.state.fold_covers import cover_contains, first_and_last, is_covered_by_any
+from helix_desktop.engine.state.fold_covers import (
+    cover_contains,
+    covers_overlap,
+    first_and_last,
+    is_covered_by_any,
+)
 from helix_desktop.engine.state.view_items import MESSAGE_TOKENS, ViewItem, ViewItems
 from helix_desktop.fast_dataclass import dataclass
 
@@ -266,14 +271,35 @@ class LiveFolds(ViewItems):
         )
 
     def tokens_without_folds(self, cover: Cover) -> int:
-        """Count the tokens of the covered messages as if no fold shortened them."""
+        """Count the tokens of the covered messages as if no fold of ours shortened them. The
+        agent's own summary counts instead of what it stands for.
+        """
         tokens = 0
         first, last = first_and_last(cover)
+        agent_summaries = self._summaries_by_agent(Span(first, last))
+        for summary_cover, fold in agent_summaries.items():
+            if not any(cover_contains(excluded, summary_cover) for excluded in self.exclusions):
+                tokens += MESSAGE_TOKENS + fold.tokens
         for seq in self.covered_messages(Span(first, last)):
+            if is_covered_by_any(agent_summaries, PartRef(seq)):
+                continue
             blocks = self.blocks_without_folds(seq)
             if blocks:
                 tokens += MESSAGE_TOKENS + sum(block.tokens for block in blocks)
         return tokens
+
+    def _summaries_by_agent(self, span: Span) -> dict[Cover, Folded]:
+        """Return the connected agent's own summaries that stand for something of a span, by what
+        they cover. A later one has the earlier ones in itself.
+        """
+        summaries: dict[Cover, Folded] = {}
+        for cover in sorted(self.by_span, key=lambda live: live.first - live.last):
+            fold = self._youngest_fold(self.by_span[cover], without="")
+            if fold is None or not fold.is_by_agent or not covers_overlap(cover, span):
+                continue
+            if not is_covered_by_any(summaries, PartRef(cover.first)):
+                summaries[cover] = fold
+        return summaries
 
     def _build_document_item(self, fold: Folded, cover: Span) -> ViewItem:
         """Build an item with a fold's text, followed by the parts that it keeps word for word."""

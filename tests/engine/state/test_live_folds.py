@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from helix_desktop.engine.facts import (
     DocumentEdited,
     Excluded,
+    Folded,
     FoldKind,
     Included,
     PartRef,
@@ -12,6 +15,8 @@ from helix_desktop.engine.facts import (
     Refolded,
     Rewound,
     Span,
+    TurnEnd,
+    TurnEnded,
     Unfolded,
     Unpinned,
 )
@@ -133,3 +138,22 @@ def test_a_rewind_brings_back_the_folds_of_then() -> None:
     talk.fold("m", PartRef(outputs[0]), kind=FoldKind.MARKER)
     talk.add(Rewound(before))
     assert shown(talk) == []
+
+
+def test_an_agents_own_summary_counts_as_what_is_sent_however_long_it_is() -> None:
+    talk = Talk()
+    first = talk.user("go", tokens=10)
+    talk.reply("done", tokens=20)
+    talk.add(TurnEnded(TurnEnd.DONE))
+    last = talk.state.branch.order[-1]
+    ours = Folded("handover-1", FoldKind.HANDOVER, Span(first, last), "long", 500, 30)
+    talk.add(ours)
+    assert not talk.state.branch.live, "ours never makes longer what is sent"
+    talk.add(replace(ours, is_by_agent=True))
+    talk.user("on", tokens=10)
+    branch = talk.state.branch
+    assert list(branch.live) == ["handover-1"]
+    assert branch.handovers == 0, "it says nothing of ours"
+    assert branch.unfolded == branch.total_tokens
+    talk.add(Unfolded("handover-1"))
+    assert branch.unfolded == branch.total_tokens

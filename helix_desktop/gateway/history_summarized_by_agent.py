@@ -1,0 +1,80 @@
+"""Recognises a request in which an agent has replaced its history by a summary of its own, as
+Claude Code does for /compact, and records that as a fold.
+
+What the summary stands for stays in the conversation: it comes back when the conversation is
+given to an agent before that summary, and a model can recall it here.
+"""
+
+import re
+from collections.abc import Sequence
+
+from helix_desktop.engine import facts
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.state.branch import ConversationBranch
+from helix_desktop.histories.history_facts import SUMMARY
+from helix_desktop.histories.program_names import COMPACTED_HERE
+from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
+
+# The words with which agents begin the message that has their summary.
+_BEGINS_SUMMARY = re.compile(
+    r"This session is being continued from a previous conversation"
+    r"|The conversation history before this point was compacted into the following summary"
+    r"|\s*<state_snapshot>"
+)
+_TAGGED_SUMMARY = re.compile(r"<(summary|state_snapshot)>(.*?)</\1>", re.DOTALL)
+# So much of a reply is looked for in the summary, to find the request that asked for it.
+_COMPARED_CHARACTERS = 400
+
+
+def begins_with_summary(messages: Sequence[ProtocolMessage]) -> bool:
+    return bool(messages) and find_summary_piece(messages[0]) is not None
+
+
+def find_summary_piece(message: ProtocolMessage) -> Piece | None:
+    """Return the text of a message that is an agent's summary of what came before."""
+    if message.speaker is not Speaker.USER:
+        return None
+    for piece in message.pieces_of_kind(PieceKind.TEXT):
+        if _BEGINS_SUMMARY.match(piece.text[:_COMPARED_CHARACTERS]):
+            return piece
+    return None
+
+
+def find_seq_before_summary_request(branch: ConversationBranch, summary: str) -> int:
+    """Return the last fact before the request with which the agent asked its model for the
+    summary, if the conversation ends with that; otherwise 0.
+    """
+    if len(branch.order) < 2:
+        return 0
+    question_seq, reply_seq = branch.order[-2:]
+    question = branch.message_at(question_seq).fact
+    reply = branch.message_at(reply_seq).fact
+    if not isinstance(question, facts.UserSaid) or not isinstance(reply, facts.ModelReplied):
+        return 0
+    texts = [part.text for part in reply.parts if isinstance(part, facts.Text)]
+    reply_text = "\n".join(texts)
+    tagged = _TAGGED_SUMMARY.search(reply_text)
+    if tagged is not None:
+        reply_text = tagged[2]
+    beginning = reply_text.strip()[:_COMPARED_CHARACTERS]
+    if not beginning or beginning not in summary:
+        return 0
+    return question_seq - 1
+
+
+def build_fold_by_agent(
+    conversation: Conversation, agent: str, summary: str, tokens: int
+) -> facts.Folded:
+    """Return the fact that shows the agent's summary in place of all messages so far."""
+    branch = conversation.state.branch
+    cover = facts.Span(branch.order[0], branch.order[-1])
+    return facts.Folded(
+        fold=conversation.new_fold_name(facts.FoldKind.HANDOVER),
+        kind=facts.FoldKind.HANDOVER,
+        cover=cover,
+        text=f"{SUMMARY}\n{summary}",
+        tokens=tokens,
+        tokens_before=branch.shown_tokens(cover),
+        why=f"{agent}{COMPACTED_HERE}",
+        is_by_agent=True,
+    )
