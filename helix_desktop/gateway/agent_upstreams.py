@@ -104,6 +104,8 @@ def upstream_of_variable(
 
 
 def read_text_or_empty(file: Path) -> str:
+    if file.is_dir():  # A virtual environment of Python may be called `.env`.
+        return ""
     try:
         # Agents leave out the byte order mark that editors of Windows write.
         return file.read_text("utf-8-sig")

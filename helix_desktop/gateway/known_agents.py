@@ -2,11 +2,12 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import ConfigFileMistake, InvalidInput
 from helix_desktop.gateway.agent_upstreams import (
     PROTOCOLS_OF_AGENTS,
     AgentSurroundings,
@@ -99,7 +100,9 @@ def _refuse_env_file_that_brings_proxy(name: str, where: AgentSurroundings) -> N
     """
     for folder in (*where.folder_and_above, where.home):
         file = folder / ".env"
-        variables = read_env_file_variables(file)
+        variables: Mapping[str, str] = {}
+        with suppress(ConfigFileMistake):  # What is not UTF-8 is read by no agent either.
+            variables = read_env_file_variables(file)
         exceptions_name = find_exceptions_without_gateway(variables)
         proxy_name = find_proxy_variable({**where.environ, **variables})
         if exceptions_name and proxy_name:

@@ -96,6 +96,18 @@ def test_an_env_file_that_sends_the_gateway_to_a_proxy_stops_an_agent_that_may_r
     file.write_text("HTTP_PROXY=http://proxy:3128\nNO_PROXY=x.example\n", "utf-8")
     with pytest.raises(ActionRefused, match="would send its key and the conversation to the HTTP"):
         agent.find_upstreams(where)
+    file.write_bytes(b"NAME=\xe4\n")
+    assert agent.find_upstreams(where) == [AgentUpstream()], "no agent reads this either"
+
+
+def test_a_folder_with_the_name_of_an_env_file_is_no_settings_file(tmp_path: Path) -> None:
+    """A virtual environment of Python may have this name."""
+    (tmp_path / ".env").mkdir()
+    where = AgentSurroundings({}, tmp_path / "home", tmp_path)
+    gemini = known_agents.find_known_agent("gemini")
+    aider = known_agents.build_agent_of_command(("aider",), "openai")
+    for agent in (gemini, aider):
+        assert agent.find_upstreams(where) == [AgentUpstream()]
 
 
 def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
