@@ -13,8 +13,8 @@ import asyncio
 import itertools
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -694,8 +694,27 @@ class ConversationFolding:
             self.adopt_fold_in_time_or_cancel,
             self._planner.failed,
             self._planner.record_failure,
+            self._show_writing,
         )
         return RequestShortener(self.conversation, self._writer, self._shortener, support)
+
+    @contextmanager
+    def _show_writing(
+        self, plan: FoldPlan, writing_task: asyncio.Task[fold_document_writer.WrittenDocument]
+    ) -> Iterator[None]:
+        """Tell listeners that a fold is being written, until this is closed. It is the one in work
+        meanwhile: it can be stopped, and no other is begun beside it.
+        """
+        self._writing_task = writing_task
+        self._plan_in_work = plan
+        progress = FoldProgress(self.conversation.id, plan.kind, plan.why)
+        self.conversation.notify_listeners(progress)
+        try:
+            yield
+        finally:
+            self._writing_task = None
+            self._plan_in_work = None
+            self.conversation.notify_listeners(replace(progress, done=True))
 
     async def adopt_fold_in_time_or_cancel(self, seconds: float) -> bool:
         """Return False if the fold was cancelled because it took too long."""

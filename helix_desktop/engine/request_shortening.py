@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 
 from helix_desktop.engine.context_usage import estimate_billed_tokens
 from helix_desktop.engine.conversation import Conversation
@@ -39,7 +40,9 @@ WHY = "the next request would not fit"
 
 @dataclass(frozen=True, slots=True)
 class ShortenerSupport:
-    """What `ConversationFolding` provides. `wait_for_fold`: False if it was cancelled."""
+    """What `ConversationFolding` provides. `wait_for_fold`: False if it was cancelled. `show_writing`:
+    the user is shown that a fold is being written, and can stop its task, as long as this is open.
+    """
 
     situation: Callable[[], fold_strategy.FoldSituation]
     spawn: TaskSpawner
@@ -47,6 +50,9 @@ class ShortenerSupport:
     wait_for_fold: Callable[[float], Awaitable[bool]]
     failed: FailedFoldAttempts
     record_failure: Callable[[FoldKind, str], Awaitable[object]]
+    show_writing: Callable[
+        [fold_strategy.FoldPlan, asyncio.Task[WrittenDocument]], AbstractContextManager[None]
+    ]
 
 
 class RequestShortener:
@@ -204,7 +210,8 @@ class RequestShortener:
     ) -> list[str]:
         """Write a handover in a task of its own, which can be given up, and append it.
 
-        Return why it was not written, one reason for each way that was tried.
+        Return why it was not written, one reason for each way that was tried. There is none if the
+        user stopped it alone: then the turn goes on, and the request is shortened without a model.
         """
         conversation = self._conversation
         work = self._writer.write_document(
@@ -215,10 +222,11 @@ class RequestShortener:
         )
         writing_task = self._aid.spawn(work, name=f"handover of {conversation.id}")
         try:
-            reasons = await self._writer.wait_and_return_why_given_up(
-                writing_task, material.situation.policy, seconds
-            )
-            if not reasons:
+            with self._aid.show_writing(material.plan, writing_task):
+                reasons = await self._writer.wait_and_return_why_given_up(
+                    writing_task, material.situation.policy, seconds
+                )
+            if not reasons and not writing_task.cancelled():
                 await self._aid.append(writing_task.result())
         except HelixError as error:
             reasons = error.what

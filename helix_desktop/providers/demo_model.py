@@ -6,6 +6,7 @@ writes requested summaries from what is in the request. It knows only the reques
 folds, recalls and interruptions show.
 """
 
+import asyncio
 import json
 import re
 import secrets
@@ -51,7 +52,9 @@ _TOUR = re.compile(r"\b(tour|demo|demonstration|show me)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class DemoModel:
-    """A ModelClient. `sleep` paces the words; `count` counts tokens for the usage."""
+    """A ModelClient. `sleep` paces the words of a step, which somebody watches; `count` counts tokens
+    for the usage.
+    """
 
     model_name: str = "demo/demo"
     sleep: Callable[[float], Awaitable[None]] | None = None
@@ -59,6 +62,9 @@ class DemoModel:
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         """Say the script's next words, at the pace of a model, and make its calls."""
+        if request.purpose is not Purpose.STEP:
+            yield await asyncio.to_thread(self._write_unwatched_reply, request)
+            return
         scripted = choose_scripted_reply(request)
         for word in _PIECES.findall(scripted.text):
             if self.sleep is not None:
@@ -79,6 +85,14 @@ class DemoModel:
             stop = Stop.CALLS
         usage = self._estimate_usage(request, parts)
         yield Reply(tuple(parts), stop, usage, self.model_name)
+
+    def _write_unwatched_reply(self, request: Request) -> Reply:
+        """Return a summary or a title. Its material may be as long as a window."""
+        text = demo_summaries.write_demo_answer(request)
+        parts: tuple[Text, ...] = ()
+        if text:
+            parts = (Text(text),)
+        return Reply(parts, Stop.END, self._estimate_usage(request, parts), self.model_name)
 
     def _estimate_usage(self, request: Request, parts: Sequence[ReplyPart]) -> Usage:
         """Return what would be billed, or nothing without a counter."""
@@ -109,14 +123,9 @@ def _text_of_part(part: object) -> str:
 
 
 def choose_scripted_reply(request: Request) -> ScriptedReply:
-    """Return what the demonstration answers to a request.
-
-    That is a summary if the program asks for one. To the user, it is what a command such as
-    `read README.md` asks for, the next step of the tour, or who it is.
+    """Return what the demonstration answers to the user: what a command such as `read README.md`
+    asks for, the next step of the tour, or who it is.
     """
-    if request.purpose is not Purpose.STEP:
-        return ScriptedReply(demo_summaries.write_demo_answer(request))
-
     scene = build_demo_scene(request)
     command = _COMMAND.fullmatch(scene.asked)
     if command is not None:

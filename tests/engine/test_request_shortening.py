@@ -18,6 +18,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.session_events import Event, FoldProgress
 from helix_desktop.replay import simulated_clock
 from tests.engine.keeping import Keeping, fails, keeping
 from tests.engine.test_automatic_folding import words, worked
@@ -52,6 +53,58 @@ async def test_a_handover_where_markers_do_not_do() -> None:
     (fold,) = kept.folds(FoldKind.HANDOVER)
     assert fold.panic
     assert "would not fit" in fold.why
+
+
+async def kept_that_needs_a_handover() -> tuple[Keeping, list[FoldProgress]]:
+    """A conversation whose next request does not fit, and what it tells of its folds. Its model
+    does not answer.
+    """
+    kept = await keeping(window=1_000_000, hangs=True)
+    await kept.say("go")
+    for index in range(20):
+        await kept.answer(words(400, f"said{index}"))
+        await kept.say("go on")
+    await kept.conversation.append_facts(ModelSet(ModelRole.MAIN, "small", 9_000))
+    told: list[FoldProgress] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, FoldProgress):
+            told.append(event)
+
+    kept.conversation.listeners.append(hear)
+    return kept, told
+
+
+async def until_asked(kept: Keeping) -> None:
+    async with asyncio.timeout(10):
+        while not kept.writers["fast"].requests:
+            await asyncio.sleep(0)
+
+
+async def test_a_handover_that_a_request_waits_for_is_told_and_ends_with_the_turn() -> None:
+    kept, told = await kept_that_needs_a_handover()
+    turn = kept.tasks.spawn_task(kept.folding.apply_due_folds(), name="turn")
+    await until_asked(kept)
+    assert [(one.kind, one.done) for one in told] == [(FoldKind.HANDOVER, False)]
+    assert kept.folding.kind_in_progress is FoldKind.HANDOVER
+    assert kept.folding.describe_next_fold().startswith("Being shortened: summary (")
+    turn.cancel()
+    await asyncio.wait([turn])
+    assert [one.done for one in told] == [False, True]
+    assert kept.folding.has_no_fold_in_work
+    assert not kept.folds()
+
+
+async def test_who_stops_that_handover_alone_gets_a_request_shortened_without_a_model() -> None:
+    kept, told = await kept_that_needs_a_handover()
+    turn = kept.tasks.spawn_task(kept.folding.apply_due_folds(), name="turn")
+    await until_asked(kept)
+    kept.folding.cancel_fold_in_work()
+    await turn
+    assert kept.conversation.current_meter().request_fits
+    assert kept.folds(FoldKind.TRUNCATION)
+    assert not kept.failures()
+    assert [one.done for one in told][:2] == [False, True]
 
 
 async def test_truncation_keeps_the_task_and_names_what_was_dropped() -> None:

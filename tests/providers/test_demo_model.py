@@ -246,6 +246,14 @@ async def test_words_stream_at_a_pace_and_calls_at_the_end() -> None:
     assert 0 < sum(clock.slept) < 5
 
 
+async def test_a_summary_that_nobody_watches_is_not_paced() -> None:
+    clock = Instant()
+    request = Request("demo/demo", "", (user("Please fix a.py."),), purpose=Purpose.HANDOVER)
+    deltas, reply = await heard(DemoModel(sleep=clock.sleep_seconds), request)
+    assert clock.slept == []
+    assert "a.py" in words(reply)
+
+
 async def test_usage_is_what_somebody_counted() -> None:
     request = Request("demo/demo", "1234", (user("tour"),))
     assert (await heard(DemoModel(), request))[1].usage == Usage()
