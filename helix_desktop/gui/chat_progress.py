@@ -45,6 +45,7 @@ class ChatProgress(QObject):
         self._shown_meters: dict[str, WindowMeter] = {}
         self._sides.call_for_each_side(self._follow_side)
         self._sides.conversation_shown.connect(self._show_progress)
+        self._sides.newest_messages_shown.connect(self._show_activity_of_opening_session)
         self._workspaces.state_changed.connect(self._show_state_of_listed_conversation)
 
     def _follow_side(self, side: ChatPage) -> None:
@@ -96,6 +97,7 @@ class ChatProgress(QObject):
     def _pass_events_on(self, side: ChatPage, events: tuple[session_events.Event, ...]) -> None:
         session = side.session
         if session is None:
+            self._pass_events_of_opening_session_on(side, events)
             return
         side.transcript.view.apply_events(events)
         if side is self._sides.current:
@@ -113,6 +115,29 @@ class ChatProgress(QObject):
         if _has_event(events, session_events.FactAppended, session_events.MeterChanged):
             self._update_meter_and_price(side)
 
+    def _pass_events_of_opening_session_on(
+        self, side: ChatPage, events: tuple[session_events.Event, ...]
+    ) -> None:
+        """Shows what a conversation does and asks of which not all is there yet. Its messages are
+        drawn when they are.
+        """
+        if side.opening_session is None:
+            return
+        for event in events:
+            if isinstance(event, session_events.ActivityChanged):
+                side.transcript.view.apply_events([event])
+            elif isinstance(event, session_events.QuestionAsked):
+                self._announce_question(event)
+        self._show_activity_of_opening_session(side)
+
+    def _show_activity_of_opening_session(self, side: ChatPage) -> None:
+        self.update_run_state(side)
+        if side.opening_session is not None:
+            self._show_questions(side, side.opening_session)
+
+    def _announce_question(self, event: session_events.QuestionAsked) -> None:
+        announce_to_screen_reader(self._parts.widget, build_question_announcement(event.question))
+
     def _update_side_for_event(
         self, side: ChatPage, session: ShownSession, event: session_events.Event
     ) -> None:
@@ -127,8 +152,7 @@ class ChatProgress(QObject):
                     side.rewrite_cost.explain_costs_of_last_turn(session)
             case session_events.QuestionAsked():
                 self._show_questions(side, session)
-                announcement = build_question_announcement(event.question)
-                announce_to_screen_reader(self._parts.widget, announcement)
+                self._announce_question(event)
             case session_events.QuestionAnswered():
                 self._show_questions(side, session)
             case session_events.MessagesQueued():
@@ -150,15 +174,15 @@ class ChatProgress(QObject):
         """Shows what is running in a conversation, and what of it can be stopped."""
         running = ConversationActivity.IDLE
         is_folding = False
-        if side.session is not None:
-            running = side.session.running
-            is_folding = side.session.folding.kind_in_progress is not None
+        if side.steered_session is not None:
+            running = side.steered_session.running
+            is_folding = side.steered_session.folding.kind_in_progress is not None
         side.composer.show_run_state(running, is_folding=is_folding)
         # A message that was written before its conversation is open is sent by itself.
         is_at_rest = side.session is not None and running not in WORKING_STATES
         side.composer.waiting.show_when_sent(waits_for_user=is_at_rest)
         if side is self._sides.current:
-            self._show_background_work(side.session)
+            self._show_background_work(side.steered_session)
             self._parts.actions.update_enabled()
 
     def _show_background_work(self, session: ShownSession | None) -> None:

@@ -50,6 +50,7 @@ class ConversationSides(QObject):
     current_changed = Signal()
     titles_changed = Signal()
     conversation_shown = Signal(object)
+    newest_messages_shown = Signal(object)
     conversation_opened = Signal(object, object, object)
 
     def __init__(
@@ -228,6 +229,10 @@ class ConversationSides(QObject):
         side.show_newest_messages(newest_state, place)
         running = session_events.ActivityChanged(conversation, bench.running_state_of(conversation))
         side.transcript.view.apply_events([running])
+        opening_session = bench.find_opening_session(conversation)
+        if opening_session is not None:
+            side.steer_opening_session(opening_session)
+            self.newest_messages_shown.emit(side)
 
     def _show_opened_conversation(
         self,

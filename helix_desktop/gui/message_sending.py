@@ -136,9 +136,10 @@ class MessageSender(QObject):
 
     @property
     def _running(self) -> ConversationActivity:
-        if self._showing.conversation is None:
+        session = self.sides.current.steered_session
+        if session is None:
             return ConversationActivity.IDLE
-        return self._showing.conversation.running
+        return session.running
 
     def _is_asking(self) -> bool:
         return self._running is ConversationActivity.ASKING
@@ -149,7 +150,7 @@ class MessageSender(QObject):
     def _can_stop(self) -> bool:
         if self._running in WORKING_STATES:
             return True
-        session = self._showing.conversation
+        session = self.sides.current.steered_session
         return session is not None and bool(session.folding.kind_in_progress)
 
     # --- Sending
@@ -363,7 +364,7 @@ class MessageSender(QObject):
     # --- What the agent does, and what it asks
 
     def _stop_turn_or_fold(self) -> None:
-        session = self._showing.conversation
+        session = self.sides.current.steered_session
         if session is None:
             return
         try:
@@ -403,8 +404,9 @@ class MessageSender(QObject):
             card.refuse_permission()
 
     def _answer_and_focus_composer(self, number: int, answer: PermissionAnswer) -> None:
-        if self._showing.conversation is not None:
-            self._showing.conversation.answer_question(number, answer)
+        session = self.sides.current.steered_session
+        if session is not None:
+            session.answer_question(number, answer)
             self.sides.current.composer.text.setFocus()
 
     def _show_shortcuts_on_answer_buttons(self) -> None:

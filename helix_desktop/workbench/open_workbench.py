@@ -610,13 +610,20 @@ class Workbench:
     ) -> Sequence[facts.Recorded]:
         """Return the newest messages of a long conversation, to be shown while it is being opened.
 
-        Nothing is returned of a short one, and of one that is open already unless `also_if_open`.
+        Nothing is returned of a short one. One that is open already only has to be drawn, so nothing
+        is returned of it either, unless its agent works, which can be stopped, or `also_if_open`.
         """
-        if not also_if_open and self.sessions.find_open_session(conversation) is not None:
+        session = self.sessions.find_open_session(conversation)
+        rests_open = session is not None and not session.is_working
+        if rests_open and not also_if_open:
             return ()
         journal = self.workspace.journal
         row = await journal.find_conversation(conversation)
         return await collect_newest_facts(partial(journal.read_facts, conversation), row.last_seq)
+
+    def find_opening_session(self, conversation: str) -> Session | None:
+        """Return a session that is open already, while its messages are being drawn."""
+        return self.sessions.find_open_session(conversation)
 
     async def _create_conversation(
         self, started: facts.ConversationStarted, identity: str = ""

@@ -59,7 +59,7 @@ from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHo
 log = logging.getLogger(__name__)
 FACTS_AT_ONCE = 50  # After so many, other work of the window gets its turn.
 Listener = Callable[[Event], None]
-_AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
+AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
 
 
 class SessionWorkspace(Protocol):
@@ -152,7 +152,7 @@ class ClientSession:
         """Whether somebody shows it, or something of it is not settled."""
         # The workspace itself is the first listener.
         has_viewers = len(self.conversation.listeners) > 1
-        return has_viewers or bool(self.queue) or self.running not in _AT_REST
+        return has_viewers or bool(self.queue) or self.running not in AT_REST
 
     def subscribe_to_events(self, listener: Listener) -> Callable[[], None]:
         self.conversation.listeners.append(listener)
@@ -217,7 +217,7 @@ class ClientSession:
         )
 
     def refuse_while_running(self, action: str) -> None:
-        if self.running not in _AT_REST:
+        if self.running not in AT_REST:
             raise ActionRefused(
                 f"Cannot {action} while the agent is working.", remedy="Stop the agent first (Esc)."
             )
@@ -270,7 +270,7 @@ class ClientSession:
                             self.newest_facts = event.facts
                         self._has_news.set()
                     await self._apply_event(event)
-                    if isinstance(event, LiveState):
+                    if isinstance(event, LiveState) and not event.is_early:
                         self._told_by = host
                         self._has_news.set()
         finally:
@@ -317,6 +317,8 @@ class ClientSession:
                 pass  # They follow in their order.
             case HistoryReplaced():
                 self._replacement = ConversationState()
+            case LiveState(is_early=True):
+                self._apply_questions_and_activity(event)
             case LiveState():
                 self.newest_facts = ()
                 self._apply_live_state(event)
@@ -369,15 +371,24 @@ class ClientSession:
             self._replacement = None
             notify(session_events.ConversationReplaced(self.id))
         self._apply_reply_in_progress(live.reply_text)
+        self.queue.take_over_from_host(live.queued)
+        self._apply_questions_and_activity(live)
+
+    def _apply_questions_and_activity(self, live: LiveState) -> None:
+        notify = self.conversation.notify_listeners
         questions_before = self.questions
-        self.questions = {asked.number: asked.question for asked in live.questions}
+        self.questions = {}
+        for asked in live.questions:
+            self.questions[asked.number] = asked.question
+            if questions_before.get(asked.number) == asked.question:
+                # A card shows this very one, and the user may have written in it.
+                self.questions[asked.number] = questions_before[asked.number]
         for number in questions_before:
             if self.questions.get(number) != questions_before[number]:
                 notify(session_events.QuestionAnswered(self.id, number))
         for number, question in self.questions.items():
             if questions_before.get(number) != question:
                 notify(session_events.QuestionAsked(self.id, number, question))
-        self.queue.take_over_from_host(live.queued)
         self._apply_session_event(session_events.ActivityChanged(self.id, live.running, live.why))
 
     def _apply_reply_in_progress(self, reply_text: str) -> None:

@@ -291,6 +291,12 @@ class ClientWorkspace:
         await session.wait_for_newest_facts(host)
         return session.newest_facts
 
+    def find_opening_session(self, conversation: str) -> ClientSession | None:
+        """Returns a conversation of which not all may be here yet: what its agent does and asks is
+        known, and can be answered and stopped.
+        """
+        return self._sessions.get(conversation)
+
     def send_before_open(
         self, conversation: str, parts: tuple[UserPart, ...], *, steer: bool = False
     ) -> None:

@@ -47,6 +47,7 @@ class FollowedConversation:
                 self.has_caught_up = False
             case LiveState():
                 self._replace_live_state(event)
+                self.has_caught_up = not event.is_early
             case session_events.ActivityChanged():
                 self.running = event.running
                 self.why = event.why
@@ -72,7 +73,6 @@ class FollowedConversation:
         self.questions = {asked.number: asked.question for asked in live.questions}
         self.queued = live.queued
         self.reply_text = live.reply_text
-        self.has_caught_up = True
 
 
 def digest_of_view(state: ConversationState) -> Digest:

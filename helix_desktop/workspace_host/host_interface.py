@@ -627,6 +627,8 @@ class HistoryReplaced:
 class LiveState:
     """What is not stored, at the moment when all facts have been told: at the beginning, and again
     when events were left out because the client was slow.
+
+    `is_early`: behind the newest facts, and again when it changes, it is told before all facts have been.
     """
 
     running: session_events.ConversationActivity
@@ -634,6 +636,7 @@ class LiveState:
     questions: tuple[session_events.QuestionAsked, ...]
     queued: session_events.MessagesQueued
     reply_text: str  # What the model has written of the reply that is not a fact yet.
+    is_early: bool = False
 
 
 @dataclass(frozen=True, slots=True)

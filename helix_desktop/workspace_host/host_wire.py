@@ -30,7 +30,7 @@ from helix_desktop.workspace_host.host_interface import (
     ReplyDelayed,
 )
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 LENGTH = struct.Struct(">I")
 # A message and a model's reply may be long, and are one fact. Other content comes in ranges.
 LONGEST_FRAME = 64 << 20
@@ -307,6 +307,7 @@ class _LiveStateOnWire(msgspec.Struct, frozen=True):
     questions: tuple[session_events.QuestionAsked, ...]
     queued: _QueuedOnWire
     reply_text: str
+    is_early: bool
 
 
 class _StreamedTextOnWire(msgspec.Struct, frozen=True):
@@ -345,7 +346,9 @@ def encode_host_event(number: int, event: ConversationEvent) -> bytes:
         body = None
     elif isinstance(event, LiveState):
         queued = _encode_queued(event.queued)
-        body = _LiveStateOnWire(event.running, event.why, event.questions, queued, event.reply_text)
+        body = _LiveStateOnWire(
+            event.running, event.why, event.questions, queued, event.reply_text, event.is_early
+        )
     elif isinstance(event, session_events.MessagesQueued):
         body = _encode_queued(event)
     elif isinstance(event, session_events.ReplyStreamed):
@@ -449,7 +452,9 @@ def _decode_other_event(message: EventSent) -> ConversationEvent:
     if name == "LiveState":
         live = msgspec.msgpack.decode(body, type=_LiveStateOnWire)
         queued = _decode_queued(live.queued)
-        return LiveState(live.running, live.why, live.questions, queued, live.reply_text)
+        return LiveState(
+            live.running, live.why, live.questions, queued, live.reply_text, live.is_early
+        )
     if name == "MessagesQueued":
         return _decode_queued(msgspec.msgpack.decode(body, type=_QueuedOnWire))
     return _decode_streamed(name, body)

@@ -44,6 +44,9 @@ _AT_REST = (
     session_events.ConversationActivity.IDLE,
     session_events.ConversationActivity.FAILED,
 )
+_CHANGES_OF_LIVE_STATE = (
+    session_events.ActivityChanged | session_events.QuestionAsked | session_events.QuestionAnswered
+)
 
 
 class CommandMemory:
@@ -121,6 +124,10 @@ class LocalWorkspaceHost:
                 return NewestFirstFollower(self, conversation, NewestFacts(tuple(newest)))
         session = await self._bench.open_session(conversation)
         return LocalConversationFollower(self._bench, session, after)
+
+    async def follow_after_newest_facts(self, conversation: str) -> ConversationFollower:
+        session = await self._bench.open_session(conversation)
+        return LocalConversationFollower(self._bench, session, 0, tells_state_early=True)
 
     async def follow_list(self) -> "LocalListFollower":
         return LocalListFollower(self._bench)
@@ -328,9 +335,14 @@ class LocalConversationFollower:
     Facts are told from the session's own list, so none is lost however slow the client is. Events
     wait in a queue. If it gets too long it is dropped, and the client catches up: it is told the
     facts that it lacks, and then what is not stored.
+
+    `tells_state_early`: a client that shows the newest messages is told what is not stored before
+    the other facts, too.
     """
 
-    def __init__(self, bench: Workbench, session: Session, after: int) -> None:
+    def __init__(
+        self, bench: Workbench, session: Session, after: int, *, tells_state_early: bool = False
+    ) -> None:
         self._bench = bench
         self._session = session
         self._last_told = min(max(after, 0), len(session.all_facts))
@@ -339,12 +351,17 @@ class LocalConversationFollower:
         self._has_news = asyncio.Event()
         self._must_catch_up = True
         self._is_replaced = False
+        self._tells_state_early = tells_state_early
+        self._has_early_news = tells_state_early
         self._unsubscribe = session.subscribe_to_events(self._receive_event)
 
     async def next_events(self) -> tuple[ConversationEvent, ...]:
         while True:
             if self._is_replaced:
                 return (self._begin_again(),)
+            if self._must_catch_up and self._has_early_news:
+                self._has_early_news = False
+                return (self._describe_live_state(is_early=True),)
             if self._must_catch_up:
                 return (self._catch_up(),)
             if self._events:
@@ -369,10 +386,12 @@ class LocalConversationFollower:
             return FactsAdded(untold)
         # Nothing is awaited from here to the end, so no event falls between the two.
         self._must_catch_up = False
+        self._tells_state_early = False
+        self._has_early_news = False
         self._last_waiting = self._last_told
         return self._describe_live_state()
 
-    def _describe_live_state(self) -> LiveState:
+    def _describe_live_state(self, *, is_early: bool = False) -> LiveState:
         session = self._session
         questions = tuple(
             session_events.QuestionAsked(session.id, number, question)
@@ -388,7 +407,7 @@ class LocalConversationFollower:
             # Hooks run before a message is recorded. Until then, the session tells no activity.
             running = session_events.ConversationActivity.THINKING
         reply_text = self._bench.text_of_reply_in_progress(session.id)
-        return LiveState(running, session.why, questions, queued, reply_text)
+        return LiveState(running, session.why, questions, queued, reply_text, is_early)
 
     def _pop_events(self) -> tuple[ConversationEvent, ...]:
         events = tuple(self._events)
@@ -402,6 +421,8 @@ class LocalConversationFollower:
             self._is_replaced = True
             return
         if self._must_catch_up:
+            if self._tells_state_early and isinstance(event, _CHANGES_OF_LIVE_STATE):
+                self._has_early_news = True
             return
         if isinstance(event, session_events.FactAppended):
             self._receive_fact(event)
@@ -432,7 +453,7 @@ class LocalConversationFollower:
 
 
 class NewestFirstFollower:
-    """Tells the newest facts, and then opens the conversation and tells all of them."""
+    """Tells the newest facts and what is not stored, and then all facts."""
 
     def __init__(self, host: LocalWorkspaceHost, conversation: str, newest: NewestFacts) -> None:
         self._host = host
@@ -446,7 +467,7 @@ class NewestFirstFollower:
             self._untold = ()
             return newest
         if self._follower is None:
-            self._follower = await self._host.follow_conversation(self._conversation)
+            self._follower = await self._host.follow_after_newest_facts(self._conversation)
         return await self._follower.next_events()
 
     async def close_follower(self) -> None:

@@ -741,6 +741,9 @@ class FakeWorkbench(StandIn):
     async def read_newest_facts(self, conversation: str) -> Sequence[Recorded]:
         return ()
 
+    def find_opening_session(self, conversation: str) -> FakeSession | None:
+        return self.sessions.get(conversation)
+
     async def open_session(self, conversation: str) -> FakeSession:
         if conversation not in self.rows:
             raise NotFound(f"There is no conversation {conversation} in this workspace.")

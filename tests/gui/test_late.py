@@ -587,6 +587,41 @@ def test_what_is_written_below_the_newest_messages_is_sent_when_all_is_there(
     assert said_in(window, "flaky")[-1] == "go on"
 
 
+def test_what_the_agent_asks_is_answered_and_stopped_below_the_newest_messages(
+    window: MainWindow, slow: SlowlyOpened
+) -> None:
+    """The card and Stop came only with the last message."""
+    bench = window.current_workbench
+    assert isinstance(bench, FakeWorkbench)
+    session = bench.sessions["flaky"]
+    question = PermissionQuestion(story.call(1, "run_command", command="ls"), "Run a command", "ls")
+    number = session.ask(question)
+    looked: list[object] = []
+
+    def answer_and_stop() -> None:
+        chat = window.chat
+        assert chat.session is None
+        assert chat.approvals.visible_card is not None
+        assert chat.composer._stop.isVisible()
+        chat.approvals.visible_card.allow_or_show_next_part("once")
+        chat.bridge.emit_waiting_events()
+        assert session.given[number].allowed
+        assert chat.approvals.visible_card is None
+        session.ask(question)
+        chat.bridge.emit_waiting_events()
+        assert chat.approvals.visible_card is not None
+        window.window_actions["stop"].trigger()
+        assert session.done == ["stop"]
+        looked.append(chat.approvals.visible_card)
+
+    slow.look = answer_and_stop
+    window.sides.go_to_conversation("flaky")
+    assert looked[0] is not None
+    # It is the same card, in which the user may have written.
+    assert window.chat.approvals.visible_card is looked[0]
+    assert window.chat.opening_session is None
+
+
 def test_who_had_scrolled_back_far_does_not_see_the_end_first(
     window: MainWindow, slow: SlowlyOpened, state_file: WindowStateFile
 ) -> None:

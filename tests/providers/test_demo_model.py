@@ -249,7 +249,7 @@ async def test_words_stream_at_a_pace_and_calls_at_the_end() -> None:
 async def test_a_summary_that_nobody_watches_is_not_paced() -> None:
     clock = Instant()
     request = Request("demo/demo", "", (user("Please fix a.py."),), purpose=Purpose.HANDOVER)
-    deltas, reply = await heard(DemoModel(sleep=clock.sleep_seconds), request)
+    _deltas, reply = await heard(DemoModel(sleep=clock.sleep_seconds), request)
     assert clock.slept == []
     assert "a.py" in words(reply)
 

@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     Recorded,
     Text,
+    ToolReturned,
     TurnEnded,
     UserPart,
     UserSaid,
@@ -30,7 +31,7 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.file_preview import PreviewKind
-from helix_desktop.workspace_host.client_session import ClientSession
+from helix_desktop.workspace_host.client_session import AT_REST, ClientSession
 from helix_desktop.workspace_host.client_workspace import (
     MOST_PAGES,
     ClientWorkspace,
@@ -490,6 +491,62 @@ async def test_a_message_below_the_newest_messages_is_sent_before_the_others_are
         while client.unconfirmed_messages_of(conversation) or session.queue:
             await asyncio.sleep(0.01)
     assert count_said() == 2
+
+
+async def test_what_the_agent_asks_can_be_answered_before_all_messages_are_there(
+    client: ClientWorkspace, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card and Stop came with the last message: after 20 s over a slow line."""
+    conversation = await record_long_history(bench, turns=600)
+    over_there = await bench.open_session(conversation)
+    over_there.send_message((Text("run echo one"),))
+    await until(lambda: bool(over_there.questions), client)
+    may_go_on = asyncio.Event()
+    take_over_fact = ClientSession._take_over_fact
+
+    async def take_over_later(self: ClientSession, recorded: Recorded) -> None:
+        if recorded.seq > 10:
+            await may_go_on.wait()
+        await take_over_fact(self, recorded)
+
+    monkeypatch.setattr(ClientSession, "_take_over_fact", take_over_later)
+    assert await client.read_newest_facts(conversation)
+    session = client.find_opening_session(conversation)
+    assert session is not None
+    await until(lambda: session.running is ConversationActivity.ASKING, client)
+    (number, question) = next(iter(session.questions.items()))
+    assert "echo one" in str(question.call.arguments)
+    session.answer_question(number, PermissionAnswer(allowed=True))
+    await until(lambda: not over_there.is_working, client)
+    results = [r.fact for r in over_there.all_facts if isinstance(r.fact, ToolReturned)]
+    assert results[-1].ok
+
+    # What begins and is asked meanwhile is known, too, and Stop stops it.
+    over_there.send_message((Text("run echo two"),))
+    await until(lambda: bool(over_there.questions), client)
+    session.stop_turn()
+    await until(lambda: not over_there.is_working, client)
+    may_go_on.set()
+    assert await client.open_session(conversation) is session
+    await until(lambda: session.running in AT_REST, client)
+    assert not session.questions
+
+
+async def test_a_card_that_is_shown_early_stays_the_same_when_all_messages_are_there(
+    client: ClientWorkspace, bench: Workbench
+) -> None:
+    conversation = await record_long_history(bench, turns=600)
+    over_there = await bench.open_session(conversation)
+    over_there.send_message((Text("run echo one"),))
+    await until(lambda: bool(over_there.questions), client)
+    await client.read_newest_facts(conversation)
+    session = client.find_opening_session(conversation)
+    assert session is not None
+    await until(lambda: bool(session.questions), client)
+    (question,) = session.questions.values()
+    await client.open_session(conversation)
+    assert next(iter(session.questions.values())) is question
+    over_there.stop_turn()
 
 
 async def test_an_equal_message_of_long_ago_that_comes_now_is_not_taken_for_the_one_that_is_sent(

@@ -72,6 +72,8 @@ class ChatPage(QWidget):
         self.wanted_conversation = ""
         # The conversation of which only the newest messages are shown, as all of it is being read.
         self._place_of_newest_messages: DraftPlace = ("", "")
+        # It, as far as it can be stopped and answered already.
+        self.opening_session: ShownSession | None = None
         # Set by `chat_progress`: the session whose context the meter below the message box shows.
         self.measured_session: ShownSession | None = None
         self.bridge = EventBridge(self)
@@ -251,11 +253,22 @@ class ChatPage(QWidget):
             return None
         return seq, pixels_below_top, False
 
+    @property
+    def steered_session(self) -> ShownSession | None:
+        """The conversation that is stopped and answered here, even if not all of it is there yet."""
+        return self.session or self.opening_session
+
+    def steer_opening_session(self, opening: ShownSession) -> None:
+        """Follows what a conversation does whose newest messages are shown."""
+        self.opening_session = opening
+        self.bridge.listen_to_session(opening.subscribe_to_events)
+
     def leave_session(self) -> None:
         """Cleans up before this page shows another conversation or none."""
         self.bridge.stop_listening_to_session()
         self.save_reading_place()
         self.session = None
+        self.opening_session = None
         self.awaited_conversation = ""
 
     def save_reading_place(self) -> None:
