@@ -5,6 +5,8 @@ what it has to ask. Over there it starts `helix-desktop host`, which leads to th
 workspace open; that process goes on when the line breaks.
 """
 
+import asyncio
+import logging
 import shlex
 from collections.abc import Sequence
 
@@ -18,12 +20,25 @@ from helix_desktop.workspace_host.key_holder import KeyOffer, lend_key_over_line
 from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
 from helix_desktop.workspace_host.ssh_address import SshAddress, build_invalid_address_error
 
+log = logging.getLogger(__name__)
+
 # A line that is silent for three times this long is taken for broken.
 ALIVE_SECONDS = 15
 MOST_GREETING_BYTES = 1 << 16  # What a login there prints before our program starts.
 MOST_COMPLAINT_BYTES = 4_000
 NOT_FOUND = 127  # A shell's exit code for a program that is missing.
 SSH_FAILED = 255
+# What ssh says of a connection that is cut during the login, if the user has it say anything of that.
+# Nothing was asked for then, so it is made again. It always says something, and something else, of a
+# computer that is not there or does not let the user in.
+_CUT = (
+    "connection closed",
+    "connection reset",
+    "closed by remote host",
+    "broken pipe",
+    "not responding",
+)
+PAUSES_AFTER_CUT_SECONDS = (1.0, 2.0)
 # Programs that a user has installed for themselves are often missing in the path of a command over SSH.
 _START_PROGRAM = 'PATH="$HOME/.local/bin:$PATH"; export PATH; exec helix-desktop "$@"'
 INSTALL = "Install it there, for example with `pipx install helix-desktop`, and try again."
@@ -48,9 +63,8 @@ async def connect_over_ssh(
     if the user has set one up (SSH_ASKPASS), or not at all.
     """
     arguments = ["host", "--over-line", *_name_workspace(address, workspace)]
-    stream = await _start_ssh(address, arguments, has_terminal=has_terminal)
+    stream = await _reach_program(address, arguments, has_terminal=has_terminal)
     try:
-        await stream.read_to_start_of_line()
         return await RemoteWorkspaceHost.connect_over_stream(stream)
     except BaseException:
         await stream.close_stream()
@@ -68,8 +82,33 @@ def _name_workspace(address: SshAddress, workspace: str) -> list[str]:
     return arguments
 
 
+async def _reach_program(
+    address: SshAddress, arguments: Sequence[str], *, has_terminal: bool
+) -> "SshStream":
+    """Returns the pipes when our program over there speaks. HelixError says why it does not."""
+    for pause_seconds in PAUSES_AFTER_CUT_SECONDS:
+        try:
+            return await _reach_program_once(address, arguments, has_terminal=has_terminal)
+        except LoginCut:
+            log.info("the connection was cut during the login, and is made again")
+            await asyncio.sleep(pause_seconds)
+    return await _reach_program_once(address, arguments, has_terminal=has_terminal)
+
+
+async def _reach_program_once(
+    address: SshAddress, arguments: Sequence[str], *, has_terminal: bool
+) -> "SshStream":
+    stream = await _start_ssh(address, arguments, has_terminal=has_terminal)
+    try:
+        await stream.read_to_start_of_line()
+    except BaseException:
+        await stream.close_stream()
+        raise
+    return stream
+
+
 async def _start_ssh(
-    address: SshAddress, arguments: Sequence[str], *, has_terminal: bool = True
+    address: SshAddress, arguments: Sequence[str], *, has_terminal: bool
 ) -> "SshStream":
     # In a session of its own, ssh cannot wait for an answer in a terminal that nobody looks at.
     launch = ProcessLaunch(
@@ -89,12 +128,15 @@ async def lend_key_over_ssh(
 ) -> None:
     """Has a process over there hold the key for the offer's conversation. HelixError if it is not."""
     arguments = ["host", "--hold-key", "line", *_name_workspace(address, workspace)]
-    stream = await _start_ssh(address, arguments, has_terminal=has_terminal)
+    stream = await _reach_program(address, arguments, has_terminal=has_terminal)
     try:
-        await stream.read_to_start_of_line()
         await lend_key_over_line(stream.read_bytes, stream.write_bytes, offer)
     finally:
         await stream.close_stream()
+
+
+class LoginCut(HelixError):
+    """The connection broke before our program over there was started."""
 
 
 class SshStream:
@@ -147,7 +189,11 @@ class SshStream:
                 remedy=INSTALL,
             )
         if code == SSH_FAILED:
-            return HelixError(
+            says_cut = any(words in complaint.lower() for words in _CUT)
+            kind_of_error: type[HelixError] = HelixError
+            if says_cut or not complaint:
+                kind_of_error = LoginCut
+            return kind_of_error(
                 f"There is no connection to {machine}. {complaint}".strip(),
                 remedy=f"If `ssh {machine}` asks for something in a terminal, answer it there once, and try again.",
             )

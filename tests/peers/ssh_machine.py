@@ -118,6 +118,20 @@ class SshMachine:
             "  StrictHostKeyChecking accept-new\n  LogLevel ERROR\n" + config.read_text()
         )
 
+    def cut_next_logins(self, count: int) -> None:
+        """The next connections are closed when each end has named its version. Later ones hold."""
+        config = self._folder / "ssh_config"
+        left = self._folder / "cuts left"
+        left.write_text("x" * count)
+        relay = self._folder / "relay"
+        relay.write_text(
+            f"#!/bin/bash\nleft='{left}'\nif [ -s \"$left\" ]; then\n"
+            '  truncate -s -1 "$left"; printf "SSH-2.0-cut\\r\\n"; head -c 20 > /dev/null; exit\nfi\n'
+            f"exec 3<>/dev/tcp/127.0.0.1/{self._port}\ncat <&3 &\ncat >&3\nkill $!\n"
+        )
+        relay.chmod(0o755)
+        config.write_text(f"Host {NAME}\n  ProxyCommand '{relay}'\n" + config.read_text())
+
     @property
     def environment(self) -> Mapping[str, str]:
         """Of a command on the user's own computer."""

@@ -400,6 +400,22 @@ def test_a_broken_line_loses_nothing_and_does_nothing_twice(
     assert [message["by"] for message in messages] == ["user", "demo/demo", "tool", "demo/demo"]
 
 
+def test_a_connection_that_is_cut_during_the_login_is_made_again(tmp_path: Path) -> None:
+    """The command gave up at once, although nothing had been sent."""
+    project = tmp_path / "project"
+    project.mkdir()
+    with SshMachine(tmp_path / "ssh") as machine:
+        machine.cut_next_logins(2)
+        code, _, err = ask_demo(machine, project, "hello")
+        assert (code, err) == (0, "")
+        listed = json.loads(machine.run_command(project, "conversation", "list", "--json")[1])
+        assert len(listed) == 1
+        machine.cut_next_logins(9)
+        code, _, err = ask_demo(machine, project, "hello")
+        assert code == 1
+        assert "There is no connection to testbox." in err
+
+
 def test_a_line_that_breaks_while_the_model_answers_is_asked_again_when_it_is_back(
     machine: SshMachine, project: Path
 ) -> None:
