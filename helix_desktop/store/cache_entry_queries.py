@@ -202,8 +202,12 @@ class CacheEntryQueries:
 
     def count_entries_by_tool(self) -> tuple[tuple[str, int], ...]:
         """Return each tool and the number of its entries, for the choices of a filter."""
-        names = [row[0] for row in self.connection.execute(_TOOLS)]
-        return tuple((name, self.count_entries(EntryFilter(tool=name))) for name in names if name)
+        tools = [tool for (tool,) in self.connection.execute(_TOOLS)]
+        counts: list[tuple[str, int]] = []
+        for tool in tools:
+            if tool:
+                counts.append((tool, self.count_entries(EntryFilter(tool=tool))))
+        return tuple(counts)
 
     def uses_of_entry(self, digest: Digest) -> tuple[cache_entry_rows.EntryUse, ...]:
         rows = self.connection.execute(

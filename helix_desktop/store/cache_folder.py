@@ -102,16 +102,17 @@ class CacheFolder:
         twice, so the free one is behind all that are in use, noted, or were used last.
         """
         highest = self.level.get_value(_HIGHEST) or bytes(8)
-        free_number = cache_records.number_in_key(_HIGHEST + highest) + 1
-        for key in list(self.level.keys_in_range(b"o", key_range_end(b"o"))):
-            number = cache_records.number_in_key(key)
-            free_number = max(free_number, number + 1)
-            self.delete_chunks(number, extra=[(key, None)])
+        numbers_used = [cache_records.number_in_key(_HIGHEST + highest)]
+        for note_key in list(self.level.keys_in_range(b"o", key_range_end(b"o"))):
+            number = cache_records.number_in_key(note_key)
+            numbers_used.append(number)
+            self.delete_chunks(number, extra=[(note_key, None)])
         for kind in (b"m", b"b"):
-            for key in self.level.keys_in_range(kind, kind + LAST_KEY + b"\xff", reverse=True):
-                free_number = max(free_number, cache_records.number_in_key(key) + 1)
-                break
-        return free_number
+            keys_from_last = self.level.keys_in_range(kind, kind + LAST_KEY + b"\xff", reverse=True)
+            last_key = next(iter(keys_from_last), None)
+            if last_key is not None:
+                numbers_used.append(cache_records.number_in_key(last_key))
+        return max(numbers_used) + 1
 
     def close(self) -> None:
         self.level.close()
@@ -323,7 +324,9 @@ class CacheFolder:
         """Remove an entry, and leave a tombstone: what an import or another machine has
         of it stays out.
         """
-        self.remove_entry(digest, [(FORGOTTEN + digest.raw, str(int(self.now())).encode())])
+        forgotten_at = str(int(self.now()))
+        tombstone = (FORGOTTEN + digest.raw, forgotten_at.encode())
+        self.remove_entry(digest, [tombstone])
         self.reader.marked[FORGOTTEN].add(digest.raw)
 
     def remove_entry(self, digest: Digest, marks: Sequence[Write] = ()) -> None:

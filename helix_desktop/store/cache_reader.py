@@ -35,10 +35,10 @@ class CacheReader:
         self._level = level
         self.known_places: dict[bytes, bytes] = {}  # Of entries stored lately. Some may be gone.
         self._decompress = zstandard.ZstdDecompressor().decompress
-        self.marked = {
-            kind: {key[1:] for key in level.keys_in_range(kind, key_range_end(kind))}
-            for kind in (QUARANTINED, FORGOTTEN)
-        }
+        self.marked: dict[bytes, set[bytes]] = {}  # The hashes of entries with these marks.
+        for kind in (QUARANTINED, FORGOTTEN):
+            keys = level.keys_in_range(kind, key_range_end(kind))
+            self.marked[kind] = {key[1:] for key in keys}
 
     def record_of_content(self, digest: Digest) -> CacheRecord:
         """Return the entry's record. NotFound says what happened to it. CacheCorrupt:

@@ -247,20 +247,17 @@ def _are_same_but_for_blanks(one: Any, other: Any) -> bool:
     """Whether two facts, as decoded JSON, differ only where forgetting has taken something out
     of one of them.
     """
-    match one, other:
-        case dict(), dict():
-            shared = one.keys() & other.keys()
-            # A short output goes as a whole, and a field that is empty is not written.
-            only_in_one = one.keys() ^ other.keys()
-            if only_in_one - _FIELDS_THAT_GO:
-                return False
-            return all(_are_same_but_for_blanks(one[name], other[name]) for name in shared)
-        case list(), list():
-            if len(one) != len(other):
-                return False
-            return all(map(_are_same_but_for_blanks, one, other))
-        case str(), str():
-            return one == other or _is_blanked(one, other) or _is_blanked(other, one)
+    if isinstance(one, dict) and isinstance(other, dict):
+        # A short output goes as a whole, and a field that is empty is not written.
+        only_in_one = one.keys() ^ other.keys()
+        if only_in_one - _FIELDS_THAT_GO:
+            return False
+        in_both = one.keys() & other.keys()
+        return all(_are_same_but_for_blanks(one[name], other[name]) for name in in_both)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_are_same_but_for_blanks, one, other))
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other or _is_blanked(one, other) or _is_blanked(other, one)
     return bool(one == other)
 
 

@@ -200,12 +200,16 @@ class FleetNotes:
         """Charge once for a request whose worker was killed before its cost was known."""
         statements: list[Statement] = []
         for scope in [*_scopes_of_agent(agent), "estimated"]:
-            values = (self._space_of_scope(scope), f"spent {scope}", int(scope == "day"))
-            statements.append(
-                self._dialect.build_statement(
-                    _SQL["charge_cut_off"], *values, self._space, request.note_name
-                )
+            is_daily = int(scope == "day")
+            statement = self._dialect.build_statement(
+                _SQL["charge_cut_off"],
+                self._space_of_scope(scope),
+                f"spent {scope}",
+                is_daily,
+                self._space,
+                request.note_name,
             )
+            statements.append(statement)
         statements.append(self._removal_of_requests(request.task, request.claims))
         await self._run_statements(statements)
 

@@ -58,31 +58,26 @@ class FleetTaskHistory(FleetTaskReader):
         number_changed = 0
         running_ids: list[str] = []
         async for task in self._iterate_tasks():
-            order = task.order
-            result = task.result
-            blank_order = replace(
-                order, text=blank(order.text), allowed=tuple(map(blank, order.allowed))
-            )
+            blank_allowed = tuple(blank(permission) for permission in task.order.allowed)
+            blank_order = replace(task.order, text=blank(task.order.text), allowed=blank_allowed)
             blank_result = replace(
-                result,
-                why=blank(result.why),
-                answer=blank(result.answer),
-                asked=blank(result.asked),
-                rules=tuple(map(blank, result.rules)),
-                rule_folders=tuple(map(blank, result.rule_folders)),
+                task.result,
+                why=blank(task.result.why),
+                answer=blank(task.result.answer),
+                asked=blank(task.result.asked),
             )
-            if blank_order == order and blank_result == result:
+            if blank_order == task.order and blank_result == task.result:
                 continue
 
             sealed_order = self._codec.encode_order(task.id, blank_order)
             sealed_result = self._codec.encode_result(task.id, blank_result)
             values = (sealed_order, sealed_result, self._space, task.id, task.claims)
-            live, ended = await self._run_statements(
-                [self._statement("blank_live", *values), self._statement("blank_ended", *values)]
-            )
+            blank_live = self._statement("blank_live", *values)
+            blank_ended = self._statement("blank_ended", *values)
+            live, ended = await self._run_statements([blank_live, blank_ended])
             if live or ended:
                 number_changed += 1
-            else:
+            else:  # A worker has the task, and would write its texts again.
                 running_ids.append(task.id)
         return BlankedTasks(number_changed, tuple(running_ids))
 

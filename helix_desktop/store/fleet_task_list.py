@@ -145,25 +145,26 @@ class FleetTaskList(FleetTaskHistory):
         """Give each task an id, and find the ids of the tasks that it waits for, which may
         be named by an id or a key, and may be among the wanted ones.
         """
-        ids: list[str] = []
+        new_tasks_by_id: list[tuple[str, NewFleetTask]] = []
         id_by_name: dict[str, str] = {}
         for new_task in wanted:
-            task_id = new_conversation_id()
             if new_task.key:
                 task_id = self.task_id_of_key(new_task.key)
                 id_by_name[new_task.key] = task_id
-            ids.append(task_id)
+            else:
+                task_id = new_conversation_id()
             id_by_name[task_id] = task_id
+            new_tasks_by_id.append((task_id, new_task))
 
-        tasks: list[IdentifiedTask] = []
-        for new_task, task_id in zip(wanted, ids, strict=True):
-            needs: list[str] = []
+        identified_tasks: list[IdentifiedTask] = []
+        for task_id, new_task in new_tasks_by_id:
+            needed_ids: list[str] = []
             for name in new_task.after:
                 if name not in id_by_name:
                     id_by_name[name] = await self._find_needed_task_id(name)
-                needs.append(id_by_name[name])
-            tasks.append(IdentifiedTask(task_id, tuple(needs), new_task))
-        return tasks
+                needed_ids.append(id_by_name[name])
+            identified_tasks.append(IdentifiedTask(task_id, tuple(needed_ids), new_task))
+        return identified_tasks
 
     async def _find_needed_task_id(self, need: str) -> str:
         """Return the id of the task with this id or key."""

@@ -156,16 +156,21 @@ class FleetTaskReader:
 
     async def count_fleet_tasks(self) -> FleetTaskCounts:
         """Return the counts that the database keeps."""
-        amount_rows, worker_rows = await self._run_statements(
-            [self._statement("count", self._space), self._statement("busy", self._space)]
-        )
+        select_amounts = self._statement("count", self._space)
+        select_workers = self._statement("busy", self._space)
+        amount_rows, worker_rows = await self._run_statements([select_amounts, select_workers])
+        # What was never counted has no row.
         amounts: dict[str, float] = dict(amount_rows)
-        by_state = {state.value: int(amounts.get(state, 0)) for state in FleetTaskState}
+        by_state: dict[str, int] = {}
+        for state in FleetTaskState:
+            by_state[state.value] = int(amounts.get(state, 0))
+        dollars = amounts.get("cost", 0.0)
+        changes = amounts.get("changes", 0)
         return FleetTaskCounts(
             by_state=by_state,
             by_worker=dict(worker_rows),
-            dollars=float(amounts.get("cost", 0.0)),
-            changes=int(amounts.get("changes", 0)),
+            dollars=float(dollars),
+            changes=int(changes),
         )
 
     async def oldest_waiting_seconds(self) -> float:

@@ -126,15 +126,12 @@ class TaskRetention:
 
 def task_as_json(task: FleetTask) -> dict[str, Any]:
     """Return the task for `--json`. Its conversation has the same id."""
-    order = asdict(task.order)
-    order["allow"] = order.pop("allowed")  # As the option of `task add` is called.
     conversation = ""
     if task.claims:  # Before its first claim, a task has no conversation.
         conversation = task.id
-    return {
-        "id": task.id,
-        "state": task.state.value,
-        **asdict(task.result),
+    description: dict[str, Any] = {"id": task.id, "state": task.state.value}
+    description |= asdict(task.result)
+    description |= {
         "conversation": conversation,
         "worker": task.worker,
         "claims": task.claims,
@@ -143,8 +140,10 @@ def task_as_json(task: FleetTask) -> dict[str, Any]:
         "priority": task.priority,
         "added": task.added,
         "deadline_seconds": task.deadline_seconds,
-        **order,
     }
+    description |= asdict(task.order)
+    description["allow"] = description.pop("allowed")  # As the option of `task add` is called.
+    return description
 
 
 def parse_deadline_seconds(text: str) -> float:

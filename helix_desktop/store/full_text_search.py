@@ -140,8 +140,9 @@ def _find_newest(
     """Return the newest places that pass the filters of a query without words, among
     the newest rows.
     """
-    hits: dict[tuple[Digest | None, str, int], SearchHit] = {}
     reader = _PlaceReader(source, AnyRows(), filters, frozenset())
+    # The first place of an entry or a fact is the one that is shown.
+    hits: dict[tuple[Digest | None, str, int], SearchHit] = {}
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
         newest_rows = [row for (row,) in connection.execute(_SELECT_NEWEST, (RANKED,))]
         row_ids = json.dumps(newest_rows)
@@ -150,11 +151,17 @@ def _find_newest(
             rows = pieces.fetchmany(WEIGHED)
             if not rows:
                 break
-            for place in reader.read_places(list(map(FoundRow._make, rows))):
-                start = max(0, place.text.casefold().find(filters.file))
-                hit = show_line(place, (), start)
+            found_rows = [FoundRow._make(row) for row in rows]
+            for place in reader.read_places(found_rows):
+                hit = _show_line_with_file(place, filters.file)
                 hits.setdefault((hit.digest, hit.conversation, hit.seq), hit)
     return tuple(islice(hits.values(), limit))
+
+
+def _show_line_with_file(place: FoundPlace, file: str) -> SearchHit:
+    """Return the place with the line that names the file, or with its first line."""
+    start = place.text.casefold().find(file)
+    return show_line(place, (), max(0, start))
 
 
 class AnyRows:

@@ -607,37 +607,50 @@ def searchable_texts(fact: Fact, *, files: bool = False) -> list[str]:
     """Return what was said, with `files` also the names of changed files, for which
     only the filter `file:` asks.
     """
-    match fact:
-        case vocabulary.UserSaid(parts=parts) | vocabulary.ModelReplied(parts=parts):
-            return [part.text for part in parts if isinstance(part, vocabulary.Text) and part.text]
-        case vocabulary.Folded(kind=kind, text=text) if kind is not vocabulary.FoldKind.MARKER:
-            return [text]
-        case vocabulary.DocumentEdited(text=text):
-            return [text]
-        case vocabulary.FilesChanged(names=names) if files and names:
+    if isinstance(fact, (vocabulary.UserSaid, vocabulary.ModelReplied)):
+        return [part.text for part in fact.parts if isinstance(part, vocabulary.Text) and part.text]
+    if isinstance(fact, vocabulary.DocumentEdited):
+        return [fact.text]
+    # A marker is one line about an output, and nobody looks for that.
+    if isinstance(fact, vocabulary.Folded) and fact.kind is not vocabulary.FoldKind.MARKER:
+        return [fact.text]
+    if files:
+        names = _names_of_changed_files(fact)
+        if names:
             return ["\n".join(names)]
-        case vocabulary.ToolReturned(changes=(_, *_) as changes) if files:
-            return ["\n".join(change.path for change in changes)]
     return []
+
+
+def _names_of_changed_files(fact: Fact) -> Sequence[str]:
+    if isinstance(fact, vocabulary.FilesChanged):
+        return fact.names
+    if isinstance(fact, vocabulary.ToolReturned):
+        return [change.path for change in fact.changes]
+    return ()
 
 
 def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
     """Return the cache's entries that a fact uses, and how: as the output of a tool, for example, or
     as what a model reads again (recall).
     """
+    if isinstance(fact, vocabulary.ToolReturned):
+        return _entries_used_by_tool(fact)
+    how = ""
+    digests: Iterable[Digest] = ()
     match fact:
         case vocabulary.UserSaid(parts=parts):
-            return [("attachment", digest) for digest in _entries_attached_by(parts)]
-        case vocabulary.ToolReturned():
-            return _entries_used_by_tool(fact)
+            how = "attachment"
+            digests = _entries_attached_by(parts)
         case vocabulary.Folded(entries=entries):
-            return [("fold", digest) for digest in entries]
+            how = "fold"
+            digests = entries
         case vocabulary.BroughtIn(unread=unread, lines=lines):
-            kept = [stored for stored in (unread, lines) if stored is not None]
-            return [("import", stored.digest) for stored in kept]
+            how = "import"
+            digests = [stored.digest for stored in (unread, lines) if stored is not None]
         case vocabulary.ModelReplied(parts=parts):
-            return [("recall", digest) for digest in _entries_recalled_by(parts)]
-    return []
+            how = "recall"
+            digests = _entries_recalled_by(parts)
+    return [(how, digest) for digest in digests]
 
 
 def _entries_used_by_tool(fact: vocabulary.ToolReturned) -> list[tuple[str, Digest]]:
@@ -661,19 +674,19 @@ def _entries_attached_by(parts: Iterable[object]) -> Iterator[Digest]:
 
 def token_counts_of_entries(fact: Fact) -> list[tuple[vocabulary.Stored, int]]:
     """Return the texts that the fact uses, with the token counts that it states."""
-    stated_counts = []
-    match fact:
-        case vocabulary.UserSaid(parts=parts):
-            for part in parts:
-                if isinstance(part, vocabulary.Attachment):
-                    stated_counts.append((part.stored, part.tokens))
-        case vocabulary.ToolReturned():
-            stated_counts.append((fact.output, fact.tokens))
-    return [
-        (stored, tokens)
-        for stored, tokens in stated_counts
-        if tokens and stored.media_type.startswith("text/")
-    ]
+    stated_counts: list[tuple[vocabulary.Stored, int]] = []
+    if isinstance(fact, vocabulary.UserSaid):
+        for part in fact.parts:
+            if isinstance(part, vocabulary.Attachment):
+                stated_counts.append((part.stored, part.tokens))
+    elif isinstance(fact, vocabulary.ToolReturned):
+        stated_counts.append((fact.output, fact.tokens))
+
+    counts_of_texts: list[tuple[vocabulary.Stored, int]] = []
+    for stored, tokens in stated_counts:
+        if tokens and stored.media_type.startswith("text/"):
+            counts_of_texts.append((stored, tokens))
+    return counts_of_texts
 
 
 def _entries_recalled_by(parts: Iterable[object]) -> list[Digest]:

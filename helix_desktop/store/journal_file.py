@@ -358,21 +358,21 @@ class JournalFile:
         """Insert facts in order, as `restore_facts` does. `trusted`: the digests were
         just computed.
         """
+        lines_by_conversation: dict[str, list[StoredFact]] = {}
+        for line in lines:
+            lines_by_conversation.setdefault(line.conversation, []).append(line)
+
         with self.in_one_transaction():
-            sqlite_database.execute_with_rows(
-                self.connection, _INSERT_FACTS, list(map(_columns_of_line, lines))
-            )
-            lines_by_conversation: dict[str, list[StoredFact]] = {}
-            for line in lines:
-                lines_by_conversation.setdefault(line.conversation, []).append(line)
+            columns = [_columns_of_line(line) for line in lines]
+            sqlite_database.execute_with_rows(self.connection, _INSERT_FACTS, columns)
             for conversation, own_lines in lines_by_conversation.items():
-                row = self._read_row(conversation) or build_empty_row(
-                    conversation, own_lines[0].time
-                )
+                row_before = self._read_row(conversation)
+                if row_before is None:
+                    row_before = build_empty_row(conversation, own_lines[0].time)
                 if trusted:
-                    row = _row_after_lines(row, own_lines)
+                    row = _row_after_lines(row_before, own_lines)
                 else:
-                    row = advance_row(row, (line.decode_recorded() for line in own_lines))
+                    row = advance_row(row_before, (line.decode_recorded() for line in own_lines))
                 self.connection.execute(_UPSERT, row.column_values())
 
     def in_one_transaction(self) -> sqlite_database.SqliteTransaction:

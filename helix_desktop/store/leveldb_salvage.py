@@ -35,11 +35,13 @@ _KEYS_BY_LENGTH = {13: b"b", 9: b"mo", 33: b"hpqt"}
 
 def _build_key_pattern(before: bytes, varint: bytes, extra_length: int) -> re.Pattern[bytes]:
     """Return a pattern for where a key begins: `before`, its length, `varint`, its letter."""
-    shapes = [
-        re.escape(bytes((length + extra_length,))) + varint + b"[" + letters + b"]"
-        for length, letters in _KEYS_BY_LENGTH.items()
-    ]
-    return re.compile(before + b"(?:" + b"|".join(shapes) + b")", re.DOTALL)
+    shapes: list[bytes] = []
+    for length, letters in _KEYS_BY_LENGTH.items():
+        length_byte = bytes((length + extra_length,))
+        one_of_letters = b"[" + letters + b"]"
+        shapes.append(re.escape(length_byte) + varint + one_of_letters)
+    any_shape = b"(?:" + b"|".join(shapes) + b")"
+    return re.compile(before + any_shape, re.DOTALL)
 
 
 _PUT_IN_BATCH = _build_key_pattern(b"\x01", b"", 0)

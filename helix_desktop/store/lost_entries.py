@@ -72,14 +72,16 @@ def read_known_entries(index: Path, witnesses: EntryWitnesses) -> dict[Digest, K
             for part in fact.parts:
                 if isinstance(part, facts.ToolCall):
                     tool_of_call[conversation, part.id] = part.name
+
+        tool = ""
+        if isinstance(fact, ToolReturned):
+            tool = tool_of_call.get((conversation, fact.call), "")
         for how, digest in entries_used_by(fact):
-            is_unknown = digest not in known
-            if how in _NAMED_ONLY or (is_unknown and witnesses.is_shared):
+            if how in _NAMED_ONLY:
                 continue
-            if is_unknown:
-                tool = ""
-                if isinstance(fact, ToolReturned):
-                    tool = tool_of_call.get((conversation, fact.call), "")
+            if digest not in known:
+                if witnesses.is_shared:
+                    continue
                 known[digest] = KnownEntry(EntryOrigin(tool), time=time)
             described = _describe_by_fact(known[digest], digest, fact)
             known[digest] = described.used_by(conversation)
@@ -257,10 +259,14 @@ def _texts_in_histories(files: Iterable[Path]) -> Iterator[bytes]:
         with suppress(OSError), path.open("rb") as file:
             line = file.readline(_LONGEST_LINE)
             while line:
-                with suppress(ValueError, RecursionError):
-                    for text in _texts_within(json.loads(line)):
-                        yield text.encode("utf-8", "surrogatepass")
+                yield from _texts_of_json_line(line)
                 line = file.readline(_LONGEST_LINE)
+
+
+def _texts_of_json_line(line: bytes) -> Iterator[bytes]:
+    with suppress(ValueError, RecursionError):
+        for text in _texts_within(json.loads(line)):
+            yield text.encode("utf-8", "surrogatepass")
 
 
 def _texts_within(value: object) -> Iterator[str]:
@@ -281,21 +287,27 @@ def _contents_in_damaged_copies(damaged: Path) -> Iterator[bytes]:
     """Yield contents of one chunk from every copy of a cache that a repair kept."""
     decompress = zstandard.ZstdDecompressor().decompress
     for path in sorted(damaged.glob("*/cache/*")):
-        content = b""
-        with suppress(OSError):
-            content = path.read_bytes()
-        values: Iterable[bytes] = ()
-        if path.suffix in (".ldb", ".sst"):
-            entries = leveldb_salvage.read_table_entries(content)
-            values = (entry.value for entry in entries if entry.key.startswith(b"b"))
-        elif path.suffix == ".log":
-            values = _chunks_in_log(content)
-        for value in values:
+        for stored_chunk in _chunks_in_database_file(path):
             with suppress(zstandard.ZstdError, MemoryError, IndexError):
-                if value[0] == cache_records.RAW:
-                    yield value[1:]
+                chunk = stored_chunk[1:]
+                # The first byte says how a chunk is stored.
+                if stored_chunk[0] == cache_records.RAW:
+                    yield chunk
                 else:
-                    yield decompress(value[1:], CHUNK)
+                    yield decompress(chunk, CHUNK)
+
+
+def _chunks_in_database_file(path: Path) -> Iterator[bytes]:
+    """Yield the chunks, as they are stored, in a table or a log of LevelDB that may be damaged."""
+    content = b""
+    with suppress(OSError):
+        content = path.read_bytes()
+    if path.suffix in (".ldb", ".sst"):
+        for entry in leveldb_salvage.read_table_entries(content):
+            if entry.key.startswith(b"b"):
+                yield entry.value
+    elif path.suffix == ".log":
+        yield from _chunks_in_log(content)
 
 
 def _chunks_in_log(log: bytes) -> Iterator[bytes]:
@@ -313,8 +325,8 @@ def _contents_of_files(roots: Iterable[str], sizes: Collection[int]) -> Iterator
                 path = Path(folder, name)
                 with suppress(OSError):
                     status = path.lstat()
-                    # Reading a pipe would wait for ever.
-                    if stat.S_ISREG(status.st_mode) and status.st_size in sizes:
+                    is_file = stat.S_ISREG(status.st_mode)  # Reading a pipe would wait for ever.
+                    if is_file and status.st_size in sizes:
                         yield path.read_bytes()
 
 

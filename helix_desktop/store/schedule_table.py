@@ -44,13 +44,14 @@ class ScheduleTable:
         """Read and decrypt all schedules, and the store's clock with them: due times are
         compared with it, as the clocks of the computers may differ.
         """
-        clock_rows, schedule_rows = await self._run_statements(
-            [(_SQL["now"], ()), (_SQL["list"], (self._space,))]
-        )
+        read_clock = (_SQL["now"], ())
+        list_schedules = (_SQL["list"], (self._space,))
+        clock_rows, schedule_rows = await self._run_statements([read_clock, list_schedules])
         ((now,),) = clock_rows
         schedules: list[StoredSchedule] = []
         for schedule_id, handled, sealed in schedule_rows:
-            content = self._seal.decrypt_row(self._row_name(schedule_id), sealed)
+            row_name = self._row_name(schedule_id)
+            content = self._seal.decrypt_row(row_name, sealed)
             schedules.append(StoredSchedule(schedule_id, handled, json.loads(content)))
         return StoredSchedules(now, tuple(schedules))
 

@@ -354,7 +354,8 @@ def _find_matching_lines(text: str, stems: Stems, rarity: Mapping[str, float]) -
     pairs: dict[tuple[str, str], float] = {}
     # What a line can weigh at most that has only words not looked for yet.
     most_of_other_words = (1 + FOLLOWING) * sum(rarity[stem] for stem in stems)
-    for stem in sorted(stems, key=rarity.__getitem__, reverse=True):
+    rarest_first = sorted(stems, key=rarity.__getitem__, reverse=True)
+    for stem in rarest_first:
         better_line_count = sum(weight > most_of_other_words for weight in weights.values())
         if better_line_count >= BEST_LINES:
             break
@@ -364,15 +365,18 @@ def _find_matching_lines(text: str, stems: Stems, rarity: Mapping[str, float]) -
                 continue
             stem_ends = _ends_of_stems(line.text, stems)
             pairs_in_line = _pairs_in_line(line.text, stem_ends, stems, rarity)
-            pairs |= pairs_in_line
-            gain_by_pairs = FOLLOWING * sum(pairs_in_line.values())
-            weights[line.text] = sum(rarity[found_stem] for found_stem in stem_ends) + gain_by_pairs
+            weight_of_words = sum(rarity[found_stem] for found_stem in stem_ends)
+            weight_of_pairs = FOLLOWING * sum(pairs_in_line.values())
+            weights[line.text] = weight_of_words + weight_of_pairs
             starts[line.text] = line.match_start
+            pairs |= pairs_in_line
     if not weights:
         return _MatchingLines({}, 0.0, -1)
+
     best_first = sorted(weights, key=weights.__getitem__, reverse=True)
-    ordered = {line: weights[line] for line in best_first}
-    return _MatchingLines(ordered, sum(pairs.values()), starts[best_first[0]])
+    ordered_weights = {line: weights[line] for line in best_first}
+    best_line = best_first[0]
+    return _MatchingLines(ordered_weights, sum(pairs.values()), starts[best_line])
 
 
 def _lines_with_stem(text: str, stem_pattern: re.Pattern[str]) -> Iterator[_TextLine]:
@@ -427,19 +431,23 @@ def _weigh_older_outputs_less(ranked: Iterable[_RankedPlace]) -> None:
     """Weigh outputs less that have a newer output of the same call with as many words:
     old files, old test runs.
     """
-    outputs: dict[EntryOrigin, list[_RankedPlace]] = {}
+    outputs_by_call: dict[EntryOrigin, list[_RankedPlace]] = {}
     for candidate in ranked:
         place = candidate.place
         if place.is_entry and place.hit.about.source:
-            outputs.setdefault(place.hit.about, []).append(candidate)
-    for same_call in outputs.values():
-        for older in same_call:
-            is_outdated = any(
-                newer.place.number > older.place.number and newer.share >= older.share
-                for newer in same_call
-            )
-            if is_outdated:
-                older.weight *= OLDER
+            outputs_by_call.setdefault(place.hit.about, []).append(candidate)
+    for outputs in outputs_by_call.values():
+        for output in outputs:
+            if _is_outdated(output, outputs):
+                output.weight *= OLDER
+
+
+def _is_outdated(output: _RankedPlace, outputs_of_call: Iterable[_RankedPlace]) -> bool:
+    for other in outputs_of_call:
+        is_newer = other.place.number > output.place.number
+        if is_newer and other.share >= output.share:
+            return True
+    return False
 
 
 def _worth_of_origin(place: FoundPlace) -> float:
@@ -477,18 +485,20 @@ def _add_what_is_near(ranked: Sequence[_RankedPlace]) -> None:
     weights_of_facts: dict[tuple[str, int], float] = {}
     for candidate in ranked:
         weights_of_facts[candidate.conversation, candidate.place.hit.seq] = candidate.weight
-
-    ranks_of_conversations: dict[str, list[float]] = {}
     for candidate in ranked:
         weight_of_neighbours = _weight_of_neighbours(candidate, weights_of_facts)
         candidate.rank = candidate.weight + FOLLOWING * weight_of_neighbours
-        ranks_of_conversations.setdefault(candidate.conversation, []).append(candidate.rank)
-    ranks_of_conversations.pop("", None)  # Entries belong to no conversation.
 
-    gains_of_conversations = {
-        conversation: COMPANION_WEIGHT * sum(sorted(ranks)[-MOST_COMPANIONS:-1])
-        for conversation, ranks in ranks_of_conversations.items()
-    }
+    ranks_of_conversations: dict[str, list[float]] = {}
+    for candidate in ranked:
+        if candidate.conversation:  # Entries belong to no conversation.
+            ranks = ranks_of_conversations.setdefault(candidate.conversation, [])
+            ranks.append(candidate.rank)
+    gains_of_conversations: dict[str, float] = {}
+    for conversation, ranks in ranks_of_conversations.items():
+        # All but the best one, which the others accompany.
+        ranks_of_companions = sorted(ranks)[-MOST_COMPANIONS:-1]
+        gains_of_conversations[conversation] = COMPANION_WEIGHT * sum(ranks_of_companions)
     for candidate in ranked:
         candidate.rank += gains_of_conversations.get(candidate.conversation, 0.0)
 
@@ -513,21 +523,35 @@ def _fit_of_conversations(ranked: Iterable[_RankedPlace]) -> Mapping[str, float]
     """Return how well each conversation's matches together fit the words, 1 for the best."""
     counts: dict[str, Counter[str]] = {}
     for candidate in ranked:
-        counts.setdefault(candidate.conversation, Counter()).update(candidate.stems)
-    counts.pop("", None)  # Entries belong to no conversation.
+        if candidate.conversation:  # Entries belong to no conversation.
+            stem_counts = counts.setdefault(candidate.conversation, Counter())
+            stem_counts.update(candidate.stems)
+    rarity = _rarity_among_conversations(counts)
+
+    fits: dict[str, float] = {}
+    for conversation, stem_counts in counts.items():
+        fit = 0.0
+        for stem, count in stem_counts.items():
+            # The first match says most. However many follow, they weigh less than one more word.
+            fit += rarity[stem] * count / (count + 1)
+        fits[conversation] = fit
+    best_fit = max(fits.values(), default=0) or 1.0
+
+    shares: dict[str, float] = {}
+    for conversation, fit in fits.items():
+        shares[conversation] = (1 + FITTING * fit / best_fit) / (1 + FITTING)
+    return shares
+
+
+def _rarity_among_conversations(counts: Mapping[str, Counter[str]]) -> Mapping[str, float]:
+    """Return how rare each stem is: the fewer conversations have it, the more it weighs."""
     conversations_with_stem: Counter[str] = Counter()
     for stem_counts in counts.values():
         conversations_with_stem.update(stem_counts.keys())
     rarity: dict[str, float] = {}
     for stem, conversation_count in conversations_with_stem.items():
         rarity[stem] = math.log(1 + (len(counts) + 1) / (conversation_count + 0.5))
-    fits: dict[str, float] = {}
-    for conversation, stem_counts in counts.items():
-        fits[conversation] = sum(
-            rarity[stem] * count / (count + 1) for stem, count in stem_counts.items()
-        )
-    best_fit = max(fits.values(), default=0) or 1.0
-    return {name: (1 + FITTING * fit / best_fit) / (1 + FITTING) for name, fit in fits.items()}
+    return rarity
 
 
 def show_line(place: FoundPlace, words: Iterable[str], start: int) -> SearchHit:

@@ -194,22 +194,20 @@ class StoredWorkspace:
         self, text: str, entries: Sequence[Digest]
     ) -> tuple[ForgetResult, int]:
         """Return what `forget_content` would change, and the entries' bytes on disk."""
-        stores = self._stores
+        thread = self._stores.thread
+        cache = self._stores.cache
         wanted = forgetting.ForgetRequest(text, entries)
-        await stores.thread.run_slices(forgetting.find_entries_to_forget(stores.cache, wanted))
+        await thread.run_slices(forgetting.find_entries_to_forget(cache, wanted))
+        digests = tuple(sorted(wanted.digests))
+        size = await thread.run_work(_sum_bytes_on_disk, cache, digests)
+
         changed: list[str] = []  # The conversation of each fact that would be changed.
 
         def add_conversations(page: Sequence[tuple[StoredFact, object]]) -> None:
             changed.extend(line.conversation for line, _ in page)
 
-        pages = forgetting.find_facts_to_change(stores.journal, wanted)
-        await stores.thread.run_slices(pages, add_conversations)
-        digests = tuple(sorted(wanted.digests))
-
-        def measure_entries() -> int:
-            return sum(stores.cache.reader.record_of_entry(digest).kept for digest in digests)
-
-        size = await stores.thread.run_work(measure_entries)
+        pages = forgetting.find_facts_to_change(self._stores.journal, wanted)
+        await thread.run_slices(pages, add_conversations)
         conversations = tuple(dict.fromkeys(changed))
         return ForgetResult(digests, len(changed), conversations, 0), size
 
@@ -274,25 +272,25 @@ class StoredWorkspace:
         Where it may still be is returned as `elsewhere`.
         """
         stores = self._stores
+        run_work = stores.thread.run_work
+        run_in_background = stores.background.run_work
         sync_state = await self._sync_state_if_shared()
-        await stores.thread.run_slices(forgetting.purge_cache(stores.cache, wanted))
-        changed_counts = await stores.thread.run_work(
-            forgetting.purge_journal, stores.journal, wanted
-        )
+
+        purging = forgetting.purge_cache(stores.cache, wanted)
+        await stores.thread.run_slices(purging)
+        changed_counts = await run_work(forgetting.purge_journal, stores.journal, wanted)
         purge_backup = partial(forgetting.purge_journal, wanted=wanted)
-        changed_backups = await stores.background.run_work(
+        changed_backups = await run_in_background(
             journal_backups.change_each_backup, self.folder, purge_backup
         )
-        await stores.background.run_work(forgetting.delete_damaged_copies, self.folder)
-        await stores.thread.run_work(
-            forgetting.append_forgotten_facts, stores.journal, changed_counts, wanted
-        )
+        await run_in_background(forgetting.delete_damaged_copies, self.folder)
+
+        await run_work(forgetting.append_forgotten_facts, stores.journal, changed_counts, wanted)
         if sync_state is not None:
-            await stores.thread.run_work(
-                sync_state.mark_conversations_for_resending, changed_counts
-            )
+            await run_work(sync_state.mark_conversations_for_resending, changed_counts)
+
         traces = forgetting.find_remaining_traces(self.folder, wanted)
-        elsewhere = await stores.background.run_work(list, traces)
+        elsewhere = await run_in_background(list, traces)
         return ForgetResult(
             entries=tuple(sorted(wanted.digests)),
             facts=sum(changed_counts.values()),
@@ -613,25 +611,29 @@ def build_entry_witnesses(journal: JournalFile, settings: WorkspaceConfig) -> En
     return EntryWitnesses(journal, settings.roots, is_shared=bool(settings.shared.get("url")))
 
 
+def _sum_bytes_on_disk(cache: CacheFolder, digests: Sequence[Digest]) -> int:
+    return sum(cache.reader.record_of_entry(digest).kept for digest in digests)
+
+
 def _remove_leftovers(folder: Path) -> None:
     """Remove files that a killed program was writing, and make all files private. We
     must be the owner.
     """
-    unfinished_files = [
-        *folder.glob("journal.mending*"),
-        *(folder / "backups").glob("*.new*"),
-        *(folder / "partial").glob("*.queue-new"),
-        *folder.glob("*.probe"),
-    ]
-    for path in (*unfinished_files, *atomic_files.find_abandoned_files(folder)):
+    leftovers: list[Path] = []
+    leftovers += folder.glob("journal.mending*")
+    leftovers += (folder / "backups").glob("*.new*")
+    leftovers += (folder / "partial").glob("*.queue-new")
+    leftovers += folder.glob("*.probe")
+    leftovers += atomic_files.find_abandoned_files(folder)
+    for path in leftovers:
         with suppress(OSError):
             path.unlink()
-    for path in (
-        folder,
-        *folder.iterdir(),
-        *(folder / "cache").glob("*"),
-        *(folder / "backups").glob("*"),
-    ):
+
+    paths_to_protect = [folder]
+    paths_to_protect += folder.iterdir()
+    paths_to_protect += (folder / "cache").glob("*")
+    paths_to_protect += (folder / "backups").glob("*")
+    for path in paths_to_protect:
         atomic_files.make_path_private(path)
 
 

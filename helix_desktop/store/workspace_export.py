@@ -308,20 +308,19 @@ def unpack_export(
             fact_bytes = archive.getinfo("facts.jsonl").file_size
             entry_bytes = archive.getinfo("entries.bin").file_size
 
-            def report_unless_disk_is_full(done: int) -> None:
+            def report_facts(done: int) -> None:
                 _stop_if_disk_is_full(path, folder)
                 report(done, fact_bytes + entry_bytes)
 
+            def report_entries(done: int) -> None:
+                report_facts(fact_bytes + done)  # All facts are done before the first entry.
+
             _import_settings(archive, folder / workspace_settings.NAME, name)
             with archive.open("facts.jsonl") as member:
-                _import_facts(member, folder / "journal.sqlite3", report_unless_disk_is_full)
+                _import_facts(member, folder / "journal.sqlite3", report_facts)
+            forgotten = [Digest.from_hex(digest) for digest in list_at(manifest, "forgotten")]
             with archive.open("entries.bin") as member:
-                sentences = _import_entries(
-                    member,
-                    folder / "cache",
-                    [Digest.from_hex(digest) for digest in list_at(manifest, "forgotten")],
-                    lambda done: report_unless_disk_is_full(fact_bytes + done),
-                )
+                sentences = _import_entries(member, folder / "cache", forgotten, report_entries)
     except (*_ERRORS_OF_BROKEN_FILES, TypeError, EOFError) as error:
         raise errors.InvalidInput(
             f"{path} is damaged: {error}.",

@@ -150,9 +150,10 @@ def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:
             where=str(path),
             remedy="Fix the file and open the workspace again.",
         ) from error
-    if _is_whole_number(document.get("version")) and document["version"] > VERSION:
+    version = document.get("version", 0)
+    if _is_whole_number(version) and version > VERSION:
         raise WrittenByNewerVersion(
-            f"{path} was written by a newer version of Helix Desktop ({document['version']})."
+            f"{path} was written by a newer version of Helix Desktop ({version})."
         )
     warnings = _check_known_keys(document, text, path)
     return _settings_from_document(document, warnings)
@@ -224,32 +225,33 @@ def _settings_from_document(
     """Return the settings that a checked document sets. All others keep their defaults: some
     are those of `WorkspaceConfig`, some are given here. `warnings` are handed on.
     """
+    permissions = document.get("permissions", {})
+    policy = document.get("policy", {})
+    limits = document.get("limits", {})
+    models: dict[str, str] = {}
+    for role, model_name in document.get("models", {}).items():
+        if isinstance(model_name, str) and model_name:
+            models[role] = model_name
+
+    # What is not in the document is not given, so that it keeps the default of the class.
     values: dict[str, Any] = {}
     for name in _TOP_KEYS:
         if name in document:
             values[name] = document[name]
-    permissions = document.get("permissions", {})
     for name in _PERMISSION_LISTS:
         if name in permissions:
             values[name] = tuple(permissions[name])
-    models = {}
-    for role, model_name in document.get("models", {}).items():
-        if isinstance(model_name, str) and model_name:
-            models[role] = model_name
-    policy = document.get("policy", {})
-    return WorkspaceConfig(
-        **values,
-        roots=tuple(document.get("roots", ())),
-        models=models,
-        preset=policy.get("preset", ""),
-        policy=policy.get("values", {}),
-        mode=permissions.get("mode", ""),
-        limit=document.get("limits", {}).get("cache_bytes", 0),
-        trusted=permissions.get("trusted", {}),
-        approved=permissions.get("approved", {}),
-        proposed=document.get("proposed", {}),
-        warnings=warnings,
-    )
+
+    values["roots"] = tuple(document.get("roots", ()))
+    values["models"] = models
+    values["preset"] = policy.get("preset", "")
+    values["policy"] = policy.get("values", {})
+    values["mode"] = permissions.get("mode", "")
+    values["trusted"] = permissions.get("trusted", {})
+    values["approved"] = permissions.get("approved", {})
+    values["limit"] = limits.get("cache_bytes", 0)
+    values["proposed"] = document.get("proposed", {})
+    return WorkspaceConfig(**values, warnings=warnings)
 
 
 def read_workspace_settings(path: Path) -> WorkspaceConfig:

@@ -240,19 +240,26 @@ class ContentTransfer:
         """Send an entry of several chunks: those that the store does not have, then the first row,
         which describes it. An entry that is removed here meanwhile is not sent.
         """
-        *names, first_row = list_row_names_of_entry(self._seal, record.digest, record.count_chunks)
-        missing = await self._remote.find_missing_in_batches(names + [first_row])
-        missing_chunks = [chunk for chunk, name in enumerate(names) if name in missing]
+        *chunk_names, first_row = list_row_names_of_entry(
+            self._seal, record.digest, record.count_chunks
+        )
+        missing_names = await self._remote.find_missing_in_batches(chunk_names + [first_row])
+        missing_chunks: list[int] = []
+        for chunk, name in enumerate(chunk_names):
+            if name in missing_names:
+                missing_chunks.append(chunk)
+
         with contextlib.suppress(NotFound, CacheCorrupt):
             for start in range(0, len(missing_chunks), _CHUNKS_IN_CALL):
                 chunks = missing_chunks[start : start + _CHUNKS_IN_CALL]
                 contents = await self._thread.run_work(self._read_chunks, record, chunks)
-                chunk_names = [names[chunk] for chunk in chunks]
-                rows = await self._remote.run_in_thread(self._encrypt_chunks, chunk_names, contents)
+                names = [chunk_names[chunk] for chunk in chunks]
+                rows = await self._remote.run_in_thread(self._encrypt_chunks, names, contents)
                 await self._remote.store_in_batches(rows)
             # Others look for the first row, so it comes after all the others.
-            if first_row in missing:
-                sealed = self._seal.encrypt_row(first_row, build_first_row(record, b""))
+            if first_row in missing_names:
+                description = build_first_row(record, b"")
+                sealed = self._seal.encrypt_row(first_row, description)
                 await self._remote.store_in_batches({first_row: sealed})
 
     def _read_chunks(self, record: CacheRecord, chunks: Sequence[int]) -> list[bytes]:
@@ -292,7 +299,7 @@ class ContentTransfer:
         if that is a single chunk. The entry is only committed if its hash is right.
         """
         description = await self._remote.run_in_thread(
-            lambda: parse_first_row(digest, self._seal.decrypt_row(name, encrypted))
+            self._decrypt_description, digest, name, encrypted
         )
         incoming = await self._thread.run_work(
             self._folder.begin_incoming, description.about, time=description.time
@@ -312,6 +319,10 @@ class ContentTransfer:
             await self._thread.run_work(self._folder.discard_staged, staged)
             raise corrupt_entry_error(digest)
         await self._thread.run_work(self._folder.commit_staged, [staged])
+
+    def _decrypt_description(self, digest: Digest, name: bytes, encrypted: bytes) -> DescribedEntry:
+        first_row = self._seal.decrypt_row(name, encrypted)
+        return parse_first_row(digest, first_row)
 
     async def _fetch_chunks(self, digest: Digest, count: int) -> AsyncIterator[bytes]:
         """Fetch an entry's chunks in order, several at a time, and yield them decrypted."""

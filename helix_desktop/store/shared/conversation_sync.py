@@ -286,14 +286,16 @@ class ConversationSync:
         """Send heads again that are missing or older than known, after the store was
         emptied or restored.
         """
-        known_by_name = {}
+        known_by_name: dict[bytes, SharedProgress] = {}
         for progress in await self.thread.run_work(self.sync_state.list_progress):
             if progress.contents and not progress.contents.is_removed:
-                known_by_name[self._head_row_name(progress.conversation)] = progress
+                head_name = self._head_row_name(progress.conversation)
+                known_by_name[head_name] = progress
         heads = await self.remote.run_in_thread(self.heads.fetch_heads, known_by_name.keys())
-        versions = {head.name: head.version for head in heads}
+        version_by_name = {head.name: head.version for head in heads}
         for name, progress in known_by_name.items():
-            if versions.get(name, 0) < progress.version:
+            version_in_store = version_by_name.get(name, 0)
+            if version_in_store < progress.version:
                 nothing_sent = SharedProgress(progress.conversation)
                 await self.thread.run_work(self.sync_state.save_progress, nothing_sent)
 
@@ -362,12 +364,11 @@ class ConversationSync:
             self.leases.set_lease_end(conversation, head.lease_seconds_left)
             return
         try:
-            contents = fact_segments.decode_head(self.seal.decrypt_row(head.name, head.sealed))
+            decrypted = self.seal.decrypt_row(head.name, head.sealed)
+            contents = fact_segments.decode_head(decrypted)
             fact_segments.check_fetched_head(contents)
             self._check_place_of_head(head, contents)
             await self._merge_head(head, contents)
-            self._merged_versions[head.name] = (head.version, contents.conversation)
-            self.complaints.pop(head.name.hex(), None)
         except ActionRefused:
             self._heads_to_merge_later[head.name] = head
         except NotFound as error:  # A newer head may have replaced the head's segments.
@@ -375,6 +376,9 @@ class ConversationSync:
             self.complaints[head.name.hex()] = str(error)
         except (CacheCorrupt, JournalCorrupt, WrittenByNewerVersion) as error:
             self.complaints[head.name.hex()] = str(error)
+        else:
+            self._merged_versions[head.name] = (head.version, contents.conversation)
+            self.complaints.pop(head.name.hex(), None)
 
     def _check_place_of_head(self, head: ConversationHead, contents: HeadContents) -> None:
         if self._head_row_name(contents.conversation) != head.name:
@@ -598,15 +602,17 @@ class ConversationSync:
         batch = await self.thread.run_work(self._build_outgoing_batch, conversations)
         for progress in batch.to_send_as_whole:
             await self._send_whole_conversation(progress)
-        if batch.segments:
-            rows, contents = await _send_segments(self, batch.segments)
-            known_before = [segment.progress for segment in batch.segments]
-            updated = await self._update_heads(list(zip(known_before, contents, strict=True)))
-            replaced_rows: set[bytes] = set()
-            for segment in batch.segments:
-                if segment.progress.conversation in updated:
-                    replaced_rows.update(old.name for old in segment.replaced_segments)
-            await self.remote.remove_in_batches(replaced_rows - rows)
+        if not batch.segments:
+            return batch.with_more
+
+        rows, contents = await _send_segments(self, batch.segments)
+        known_before = [segment.progress for segment in batch.segments]
+        updated = await self._update_heads(list(zip(known_before, contents, strict=True)))
+        replaced_rows: set[bytes] = set()
+        for segment in batch.segments:
+            if segment.progress.conversation in updated:
+                replaced_rows.update(old.name for old in segment.replaced_segments)
+        await self.remote.remove_in_batches(replaced_rows - rows)
         return batch.with_more
 
     def _build_outgoing_batch(self, conversations: Sequence[str]) -> _OutgoingBatch:

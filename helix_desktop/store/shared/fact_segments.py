@@ -8,6 +8,7 @@ the fact's time and text. Machines with the same link at a number have the same 
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import zstandard
 
@@ -169,11 +170,21 @@ def _printable(machine: str) -> str:
 
 
 def encode_head(contents: HeadContents) -> bytes:
-    names = {name: getattr(contents, name) for name in ("conversation", "machine", "last")}
-    segments = [[one.name.hex(), one.first, one.last] for one in contents.segments]
-    body = {"head": VERSION, **names, "chain": contents.chain.hex(), "segments": segments}
-    body |= {"generation": contents.generation, "gone": contents.is_removed}
-    return json.dumps(body, separators=(",", ":")).encode()
+    segments: list[list[object]] = []
+    for segment in contents.segments:
+        segments.append([segment.name.hex(), segment.first, segment.last])
+    body = {
+        "head": VERSION,
+        "conversation": contents.conversation,
+        "machine": contents.machine,
+        "last": contents.last,
+        "chain": contents.chain.hex(),
+        "segments": segments,
+        "generation": contents.generation,
+        "gone": contents.is_removed,
+    }
+    text = json.dumps(body, separators=(",", ":"))
+    return text.encode()
 
 
 def decode_head(content: bytes) -> HeadContents:
@@ -184,25 +195,32 @@ def decode_head(content: bytes) -> HeadContents:
         body = json.loads(content)
         if body["head"] > VERSION:
             raise _newer_version_error()
-        segments = tuple(
-            FactSegment(
-                bytes.fromhex(name), require_storable_amount(first), require_storable_amount(last)
-            )
-            for name, first, last in body["segments"]
-        )
-        return HeadContents(
-            conversation=_check_conversation_id(body["conversation"]),
-            machine=_printable(str(body["machine"])),
-            last=require_storable_amount(body["last"]),
-            chain=bytes.fromhex(body["chain"]),
-            segments=segments,
-            generation=require_storable_amount(body["generation"]),
-            is_removed=bool(body["gone"]),
-        )
+        return _head_from_json(body)
     except _ERRORS_OF_UNKNOWN_ROWS as error:
         raise JournalCorrupt(
             "The shared data of a conversation cannot be read.", remedy=_REMEDY
         ) from error
+
+
+def _head_from_json(body: Any) -> HeadContents:
+    """Return a head as it was written. Raises one of `_ERRORS_OF_UNKNOWN_ROWS` if a part of it is
+    missing or is not what it should be.
+    """
+    segments: list[FactSegment] = []
+    for name, first, last in body["segments"]:
+        first_seq = require_storable_amount(first)
+        last_seq = require_storable_amount(last)
+        segments.append(FactSegment(bytes.fromhex(name), first_seq, last_seq))
+    machine = str(body["machine"])
+    return HeadContents(
+        conversation=_check_conversation_id(body["conversation"]),
+        machine=_printable(machine),
+        last=require_storable_amount(body["last"]),
+        chain=bytes.fromhex(body["chain"]),
+        segments=tuple(segments),
+        generation=require_storable_amount(body["generation"]),
+        is_removed=bool(body["gone"]),
+    )
 
 
 def check_fetched_head(contents: HeadContents) -> None:

@@ -103,12 +103,17 @@ class PoolTransaction:
 
     def run_all(self, statements: Sequence[Statement]) -> list[Rows]:
         """Run statements in one round trip, and return each one's rows."""
+        cursors = []
         with self.connection.pipeline():
-            cursors = [
-                self.connection.execute(text.encode(), values, binary=True)
-                for text, values in statements
-            ]
-        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+            for text, values in statements:
+                cursors.append(self.connection.execute(text.encode(), values, binary=True))
+        rows_of_statements: list[Rows] = []
+        for cursor in cursors:
+            rows: Rows = []
+            if cursor.description:  # Without it, the statement was one that returns no rows.
+                rows = cursor.fetchall()
+            rows_of_statements.append(rows)
+        return rows_of_statements
 
 
 class PostgresPool:
@@ -145,17 +150,17 @@ class PostgresPool:
         is run again after a lost connection, or if two transactions waited for each other.
         """
         for _ in range(MOST_CONFLICTS):
-            connection = self._pop_free_connection()
+            free_connection = self._pop_free_connection()
+            connection = free_connection or self._open_postgres_connection()
             try:
-                return self._run_work(connection or self._open_postgres_connection(), work)
+                return self._run_work(connection, work)
             except self._psycopg.Error as error:
                 is_conflict = (error.sqlstate or "").startswith(_CONFLICT)
+                if is_conflict:
+                    continue
                 # A connection that was free may have been lost since its last use.
-                was_free = connection is not None
-                is_old = was_free and (
-                    self._is_connection_lost(error) or self._must_prepare_again(error)
-                )
-                if not is_conflict and not is_old:
+                is_outdated = self._is_connection_lost(error) or self._must_prepare_again(error)
+                if free_connection is None or not is_outdated:
                     raise
         return self._run_work(self._open_postgres_connection(), work)
 

@@ -79,9 +79,13 @@ class PostgresRowStore:
         """Store rows that are not there yet. A row begins with random bytes from which its key
         is made. They are a column of their own.
         """
-        names = list(rows)
-        keys = [bytes(rows[name][:ROW_KEY_BYTES]) for name in names]
-        bodies = [bytes(rows[name][ROW_KEY_BYTES:]) for name in names]
+        names: list[bytes] = []
+        keys: list[bytes] = []
+        bodies: list[bytes] = []
+        for name, row in rows.items():
+            names.append(name)
+            keys.append(bytes(row[:ROW_KEY_BYTES]))
+            bodies.append(bytes(row[ROW_KEY_BYTES:]))
         self._check_quota_now_and_then(sum(map(len, bodies)))
         self._query_rows(_SQL["put"], self._space, names, keys, bodies, self._space)
 
@@ -289,13 +293,16 @@ def _sslrootcert_option() -> str:
 def _are_all_hosts_private(arguments: Mapping[str, Any]) -> bool:
     """Whether all hosts are local or private, also those that libpq takes from elsewhere."""
     if arguments.get("service") or os.environ.get("PGSERVICE"):
-        return False
-    hosts = str(arguments.get("host") or os.environ.get("PGHOST") or "").split(",")
-    addresses = str(arguments.get("hostaddr") or os.environ.get("PGHOSTADDR") or "").split(",")
-    return all(
-        is_private_host(address or host)
-        for host, address in zip_longest(hosts, addresses, fillvalue="")
-    )
+        return False  # A service file, which is not read here, may name any host.
+    host_list = arguments.get("host") or os.environ.get("PGHOST") or ""
+    address_list = arguments.get("hostaddr") or os.environ.get("PGHOSTADDR") or ""
+    hosts = str(host_list).split(",")
+    addresses = str(address_list).split(",")
+    for host, address in zip_longest(hosts, addresses, fillvalue=""):
+        # libpq connects to the address, where there is one, whatever the host is called.
+        if not is_private_host(address or host):
+            return False
+    return True
 
 
 def convert_postgres_error(error: "psycopg.Error") -> HelixError:
