@@ -8,7 +8,7 @@ user's. An import stores a long addition as an attachment that is named after it
 import re
 from collections.abc import Sequence
 
-from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.engine.facts import Attachment, Text, UserPart
 
 # Begins what an agent sends as a system message within the conversation.
 SYSTEM_MESSAGE = "[System message]\n"
@@ -48,13 +48,11 @@ def split_off_agent_additions(parts: Sequence[UserPart]) -> tuple[str, list[tupl
     is_output_expected = False
     for number, part in enumerate(parts):
         if not isinstance(part, Text):
-            # An import stores a long addition as a text file that is named after its first line.
-            is_text = part.stored.media_type == "text/plain"
-            if is_output_expected or (is_text and name_of_agent_addition(part.name)):
+            if is_output_expected or _is_addition_stored_as_file(part):
                 additions.append((number, ""))
             continue
         is_output_expected = part.text == OUTPUT_WITHOUT_CALL
-        is_wholly_added = _START.match(part.text)
+        is_wholly_added = _START.match(part.text) is not None
         if is_wholly_added:
             additions.append((number, part.text))
             continue
@@ -64,6 +62,15 @@ def split_off_agent_additions(parts: Sequence[UserPart]) -> tuple[str, list[tupl
         for block in tagged_blocks:
             additions.append((number, block))
     return "\n\n".join(own_texts), additions
+
+
+def _is_addition_stored_as_file(part: Attachment) -> bool:
+    """Whether an attachment is an addition that an import stored as a text file, as it does with
+    long ones: it is named after its first line.
+    """
+    if part.stored.media_type != "text/plain":
+        return False
+    return bool(name_of_agent_addition(part.name))
 
 
 def is_added_by_agent(parts: Sequence[UserPart]) -> bool:

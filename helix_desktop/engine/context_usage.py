@@ -236,19 +236,23 @@ def estimate_next_message_cost(
         context_tokens - cached_tokens, cached_tokens, reply_tokens, for_an_hour=for_an_hour
     )
     usage_if_cold = _usage_that_writes(context_tokens, 0, reply_tokens, for_an_hour=for_an_hour)
+    price_of_written_token = prices_of_main_model(state).write * chosen.price_input / PER_MILLION
 
     lifetime_seconds = _documented_lifetime(state, chosen)
     warm_until = 0.0
+    is_warm_forever = False
     if cached_tokens and lifetime_seconds:
         warm_until = _last_request_time(state, chosen.model) + lifetime_seconds
+    elif cached_tokens:  # The provider does not say when its cache expires.
+        is_warm_forever = True
     return NextMessageCost(
         warm=compute_cost(usage_if_warm, chosen),
         cold=compute_cost(usage_if_cold, chosen),
         reply=reply_tokens,
         warm_until=warm_until,
-        per_token=prices_of_main_model(state).write * chosen.price_input / PER_MILLION,
+        per_token=price_of_written_token,
         kept=_cost_of_keeping_alive(state, chosen),
-        forever=bool(cached_tokens) and not lifetime_seconds,
+        forever=is_warm_forever,
     )
 
 

@@ -775,6 +775,15 @@ def find_missing_critical_details(details: Iterable[Detail], text: str) -> list[
     return missing
 
 
+@dataclass(slots=True)
+class _DetailCandidate:
+    """A detail that a document may get, with the tokens of its line."""
+
+    detail: Detail
+    tokens: int
+    is_chosen: bool = False
+
+
 def choose_fitting_details(
     missing_details: Sequence[Detail], most_tokens: int, tokens: TokenCounter
 ) -> list[Detail]:
@@ -791,26 +800,36 @@ def choose_fitting_details(
         key=lambda detail: (detail.times, _is_standing_rule(detail), detail.seq),
         reverse=True,
     )
-    best_first_by_kind: dict[str, list[Detail]] = {kind: [] for kind in CRITICAL}
+    candidates_by_kind: dict[str, list[_DetailCandidate]] = {kind: [] for kind in CRITICAL}
     for detail in best_first:
         if detail.is_critical:
-            best_first_by_kind[detail.kind].append(detail)
+            line_tokens = tokens.count_tokens(format_document_line(detail))
+            candidate = _DetailCandidate(detail, line_tokens + 1)  # With the line end.
+            candidates_by_kind[detail.kind].append(candidate)
 
-    chosen: dict[int, Detail] = {}  # By identity, because several may be equal.
+    chosen: list[Detail] = []
     free_tokens = most_tokens
     for shares in (SHARE_BY_KIND, LEFTOVER_SHARES):
-        for kind, details in best_first_by_kind.items():
-            free_tokens_of_kind = min(free_tokens, int(most_tokens * shares[kind]))
-            for detail in details:
-                if id(detail) in chosen or free_tokens_of_kind <= 0:
-                    continue
-                line = format_document_line(detail)
-                line_tokens = tokens.count_tokens(line) + 1  # With the line end.
-                if line_tokens <= free_tokens_of_kind:
-                    chosen[id(detail)] = detail
-                    free_tokens_of_kind -= line_tokens
-                    free_tokens -= line_tokens
-    return sorted(chosen.values(), key=lambda detail: detail.seq)
+        for kind, candidates in candidates_by_kind.items():
+            share_tokens = int(most_tokens * shares[kind])
+            for candidate in _candidates_that_fit(candidates, min(free_tokens, share_tokens)):
+                candidate.is_chosen = True
+                chosen.append(candidate.detail)
+                free_tokens -= candidate.tokens
+    return sorted(chosen, key=lambda detail: detail.seq)
+
+
+def _candidates_that_fit(
+    candidates: Sequence[_DetailCandidate], most_tokens: int
+) -> list[_DetailCandidate]:
+    """Return those that were not chosen before, in their order, as long as there is room."""
+    fitting: list[_DetailCandidate] = []
+    free_tokens = most_tokens
+    for candidate in candidates:
+        if not candidate.is_chosen and candidate.tokens <= free_tokens:
+            fitting.append(candidate)
+            free_tokens -= candidate.tokens
+    return fitting
 
 
 def _is_standing_rule(detail: Detail) -> bool:

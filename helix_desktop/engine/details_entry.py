@@ -60,10 +60,12 @@ def _key_of_shared_line(detail: Detail) -> tuple[str, int, bool]:
 
 def parse_details_entry(text: str) -> list[Detail]:
     """Parse the details of an entry, skipping other lines."""
-    details = []
-    lines = iter(text.split("\n")[1:])
-    for line in lines:
-        match = _LINE.fullmatch(line)
+    details: list[Detail] = []
+    lines = text.split("\n")
+    line_number = 1  # The first line is the header.
+    while line_number < len(lines):
+        match = _LINE.fullmatch(lines[line_number])
+        line_number += 1
         if match is None:
             continue
         kind, seq, times, more_line_count, first_line = match.groups()
@@ -71,9 +73,10 @@ def parse_details_entry(text: str) -> list[Detail]:
         if word_kind != kind and word_kind in WORDS:
             details += [Detail(word_kind, word, int(seq)) for word in first_line.split(" ")]
         elif kind in KINDS:
+            end_of_detail = line_number + int(more_line_count or 0)
             lines_of_detail = [first_line]
-            for _ in range(int(more_line_count or 0)):
-                lines_of_detail.append(next(lines, ""))
+            lines_of_detail += lines[line_number:end_of_detail]
+            line_number = end_of_detail
             text_of_detail = "\n".join(lines_of_detail)
             details.append(Detail(kind, text_of_detail, int(seq), int(times or 1)))
     return details

@@ -43,7 +43,14 @@ from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.details_entry import format_details_entry, parse_details_entry
 from helix_desktop.engine.interpreter_pauses import InterpreterPauses
 from helix_desktop.engine.messages import View
-from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
+from helix_desktop.engine.ports import (
+    Clock,
+    ContentCache,
+    EntryOrigin,
+    HistoryKeepingModelClient,
+    ModelClient,
+    TokenCounter,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.span_text_and_detail_sources import (
     SpanText,
@@ -220,20 +227,15 @@ def _changes_material(fact: facts.Fact, material: DocumentMaterial) -> bool:
 
 def _messages_shown_otherwise(fact: facts.Fact, branch: ConversationBranch) -> facts.Cover | None:
     """Return the messages, or the part of one, that are shown otherwise after a fact."""
-    match fact:
-        case (
-            facts.Pinned(ref=cover)
-            | facts.Unpinned(ref=cover)
-            | facts.Excluded(ref=cover)
-            | facts.Included(ref=cover)
-        ):
-            return cover
-        case facts.Folded(cover=facts.Span() as span):
-            return span
-        case (
-            facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name)
-        ) if name in branch.folds:
-            return branch.folds[name].cover
+    if isinstance(fact, (facts.Pinned, facts.Unpinned, facts.Excluded, facts.Included)):
+        return fact.ref
+    # A fold of one part, such as a marker, does not count.
+    if isinstance(fact, facts.Folded) and isinstance(fact.cover, facts.Span):
+        return fact.cover
+    if isinstance(fact, (facts.Unfolded, facts.Refolded, facts.DocumentEdited)):
+        changed_fold = branch.folds.get(fact.fold)
+        if changed_fold is not None:
+            return changed_fold.cover
     return None
 
 
@@ -595,30 +597,24 @@ class FoldDocumentWriter:
 
     def _writing_attempts(self, material: DocumentMaterial) -> Iterator[WritingAttempt]:
         """Yield the ways to try, the policy's choice first. The main model can replace the fast."""
-        plan = material.plan
         main = self.models(facts.ModelRole.MAIN)
-        main_writes = STRATEGIES[plan.kind].main_writes(material.situation, plan.span)
-        if (
-            main is not None
-            and main_writes
-            and not plan.panic
-            and _has_room_behind_history(main, material)
-        ):
+        if main is not None and _may_write_behind_history(main, material):
             name = f"{main.model_name}, using this conversation's context"
             yield WritingAttempt(name, main, facts.ModelRole.MAIN, "prefix")
+
         quick = self.models(facts.ModelRole.FAST)
         quick_role = facts.ModelRole.FAST
         if quick is None:
             quick = main
             quick_role = facts.ModelRole.MAIN
         if quick is not None and self._fits_in_one_part(material, quick_role):
-            name = f"{quick.model_name}, with the text in one part"
-            yield WritingAttempt(name, quick, quick_role, "transcript")
+            name_in_one_part = f"{quick.model_name}, with the text in one part"
+            yield WritingAttempt(name_in_one_part, quick, quick_role, "transcript")
         yield from self._attempts_of_long_model(material, quick)
         if quick is None:
             return
-        name = f"{quick.model_name}, with the text in several parts"
-        yield WritingAttempt(name, quick, quick_role, "pieces")
+        name_in_parts = f"{quick.model_name}, with the text in several parts"
+        yield WritingAttempt(name_in_parts, quick, quick_role, "pieces")
         if main is not None and main.model_name != quick.model_name:
             yield self._attempt_of_main_model_apart(material, main)
 
@@ -686,7 +682,7 @@ class FoldDocumentWriter:
     async def _ask_over_own_context(self, attempt: WritingAttempt, task: _WritingTask) -> str:
         """Ask the main model behind what it was sent already, which is in its cache."""
         view = task.material.view
-        if getattr(attempt.client, "has_own_history", False):
+        if _has_own_history(attempt.client):
             # A connected agent's model gets the question as the agent's next message.
             view = View(())
         contents = await self.contents.read_view_contents(view)
@@ -748,12 +744,24 @@ class FoldDocumentWriter:
         return max(LEAST_MATERIAL_TOKENS, int(counted_tokens * MATERIAL_SHARE))
 
 
+def _has_own_history(client: ModelClient) -> bool:
+    return isinstance(client, HistoryKeepingModelClient) and client.has_own_history
+
+
+def _may_write_behind_history(main: ModelClient, material: DocumentMaterial) -> bool:
+    """Whether the main model writes a document as the next message of the conversation itself."""
+    plan = material.plan
+    if plan.panic or not STRATEGIES[plan.kind].main_writes(material.situation, plan.span):
+        return False
+    return _has_room_behind_history(main, material)
+
+
 def _has_room_behind_history(main: ModelClient, material: DocumentMaterial) -> bool:
     """Whether the question and a document fit behind the conversation as it is.
 
     A connected agent is asked in any case: what it sends is not the conversation that is kept here.
     """
-    if getattr(main, "has_own_history", False):
+    if _has_own_history(main):
         return True
     meter = material.situation.meter
     needed_tokens = round((QUESTION_TOKENS + LEAST_DOCUMENT_TOKENS) * meter.factor)

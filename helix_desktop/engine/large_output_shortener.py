@@ -19,7 +19,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.document_pages import format_document_outline, parse_document_text
 from helix_desktop.engine.fold_economics import SMALL_WINDOW, large_output_limit_tokens
-from helix_desktop.engine.messages import ContextKind, Message, MessagePart, ToolResult
+from helix_desktop.engine.messages import ContextKind, Message, MessagePart, Request, ToolResult
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.span_text_and_detail_sources import read_stored_text
@@ -343,28 +343,37 @@ class LargeOutputShortener:
         if main_model is None:
             return {output.index: OutputChoice(PREVIEW) for output in large_outputs}
 
-        # Each call needs a result in the request, also those whose outputs are asked about.
-        view = self.conversation.current_view()
-        contents = await self.contents.read_view_contents(view)
-        request = request_building.build_request(view, contents)
-        text_by_call = {output.returned.call: "(long; see below)" for output in large_outputs}
-        last_message = _fill_missing_results(request.messages[-1], text_by_call)
-        complete_request = replace(request, messages=request.messages[:-1] + (last_message,))
-
         # The model counts from 1.
-        previews = {output.index + 1: (output.call, output.preview) for output in large_outputs}
+        previews: dict[int, tuple[str, str]] = {}
+        for output in large_outputs:
+            previews[output.index + 1] = (output.call, output.preview)
         numbers_that_may_be_full = [index + 1 for index in may_be_full]
         question = large_output_choice.output_choice_question(previews, numbers_that_may_be_full)
+
+        request = await self._build_request_without_outputs(large_outputs)
         asking_request = append_question(
-            complete_request, question, facts.Purpose.ADMISSION, MOST_ANSWER_TOKENS
+            request, question, facts.Purpose.ADMISSION, MOST_ANSWER_TOKENS
         )
-        answer = await inquiry.ask_for_text(
-            main_model, asking_request, self.conversation.policy.admission_wait
-        )
+        most_seconds = self.conversation.policy.admission_wait
+        answer = await inquiry.ask_for_text(main_model, asking_request, most_seconds)
         choices_by_number = large_output_choice.parse_output_choices(
             answer, list(previews), numbers_that_may_be_full
         )
         return {number - 1: choice for number, choice in choices_by_number.items()}
+
+    async def _build_request_without_outputs(self, large_outputs: Sequence[LargeOutput]) -> Request:
+        """Build the conversation's next request with a word in place of each of these outputs.
+
+        Each call needs a result in the request, also those whose outputs are asked about.
+        """
+        view = self.conversation.current_view()
+        contents = await self.contents.read_view_contents(view)
+        request = request_building.build_request(view, contents)
+        word_by_call = {output.returned.call: "(long; see below)" for output in large_outputs}
+        *messages_before, last_message = request.messages
+        complete_message = _fill_missing_results(last_message, word_by_call)
+        messages_before.append(complete_message)
+        return replace(request, messages=tuple(messages_before))
 
     def _indexes_of_outputs_that_fit_whole(
         self,

@@ -137,16 +137,19 @@ def _keep_what_is_drawn(newest: Sequence[Recorded]) -> list[Recorded]:
         fact = recorded.fact
         if isinstance(fact, facts.ModelReplied) and fact.raw:
             drawn.append(replace(recorded, fact=replace(fact, raw="")))
-        elif isinstance(fact, _DRAWN | _SAYS_WHO_ANSWERS):
+            continue
+        if isinstance(fact, _DRAWN | _SAYS_WHO_ANSWERS):
             drawn.append(recorded)
-        elif isinstance(fact, facts.Folded):
-            first_covered, _ = first_and_last(fact.cover)
-            if first_covered >= first_seq:
-                drawn.append(recorded)
+            continue
+        if isinstance(fact, facts.Folded):
+            cover = fact.cover
         elif isinstance(fact, facts.Pinned | facts.Unpinned | facts.Excluded | facts.Included):
-            first_covered, _ = first_and_last(fact.ref)
-            if first_covered >= first_seq:
-                drawn.append(recorded)
+            cover = fact.ref
+        else:
+            continue
+        first_covered, _ = first_and_last(cover)
+        if first_covered >= first_seq:
+            drawn.append(recorded)
     return drawn
 
 

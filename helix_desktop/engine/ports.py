@@ -212,6 +212,14 @@ class CuttingModelClient(Protocol):
         """
 
 
+@runtime_checkable
+class HistoryKeepingModelClient(Protocol):
+    """A ModelClient that may write behind another history than the conversation's here."""
+
+    @property
+    def has_own_history(self) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
     """The outcome of a tool call, whose output is already in the cache."""

@@ -79,8 +79,13 @@ class MarkedRequest:
             by_importance = (request_end, self.settled, self.base, end_of_cached)
         else:
             by_importance = (request_end, end_of_cached, self.settled, self.base)
-        marks = [mark for mark in dict.fromkeys(by_importance) if 0 < mark <= request_end]
-        return replace(self, marks=tuple(sorted(marks[: max(0, count)])))
+        possible_marks: list[int] = []
+        for mark in by_importance:
+            if 0 < mark <= request_end and mark not in possible_marks:
+                possible_marks.append(mark)
+        most_marks = max(0, count)
+        marks = sorted(possible_marks[:most_marks])
+        return replace(self, marks=tuple(marks))
 
     def _end_of_changed_part(self, next_blocks: Sequence[object], same_count: int) -> int:
         """Return where the part of the next request that a fold has changed ends.

@@ -193,12 +193,14 @@ def _share_read_from_cache(earlier_step: facts.Recorded, later_step: facts.Recor
     return later.usage.cache_read / earlier.usage.input
 
 
+_CHANGES_WHAT_WAS_SENT = (
+    facts.Folded, facts.Unfolded, facts.Refolded, facts.Rewound, facts.DocumentEdited,
+    facts.SystemSet, facts.ToolsOffered, facts.RulesSet, facts.ModelSet,
+)  # fmt: skip
+
+
 def _was_changed_between(state: Moment, earlier_seq: int, later_seq: int) -> bool:
     """Whether what was sent before has changed, so that a cache could not be read anyway."""
-    changes = (
-        facts.Folded, facts.Unfolded, facts.Refolded, facts.Rewound, facts.DocumentEdited,
-        facts.SystemSet, facts.ToolsOffered, facts.RulesSet, facts.ModelSet,
-    )  # fmt: skip
     # Facts count from 1, so this begins behind the earlier one and ends before the later one.
     facts_between = state.record.facts[earlier_seq : later_seq - 1]
-    return any(isinstance(recorded.fact, changes) for recorded in facts_between)
+    return any(isinstance(recorded.fact, _CHANGES_WHAT_WAS_SENT) for recorded in facts_between)

@@ -79,10 +79,12 @@ async def write_pull_request_text(
 def _texts_of_user(recorded_facts: Sequence[facts.Recorded]) -> Iterator[str]:
     """Yield what the user wrote, without what the program or another agent said for them."""
     for recorded in recorded_facts:
-        if isinstance(recorded.fact, facts.UserSaid) and not recorded.fact.by:
-            for part in recorded.fact.parts:
-                if isinstance(part, facts.Text) and part.text.strip():
-                    yield part.text.strip()
+        message = recorded.fact
+        if not isinstance(message, facts.UserSaid) or message.by:
+            continue
+        for part in message.parts:
+            if isinstance(part, facts.Text) and part.text.strip():
+                yield part.text.strip()
 
 
 def _first_request(recorded_facts: Sequence[facts.Recorded]) -> str:
@@ -105,13 +107,16 @@ def _list_requests(recorded_facts: Sequence[facts.Recorded]) -> list[str]:
 
 def _list_decisions(recorded_facts: Sequence[facts.Recorded]) -> list[str]:
     """Return the newest sentences of user and model that state a decision, each once."""
-    decisions: list[str] = []
+    sentences: list[str] = []
     for recorded in recorded_facts:
         for text in _texts_people_read(recorded.fact):
-            for sentence in _SENTENCE_END.split(text):
-                line = _join_and_shorten(sentence, LONGEST_SENTENCE)
-                if line not in decisions and states_a_decision(sentence):
-                    decisions.append(line)
+            sentences += _SENTENCE_END.split(text)
+
+    decisions: list[str] = []
+    for sentence in sentences:
+        line = _join_and_shorten(sentence, LONGEST_SENTENCE)
+        if line not in decisions and states_a_decision(sentence):
+            decisions.append(line)
     return decisions[-MOST_DECISIONS:]
 
 

@@ -357,10 +357,11 @@ def find_call_id_violations(request: Request) -> Iterator[str]:
     used_ids: set[str] = set()
     for message in request.messages:
         for part in message.parts:
-            if isinstance(part, ToolCall):
-                if not part.id or part.id in used_ids:
-                    yield f"the id {part.id!r} is empty or used twice"
-                used_ids.add(part.id)
+            if not isinstance(part, ToolCall):
+                continue
+            if not part.id or part.id in used_ids:
+                yield f"the id {part.id!r} is empty or used twice"
+            used_ids.add(part.id)
 
 
 def find_wrong_speakers(request: Request) -> Iterator[str]:
@@ -388,11 +389,13 @@ def find_call_name_violations(request: Request) -> Iterator[str]:
     """Check that calls have plain names and objects of arguments."""
     for index, message in enumerate(request.messages):
         for part in message.parts:
-            if isinstance(part, ToolCall):
-                if not _PLAIN_NAME.fullmatch(part.name):
-                    yield f"message {index} calls {part.name!r}, which is no plain name"
-                if not isinstance(parse_json_or_none(part.arguments), Mapping):
-                    yield f"message {index} calls {part.name} with arguments that are no JSON object"
+            if not isinstance(part, ToolCall):
+                continue
+            if not _PLAIN_NAME.fullmatch(part.name):
+                yield f"message {index} calls {part.name!r}, which is no plain name"
+            arguments = parse_json_or_none(part.arguments)
+            if not isinstance(arguments, Mapping):
+                yield f"message {index} calls {part.name} with arguments that are no JSON object"
 
 
 LAWS: tuple[Callable[[Request], Iterator[str]], ...] = (

@@ -69,32 +69,35 @@ def find_changes_between_requests(
     """Return what changed between two requests: the tools, and what the facts from `after` to
     `until` changed, such as a fold, an edit or another system prompt.
     """
-    changes = list(_changed_tools(tools_before, tools_after))
     folds: dict[str, facts.Folded] = {}
     for recorded in recorded_facts[:until]:
         if isinstance(recorded.fact, facts.Folded):
             folds[recorded.fact.fold] = recorded.fact
+
+    changes = list(_changed_tools(tools_before, tools_after))
     # Folds of one batch are one change, which is called after the first of them.
     first_of_batch: dict[str, str] = {}
     for recorded in recorded_facts[after:until]:
-        match recorded.fact:
-            case facts.ToolsOffered():
-                continue  # What was offered is compared above.
-            case facts.SystemSet() | facts.RulesSet() as changed:
-                cause = _describe_changed_bytes(recorded_facts[: recorded.seq - 1], changed)
-                changes.append(ChangePlace(0, cause, recorded.time))
-            case facts.Folded() as fold:
-                name = first_of_batch.setdefault(fold.batch or fold.fold, fold.fold)
+        fact = recorded.fact
+        if isinstance(fact, facts.ToolsOffered):
+            continue  # What was offered is compared above.
+        if isinstance(fact, (facts.SystemSet, facts.RulesSet)):
+            facts_before = recorded_facts[: recorded.seq - 1]
+            cause = _describe_changed_bytes(facts_before, fact)
+            changes.append(ChangePlace(0, cause, recorded.time))
+        elif isinstance(fact, facts.Folded):
+            name = first_of_batch.setdefault(fact.batch or fact.fold, fact.fold)
+            if fact.is_by_agent:
+                # The connected agent changed its own history, and nothing was folded here.
+                cause = Cause(CauseKind.EDIT)
+            else:
                 cause = Cause(CauseKind.FOLD, name)
-                if fold.is_by_agent:
-                    # The connected agent changed its own history, and nothing was folded here.
-                    cause = Cause(CauseKind.EDIT)
-                place = _first_seq_in_cover(fold.cover)
-                changes.append(ChangePlace(place, cause, recorded.time))
-            case fact:
-                edit = _find_edit(fact, folds)
-                if edit is not None:
-                    changes.append(replace(edit, time=recorded.time))
+            place = _first_seq_in_cover(fact.cover)
+            changes.append(ChangePlace(place, cause, recorded.time))
+        else:
+            edit = _find_edit(fact, folds)
+            if edit is not None:
+                changes.append(replace(edit, time=recorded.time))
     return changes
 
 
@@ -193,17 +196,18 @@ def _count_equal_first_bytes(old: bytes, new: bytes) -> int:
 
 def find_first_changed_seq(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> int | None:
     """Return the first fact shown differently, 0 for system prompt or tools, or None."""
-    match fact:
-        case facts.SystemSet() | facts.RulesSet() | facts.ToolsOffered():
-            return 0
-        case facts.Rewound(to=to):
-            return max(0, to) + 1
-        case facts.Folded(cover=cover) | facts.Excluded(ref=cover) | facts.Included(ref=cover):
-            return _first_seq_in_cover(cover)
-        case (
-            facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name)
-        ) if name in folds:
-            return _first_seq_in_cover(folds[name].cover)
+    if isinstance(fact, (facts.SystemSet, facts.RulesSet, facts.ToolsOffered)):
+        return 0
+    if isinstance(fact, facts.Rewound):
+        return max(0, fact.to) + 1
+    if isinstance(fact, facts.Folded):
+        return _first_seq_in_cover(fact.cover)
+    if isinstance(fact, (facts.Excluded, facts.Included)):
+        return _first_seq_in_cover(fact.ref)
+    if isinstance(fact, (facts.Unfolded, facts.Refolded, facts.DocumentEdited)):
+        changed_fold = folds.get(fact.fold)
+        if changed_fold is not None:
+            return _first_seq_in_cover(changed_fold.cover)
     return None
 
 

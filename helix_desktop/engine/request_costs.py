@@ -625,25 +625,29 @@ def _replies_imported_in_part(facts: Sequence[Recorded]) -> set[int]:
 
 def _explain_requests_after(reader: RequestCostReader, after_seq: int = 0) -> Iterator[RequestCost]:
     """Explain the requests of a conversation that were answered after the fact `after_seq`."""
-    state = ConversationState()
-    # By the newest fact that a request contained: the view that it sent.
-    views: dict[int, View] = {}
-    partial_replies = _replies_imported_in_part(reader.facts)
-    newest_seqs_in_requests = set()
+    newest_seqs_in_requests: set[int] = set()
     for recorded in reader.facts:
         if isinstance(recorded.fact, ModelReplied):
             newest_seqs_in_requests.add(newest_fact_seen_by(recorded))
+    partial_replies = _replies_imported_in_part(reader.facts)
+
+    state = ConversationState()
+    # By the newest fact that a request contained: the view that it sent.
+    views: dict[int, View] = {}
     for recorded in reader.facts:
         state.advance_state(recorded)
         if recorded.seq in newest_seqs_in_requests:
             views[recorded.seq] = state.get_view()
         if recorded.seq <= after_seq or recorded.seq in partial_replies:
             continue
-        if isinstance(recorded.fact, ModelReplied) and recorded.fact.usage.input > 0:
-            view = views.get(newest_fact_seen_by(recorded)) or state.past_moment(0).get_view()
-            yield reader.explain_and_remember_reply(recorded, recorded.fact, state, view)
-        elif isinstance(recorded.fact, Spent) and recorded.fact.usage.input > 0:
-            yield reader.explain_request_beside_steps(recorded, recorded.fact, state)
+        fact = recorded.fact
+        if isinstance(fact, ModelReplied) and fact.usage.input > 0:
+            view_sent = views.get(newest_fact_seen_by(recorded))
+            if view_sent is None:
+                view_sent = state.past_moment(0).get_view()
+            yield reader.explain_and_remember_reply(recorded, fact, state, view_sent)
+        elif isinstance(fact, Spent) and fact.usage.input > 0:
+            yield reader.explain_request_beside_steps(recorded, fact, state)
 
 
 def explain_costs_of_last_turn(state: ConversationState) -> list[RequestCost]:

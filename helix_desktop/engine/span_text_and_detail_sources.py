@@ -140,16 +140,19 @@ async def read_detail_sources(
         short_texts = await read_short_outputs(messages, cache)
         for message in messages:
             seq = message.seq
-            match message.fact:
-                case facts.ToolReturned() as result if not branch.is_excluded(facts.PartRef(seq)):
-                    text = short_texts.get(result.output, "")
-                    if not text:
-                        text = await read_stored_text(cache, result.output)
-                    sources.append(_source_of_output(branch, seq, result, text))
-                case facts.UserSaid(by="") as said:  # The program's notes stay in the view.
-                    sources += await _sources_of_user_message(branch, seq, said, cache)
-                case facts.ModelReplied() as reply:
-                    sources += sources_of_reply(branch, seq, reply)
+            fact = message.fact
+            if isinstance(fact, facts.ModelReplied):
+                sources += sources_of_reply(branch, seq, fact)
+            elif isinstance(fact, facts.UserSaid) and not fact.by:
+                # The program's own notes stay in the view.
+                sources += await _sources_of_user_message(branch, seq, fact, cache)
+            elif isinstance(fact, facts.ToolReturned):
+                if branch.is_excluded(facts.PartRef(seq)):
+                    continue
+                text = short_texts.get(fact.output, "")
+                if not text:
+                    text = await read_stored_text(cache, fact.output)
+                sources.append(_source_of_output(branch, seq, fact, text))
     return sources
 
 
@@ -208,26 +211,29 @@ async def _sources_of_user_message(
 
     # An attachment is an addition, too, if it is among them by the number of its part.
     added_numbers = {number for number, _ in additions}
-    names = []
+    names: list[str] = []
     for number, part in enumerate(shown_parts):
         if isinstance(part, facts.Text):
             continue
         names.append(f"{part.name} {part.stored.digest.hex}")
-        if part.stored.media_type.startswith("text/"):
-            text = await read_stored_text(cache, part.stored)
-            if number in added_numbers:
-                added_texts.append(text)
-            else:
-                own_texts.append(text)
+        if not part.stored.media_type.startswith("text/"):
+            continue
+        text_of_attachment = await read_stored_text(cache, part.stored)
+        if number in added_numbers:
+            added_texts.append(text_of_attachment)
+        else:
+            own_texts.append(text_of_attachment)
 
-    own_source = DetailSource(seq, "user", "\n".join(own_texts), names=tuple(names))
-    if not added_texts:
-        return [own_source]
-    added_source = DetailSource(seq, "addition", "\n".join(added_texts))
+    sources: list[DetailSource] = []
     # A message that is an addition alone is no message of the user.
-    if not own_texts and not names:
-        return [added_source]
-    return [own_source, added_source]
+    is_addition_alone = bool(added_texts) and not own_texts and not names
+    if not is_addition_alone:
+        own_text = "\n".join(own_texts)
+        sources.append(DetailSource(seq, "user", own_text, names=tuple(names)))
+    if added_texts:
+        added_text = "\n".join(added_texts)
+        sources.append(DetailSource(seq, "addition", added_text))
+    return sources
 
 
 def _parts_not_excluded(

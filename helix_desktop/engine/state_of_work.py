@@ -357,26 +357,29 @@ class _RecordReader:
 
     def read_fact(self, recorded: facts.Recorded) -> None:
         """Follow the record by one fact. Most kinds of facts say nothing of the work."""
-        work = self.work
+        seq = recorded.seq
         match recorded.fact:
-            case facts.ModelReplied(parts=parts):
-                for part in parts:
-                    if isinstance(part, facts.ToolCall):
-                        self._calls_by_id[part.id] = part
-            case facts.ToolReturned() if recorded.seq in self._answered_calls:
-                self._read_result(self._answered_calls[recorded.seq])
-            case facts.FilesChanged() as changed if recorded.seq in self._differences:
-                self._read_changes(recorded.seq, changed)
+            case facts.ModelReplied() as reply:
+                self._remember_calls(reply)
+            case facts.ToolReturned() if seq in self._answered_calls:
+                self._read_result(self._answered_calls[seq])
+            case facts.FilesChanged() as changed if seq in self._differences:
+                self._read_changes(seq, changed)
             case facts.FilesCommitted() as committed:
-                work.add_commit_by_user(recorded.seq, committed)
+                self.work.add_commit_by_user(seq, committed)
             case facts.Decided(allowed=False) as decided:
                 call = self._calls_by_id.get(decided.call)
-                _add_denial(work, call, decided.by, recorded.seq)
-            case facts.TurnEnded(reason=reason):
-                work.note_end_of_turn(recorded.seq, reason)
-            case facts.TodoSet(items=items):
-                open_tasks = [text for text, task_state in items if task_state != "done"]
-                work.tasks = (recorded.seq, open_tasks)
+                _add_denial(self.work, call, decided.by, seq)
+            case facts.TurnEnded() as turn_end:
+                self.work.note_end_of_turn(seq, turn_end.reason)
+            case facts.TodoSet() as todo:
+                open_tasks = [text for text, task_state in todo.items if task_state != "done"]
+                self.work.tasks = (seq, open_tasks)
+
+    def _remember_calls(self, reply: facts.ModelReplied) -> None:
+        for part in reply.parts:
+            if isinstance(part, facts.ToolCall):
+                self._calls_by_id[part.id] = part
 
     def _read_result(self, answered: AnsweredCall) -> None:
         self.work.add_answered_call(answered)

@@ -249,14 +249,26 @@ def _find_lines_with_words(lines: Sequence[str], words: str) -> Hits:
             rarities = hits.setdefault(number, {})
             rarities[word] = rarity
 
-    # Two words that follow each other as in the query weigh more than both apart.
-    for word, next_word in pairwise(searched_words):
-        for number, rarities in hits.items():
-            has_both = word in rarities and next_word in rarities
-            if has_both and _is_followed_by(lower_lines[number - 1], word, next_word):
-                lower_rarity = min(rarities[word], rarities[next_word])
-                rarities[f"{word} {next_word}"] = FOLLOWING_WORTH * lower_rarity
+    for number, rarities_of_words in hits.items():
+        lower_line = lower_lines[number - 1]
+        rarities_of_words.update(_rarities_of_pairs(lower_line, searched_words, rarities_of_words))
     return hits
+
+
+def _rarities_of_pairs(
+    lower_line: str, searched_words: Sequence[str], rarities: Mapping[str, float]
+) -> dict[str, float]:
+    """Return what a line gains by words that follow each other as in the query: these weigh more
+    than both apart.
+    """
+    rarities_of_pairs: dict[str, float] = {}
+    for word, next_word in pairwise(searched_words):
+        if word not in rarities or next_word not in rarities:
+            continue
+        if _is_followed_by(lower_line, word, next_word):
+            lower_rarity = min(rarities[word], rarities[next_word])
+            rarities_of_pairs[f"{word} {next_word}"] = FOLLOWING_WORTH * lower_rarity
+    return rarities_of_pairs
 
 
 def _split_into_words(words: str) -> list[str]:

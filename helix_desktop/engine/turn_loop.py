@@ -450,18 +450,16 @@ class TurnLoop:
         self, reply: Reply, prepared: _PreparedRequest, start_time: float
     ) -> Reply:
         """Record a reply. A broken one keeps its words, but not its calls, which may be cut off."""
-        is_broken = reply.stop in (facts.Stop.CUT, facts.Stop.STOPPED)
-        recorded_parts: list[facts.ReplyPart] = []
-        for part in reply.parts:
-            if is_broken and not isinstance(part, facts.Text):
-                continue
-            recorded_parts.append(self._normalise_and_count_reply_part(part))
-        parts = tuple(recorded_parts)
+        parts_to_record = reply.parts
+        if reply.stop in (facts.Stop.CUT, facts.Stop.STOPPED):
+            parts_to_record = tuple(part for part in reply.parts if isinstance(part, facts.Text))
+        parts = tuple(self._normalise_and_count_reply_part(part) for part in parts_to_record)
         self._step_count += 1
         seconds = self._services.clock.current_time() - start_time
         model = reply.model or self._main_model_client().model_name
         # An empty reply that was billed is recorded for its cost.
         if parts or reply.usage.input:
+            request = prepared.request
             fact = facts.ModelReplied(
                 parts,
                 model,
@@ -470,9 +468,9 @@ class TurnLoop:
                 saw=prepared.newest_seq,
                 seconds=seconds,
                 request=prepared.digest,
-                stable=prepared.request.stable,
-                settled=prepared.request.settled,
-                room=prepared.request.room,
+                stable=request.stable,
+                settled=request.settled,
+                room=request.room,
             )
             await self._conversation.append_facts(fact)
         return replace(reply, parts=parts)

@@ -50,7 +50,9 @@ class StatedDemand:
 
     @property
     def is_fulfilled(self) -> bool:
-        return self.is_task and self.is_answered and not self.is_lasting and not self.files
+        if self.is_lasting or self.files:
+            return False
+        return self.is_task and self.is_answered
 
 
 class UserPreferences:

@@ -358,14 +358,19 @@ def _build_hunk(
     lines_below = min(context, old_lines_behind, new_lines_behind)
     hunk_start = first_block.old - lines_above
     hunk_end = last_block.old_end + lines_below
+
     rows: list[tuple[str, bytes]] = []
     unchanged_start = hunk_start
     for block in group:
-        rows += [(" ", line) for line in old_lines[unchanged_start : block.old]]
-        rows += [("-", line) for line in old_lines[block.old : block.old_end]]
-        rows += [("+", line) for line in new_lines[block.new : block.new_end]]
+        unchanged_lines = old_lines[unchanged_start : block.old]
+        removed_lines = old_lines[block.old : block.old_end]
+        added_lines = new_lines[block.new : block.new_end]
+        rows += [(" ", line) for line in unchanged_lines]
+        rows += [("-", line) for line in removed_lines]
+        rows += [("+", line) for line in added_lines]
         unchanged_start = block.old_end
-    rows += [(" ", line) for line in old_lines[unchanged_start:hunk_end]]
+    lines_behind_last_block = old_lines[unchanged_start:hunk_end]
+    rows += [(" ", line) for line in lines_behind_last_block]
     return Hunk(
         old=hunk_start,
         old_end=hunk_end,

@@ -109,9 +109,11 @@ def encode_difference(changes: Iterable[PathChange], behind: Digest) -> bytes:
     """Encode changes after the state `behind`. Both together represent the state after them."""
     pieces = [_format_header("difference"), behind.raw]
     for change in changes:
-        pieces.append(prefix_with_length(encode_path(change.path)))
-        pieces.append(prefix_with_length(pack_item(change.before)))
-        pieces.append(prefix_with_length(pack_item(change.after)))
+        path = encode_path(change.path)
+        before = pack_item(change.before)
+        after = pack_item(change.after)
+        for piece in (path, before, after):
+            pieces.append(prefix_with_length(piece))
     return b"".join(pieces)
 
 

@@ -286,15 +286,17 @@ class ConversationBranch(LiveFolds):
         """
         if isinstance(cover, facts.PartRef):
             return
+        covered_seqs = range(cover.first, cover.last + 1)
         if self.turn.running:
             for seq in self.turn.words:
-                if cover.first <= seq <= cover.last:
-                    for index in range(self.count_parts(seq)):
-                        yield facts.PartRef(seq, index)
+                if seq not in covered_seqs:
+                    continue
+                for index in range(self.count_parts(seq)):
+                    yield facts.PartRef(seq, index)
         if panic:
             return
         for ref in self.barred:
-            if isinstance(ref, facts.PartRef) and cover.first <= ref.seq <= cover.last:
+            if isinstance(ref, facts.PartRef) and ref.seq in covered_seqs:
                 yield ref
 
     def count_tokens_kept_beside_fold(self, cover: facts.Span, *, panic: bool) -> int:

@@ -735,24 +735,28 @@ class TokenLedger:
 
     def savings_until(self, seq: int, *, is_priced: bool = False) -> Savings:
         """Return the savings up to `seq`. `is_priced`: whether the model's price is known."""
+        sums_here: dict[str, int] = {}
+        for name, column in self.sums.items():
+            sums_here[name] = self._sum_paid_here(column, seq)
         paid_here = self._sum_paid_here(self.paid, seq)
         paid_in_all = self.paid[bisect_right(self.requests, seq)]
-        paid_before = max(0.0, paid_in_all - paid_here) + self.unstated_dollars_until(seq)
+        # Rounding could make the difference a little less than nothing.
+        paid_elsewhere = max(0.0, paid_in_all - paid_here)
         # Without a price or a payment, no request is an exception: none has a known cost.
         unpriced = 0
         if paid_here or is_priced:
-            unpriced = self._sum_paid_here(self.sums["unpriced"], seq)
+            unpriced = sums_here["unpriced"]
         return Savings(
-            steps=self._sum_paid_here(self.sums["steps"], seq),
-            sent=self._sum_paid_here(self.sums["sent"], seq),
-            without=self._sum_paid_here(self.sums["without"], seq),
-            cache_read=self._sum_paid_here(self.sums["read"], seq),
+            steps=sums_here["steps"],
+            sent=sums_here["sent"],
+            without=sums_here["without"],
+            cache_read=sums_here["read"],
             paid=paid_here,
             paid_without=self._sum_paid_here(self.paid_without, seq),
-            paid_before=paid_before,
+            paid_before=paid_elsewhere + self.unstated_dollars_until(seq),
             unpriced=unpriced,
-            free=self._sum_paid_here(self.sums["free"], seq),
-            shortening=self._sum_paid_here(self.sums["shortening"], seq),
+            free=sums_here["free"],
+            shortening=sums_here["shortening"],
             paid_for_shortening=self._sum_paid_here(self.paid_for_shortening, seq),
         )
 
@@ -788,7 +792,8 @@ class TokenLedger:
         reported_output = 0
         if usage.input > 0:
             reported_output = written
-        is_cold = self._found_cache_empty(recorded.time - reply.seconds, reply)
+        request_time = recorded.time - reply.seconds
+        is_cold = self._found_cache_empty(request_time, reply)
         without_folds = self._baseline.bill_step(
             shown, whole, sent, usage.cache_read, is_cold=is_cold
         )
@@ -803,16 +808,24 @@ class TokenLedger:
             output=reported_output,
         )
 
-        as_sent = BilledStep(sent, min(max(0, usage.cache_read), sent))
+        read_from_cache = min(max(0, usage.cache_read), sent)
+        as_sent = BilledStep(sent, read_from_cache)
         cost_without = self._cost_without_folds(usage.cost, as_sent, without_folds, written)
         self.paid_without[-1] += cost_without
-
-        # An import that was there before a reply's end rewinds to it and appends the whole reply.
-        if self._was_rewound and self._last_paid.time == recorded.time:
-            self.paid[-1] -= self._last_paid.cost
-            self.paid_without[-1] -= self._last_paid.cost_without
-        self._last_paid = _PaidReply(recorded.time, usage.cost, cost_without)
+        paid_now = _PaidReply(recorded.time, usage.cost, cost_without)
+        self._take_back_reply_imported_in_part(paid_now)
+        self._last_paid = paid_now
         self._was_rewound = False
+
+    def _take_back_reply_imported_in_part(self, whole_reply: _PaidReply) -> None:
+        """Take the last reply's cost out of the sums if this is the same reply.
+
+        An import that was there before a reply's end rewinds to it and appends the whole reply.
+        """
+        last_reply = self._last_paid
+        if self._was_rewound and last_reply.time == whole_reply.time:
+            self.paid[-1] -= last_reply.cost
+            self.paid_without[-1] -= last_reply.cost_without
 
     def _cost_without_folds(
         self, cost: float, as_sent: BilledStep, without_folds: BilledStep, written: int

@@ -193,20 +193,24 @@ def _choices_from_json(answer: str) -> dict[int, OutputChoice]:
         text = fenced.group(1)
     value = parse_json_or_none(text)
 
-    lines = []
-    if isinstance(value, dict) and "choice" in value:
-        lines.append(_line_of_numbered_choice(value))
+    lines: list[str] = []
+    if isinstance(value, list):
+        lines = [_line_of_numbered_choice(row) for row in value if isinstance(row, dict)]
+    elif isinstance(value, dict) and "choice" in value:
+        lines = [_line_of_numbered_choice(value)]
     elif isinstance(value, dict):
-        for number, choice in value.items():
-            if isinstance(choice, dict):
-                lines.append(_line_of_choice(number, choice))
-            else:
-                lines.append(f"{number}: {choice}")
-    elif isinstance(value, list):
-        for row in value:
-            if isinstance(row, dict):
-                lines.append(_line_of_numbered_choice(row))
+        lines = _lines_of_choices_by_number(value)
     return _choices_from_lines("\n".join(lines))
+
+
+def _lines_of_choices_by_number(choices: Mapping[str, object]) -> list[str]:
+    lines: list[str] = []
+    for number, choice in choices.items():
+        if isinstance(choice, dict):
+            lines.append(_line_of_choice(number, choice))
+        else:
+            lines.append(f"{number}: {choice}")
+    return lines
 
 
 def _line_of_numbered_choice(row: Mapping[str, object]) -> str:
