@@ -224,16 +224,16 @@ async def _sources_of_user_message(
         else:
             own_texts.append(text_of_attachment)
 
-    sources: list[DetailSource] = []
+    own_text = "\n".join(own_texts)
+    own_source = DetailSource(seq, "user", own_text, names=tuple(names))
+    if not added_texts:
+        return [own_source]
+    added_text = "\n".join(added_texts)
+    added_source = DetailSource(seq, "addition", added_text)
     # A message that is an addition alone is no message of the user.
-    is_addition_alone = bool(added_texts) and not own_texts and not names
-    if not is_addition_alone:
-        own_text = "\n".join(own_texts)
-        sources.append(DetailSource(seq, "user", own_text, names=tuple(names)))
-    if added_texts:
-        added_text = "\n".join(added_texts)
-        sources.append(DetailSource(seq, "addition", added_text))
-    return sources
+    if not own_texts and not names:
+        return [added_source]
+    return [own_source, added_source]
 
 
 def _parts_not_excluded(
