@@ -6,6 +6,7 @@ times one factor per model, learned from these reports.
 Every threshold is compared with the corrected number, and the meter shows the same one.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import StrEnum
@@ -46,6 +47,8 @@ class WindowSizeSource(StrEnum):
 @dataclass(frozen=True, slots=True)
 class WindowMeter:
     """How full the window is. `parts` are corrected tokens by kind and sum up to `used`.
+    `may_lack`: by how many tokens the next request may be longer than `used`, if it is estimated.
+    The reserve is never smaller.
 
     `counted`: the tokens by kind as they were counted when each piece was made. People read these,
     because a summary or an output then has the same size in the chat, the timeline and the meter.
@@ -59,6 +62,12 @@ class WindowMeter:
     model: str = ""
     is_estimate: bool = False  # Whether nobody but us has counted, neither provider nor tokenizer.
     counted: Mapping[ContextKind, int] = field(default_factory=dict)
+    may_lack: int = 0
+
+    @property
+    def most_used(self) -> int:
+        """Return up to how many tokens the next request takes, as far as is known."""
+        return self.used + self.may_lack
 
     @property
     def used_share(self) -> float:
@@ -141,15 +150,17 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     tokens_by_kind = state.branch.tokens_by_kind(state.settings.settings_tokens)
     counted = dict(zip(ContextKind, tokens_by_kind, strict=True))
     used = ledger.billed_view_tokens(model, state.seq, sum(tokens_by_kind))
+    may_lack = math.ceil(used * ledger.share_that_estimate_may_lack(model, state.seq))
     return WindowMeter(
         parts=_share_among_kinds(used, counted),
         used=used,
         window=window_tokens(chosen, policy),
-        reserve=reserved_tokens(chosen, policy),
+        reserve=max(reserved_tokens(chosen, policy), may_lack),
         factor=state.billed_per_counted_token(),
         model=model,
         is_estimate=ledger.is_view_estimated(model, state.seq),
         counted=counted,
+        may_lack=may_lack,
     )
 
 

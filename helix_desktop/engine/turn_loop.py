@@ -198,6 +198,7 @@ class TurnLoop:
         self.wake: Callable[[], object] | None = None
         self._step_count = 0
         self._cut_replies = 0  # How many broken or empty replies there were in a row.
+        self._room = 0  # The tokens that the last reply might have; 0: as many as it liked.
         # After a reply was stopped as repeating itself, the user can have the turn go on.
         self._goes_on_repeating = _was_stopped_as_repeating(conversation)
         folding.spending.begin_turn()
@@ -314,7 +315,7 @@ class TurnLoop:
         )
 
     def _refuse_request_that_server_would_cut(self) -> None:
-        """Refuse a request that is still over the window after the last measure, if the server
+        """Refuse a request that may still be over the window after the last measure, if the server
         would leave out its beginning without a word. Other servers refuse it themselves, by
         their own count.
         """
@@ -322,16 +323,20 @@ class TurnLoop:
         if not isinstance(client, CuttingModelClient) or not client.may_cut_silently:
             return
         meter = self._conversation.current_meter()
-        if meter.used <= meter.window:
+        if meter.most_used <= meter.window:
             return
+        size = f"{meter.used:,}"
+        if meter.may_lack:
+            size = f"{meter.used:,}–{meter.most_used:,}"
         raise errors.ActionRefused(
-            f"The next request would take up about {meter.used:,} tokens, but the context window of {meter.model} holds only {meter.window:,}, and its server would leave out the beginning without a word. Nothing was sent.",
+            f"The next request would take up about {size} tokens, but the context window of {meter.model} holds only {meter.window:,}, and its server would leave out the beginning without a word. Nothing was sent.",
             remedy="Choose a larger window for the model, or make your rules or your message shorter.",
         )
 
     async def _build_request_and_mark_sent(self) -> _PreparedRequest:
         """Build the next request. Facts appended meanwhile are not in it."""
         room = self._room_for_reply()
+        self._room = room
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
         built = await asyncio.to_thread(_build_and_digest_request, view, contents)
@@ -357,7 +362,7 @@ class TurnLoop:
         if chosen is None or not chosen.is_free:
             return 0
         meter = self._conversation.current_meter()
-        return max(meter.window - meter.used, LEAST_ROOM)
+        return max(meter.window - meter.most_used, LEAST_ROOM)
 
     def _main_model_client(self) -> ModelClient:
         client = self._services.models(facts.ModelRole.MAIN)
@@ -558,7 +563,9 @@ class TurnLoop:
         if reply.why:
             return facts.TurnEnded(facts.TurnEnd.FAILED, reply.why, LENGTH_CAUSE)
         used = reply.usage.input + reply.usage.output
-        if used >= FULL_SHARE * self._conversation.current_meter().window:
+        has_filled_window = used >= FULL_SHARE * self._conversation.current_meter().window
+        has_filled_room = 0 < self._room <= reply.usage.output
+        if has_filled_window or has_filled_room:
             return facts.TurnEnded(facts.TurnEnd.FAILED, FILLED_WINDOW, LENGTH_CAUSE)
         return None
 

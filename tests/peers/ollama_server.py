@@ -50,6 +50,8 @@ class OllamaServer(Peer):
         self.loads: list[int] = []
         self.shown: list[list[dict[str, Any]]] = []  # What the model saw of each request.
         self.cut = 0  # How many requests have lost their beginning.
+        # Up to how many tokens each request and its reply take together.
+        self.most_tokens: list[int] = []
 
     def listing(self, seen: Seen) -> Answer:
         path = seen.path.partition("?")[0]
@@ -121,6 +123,7 @@ class OllamaServer(Peer):
     def _chat(self, body: dict[str, Any]) -> Answer:
         shown = self._show(body)
         limit = int(body.get("options", {}).get("num_predict", self.loaded))
+        self.most_tokens.append(self.count_tokens(shown) + self._count_tools(body) + limit)
         words = self.says(shown).split(" ")
         written = words[:limit]
         lines = [

@@ -25,6 +25,8 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError
 from helix_desktop.providers.provider_catalog import ProviderConfig, describe_model
+from helix_desktop.providers.tokenizer_families import estimate_tokens_of_texts
+from helix_desktop.token_counting import TiktokenCounter
 from tests.peers.chat_server import ChatServer, reply, too_long
 from tests.peers.llama_server import LlamaServer
 from tests.peers.ollama_server import OllamaServer
@@ -143,6 +145,39 @@ async def test_a_first_chinese_text_is_not_cut_by_a_model_with_a_small_vocabular
         await talk(session, chinese)
         assert server.shown
         assert server.cut == 0
+
+
+def count_more_than_is_estimated(messages: Iterable[dict[str, Any]]) -> int:
+    texts = [str(message.get("content") or "") for message in messages]
+    estimate = estimate_tokens_of_texts("smollm2:135m", texts, TiktokenCounter())
+    return round(1.18 * (estimate + 5 * (len(texts) + 1)))
+
+
+@pytest.mark.parametrize("window", [2_048, 4_096])
+async def test_an_estimate_that_is_short_cuts_nothing_before_the_first_reply(
+    desks: Desks, folder: Path, window: int
+) -> None:
+    """The user has limited replies, so that little is reserved for them. Each conversation begins
+    with a text that fills the window a little more.
+    """
+    line = "The late fee of a book is paid by its reader when it comes back too late.\n"
+    with OllamaServer(
+        "smollm2:135m",
+        largest=window,
+        capabilities=("completion",),
+        count_tokens=count_more_than_is_estimated,
+    ) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("ollama", base_url=server.base_url))
+        desk.configured.correct_model("ollama", server.model, {"max_output": 20})
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role(f"ollama/{server.model}")
+        for share in range(68, 104, 4):
+            session = await bench.start_conversation(f"{share}")
+            await talk(session, line * (window * share // 100 // 18))
+        assert len(server.shown) > 6
+        assert server.cut == 0
+        assert max(server.most_tokens) <= window
 
 
 async def test_ollama_is_asked_for_the_window_that_the_user_set(desks: Desks, folder: Path) -> None:

@@ -35,6 +35,10 @@ LEAST_GROWTH = 0.1
 LEAST_SHARE_OF_PROPORTION = 0.4
 PRIOR_WEIGHT = 2  # The expected factor counts as much as this many reports.
 REPORTS_BESIDE_ESTIMATE = 3  # As many are enough where the next text is estimated, too.
+# Of 100 estimates, 95 are off by no more than this share of what the server counts, and of those
+# corrected by three reports all that were measured.
+MOST_OFF_BEFORE_REPORTS = 0.16
+MOST_OFF_AFTER_REPORTS = 0.05
 # An estimate of texts is off by no more than this share. If a server reports tokens that are
 # further off, its template has or lacks something, such as tools that it leaves out.
 MOST_ERROR_OF_ESTIMATE = 0.3
@@ -499,6 +503,15 @@ class TokenLedger:
     def is_view_estimated(self, model: str, seq: int) -> bool:
         """Whether nobody but us has counted what `billed_view_tokens` is computed from."""
         return not self._has_measured(model, seq) and self._last_sound_report(model, seq) is None
+
+    def share_that_estimate_may_lack(self, model: str, seq: int) -> float:
+        """Return by which share of an estimated request it may be longer, or 0 if it was counted."""
+        if model not in self.estimated or not self.is_view_estimated(model, seq):
+            return 0.0
+        most_off = MOST_OFF_AFTER_REPORTS
+        if len(self._sound_reports(model, seq)) < REPORTS_BESIDE_ESTIMATE:
+            most_off = MOST_OFF_BEFORE_REPORTS
+        return most_off / (1 - most_off)
 
     def _has_measured(self, model: str, seq: int) -> bool:
         measured = self.measured.get(model)
