@@ -30,15 +30,20 @@ ABOUT_THE_SAME = 0.03  # A simulation says nothing about smaller differences.
 @dataclass(frozen=True, slots=True)
 class PresetCost:
     """`share`: of what was really paid, or sent. `dollars`: 0 where no price is known.
-    `fits`: whether each request would have fitted into the model's window. `tokens`: what would
-    have been sent, if that is compared, or else 0. `is_baseline`: the others are compared with it.
+    `peak`: the share of the model's window that the longest request would have taken, if it would
+    not have fitted, or else 0. `tokens`: what would have been sent, if that is compared, or else 0.
+    `is_baseline`: the others are compared with it.
     """
 
     share: float
     dollars: float
-    fits: bool
+    peak: float
     tokens: int = 0
     is_baseline: bool = False
+
+    @property
+    def fits(self) -> bool:
+        return self.peak == 0
 
     @property
     def is_about_the_same(self) -> bool:
@@ -81,14 +86,16 @@ def compute_preset_costs(
     costs: dict[str, PresetCost] = {}
     for outcome in outcomes:
         # What was really sent has fitted, though the window may have another size by now.
-        fits = outcome.peak <= 1 or outcome.is_real
+        peak = 0.0
+        if outcome.peak > 1 and not outcome.is_real:
+            peak = outcome.peak
         is_baseline = outcome is baseline
         if compared_by is not ComparedBy.COST:
             share = outcome.sent / max(1, baseline.sent)
-            cost = PresetCost(share, 0.0, fits, outcome.sent, is_baseline)
+            cost = PresetCost(share, 0.0, peak, outcome.sent, is_baseline)
         else:
             share = _share_of_what_was_paid(outcome, baseline)
-            cost = PresetCost(share, paid * share, fits, 0, is_baseline)
+            cost = PresetCost(share, paid * share, peak, 0, is_baseline)
         costs[outcome.policy] = cost
     return costs
 
@@ -102,9 +109,11 @@ def _share_of_what_was_paid(outcome: PolicyOutcome, baseline: PolicyOutcome) -> 
 
 
 def describe_preset_cost(cost: PresetCost) -> str:
-    """Returns "$0.42" for what was paid, and beside it "≈ $0.46, 10% more", or the same in tokens."""
+    """Returns "$0.42" for what was paid, and beside it "≈ $0.46, 10% more", or the same in tokens,
+    or that it would have been too long.
+    """
     if not cost.fits:
-        return tr("would not have fit")
+        return tr("too long: {peak} of the context window", peak=format_percent(cost.peak))
     amount = format_amount(cost)
     if cost.is_baseline:
         return amount

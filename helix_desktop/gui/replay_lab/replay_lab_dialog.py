@@ -324,12 +324,11 @@ class ReplayLabDialog(TransientDialog):
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
         cost = describe_preset_cost(self._costs[outcome.policy])
-        if not self._costs[outcome.policy].fits:
+        is_in_use = outcome.policy == self._bench.policy_name
+        if is_in_use and not self._costs[outcome.policy].fits:
+            # Otherwise, this would say that nothing can be sent.
             peak = format_percent(outcome.peak)
-            cost = tr("too long: {peak} of the context window", peak=peak)
-            if outcome.policy == self._bench.policy_name:
-                # It is in use now: otherwise, this would say that nothing can be sent.
-                cost = tr("too long in a simulation of all of it: {peak} of the context window", peak=peak)  # fmt: skip
+            cost = tr("too long in a simulation of all of it: {peak} of the context window", peak=peak)  # fmt: skip
         cells: list[QWidget] = [
             self._build_name_cell(name, describe_preset_plainly(outcome.policy)),
             build_plain_label(cost, "small", self, wraps=False),

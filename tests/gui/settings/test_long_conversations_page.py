@@ -117,7 +117,7 @@ def test_what_each_choice_would_have_cost_stands_beside_it_when_it_is_asked_for(
     paid = sum(row.cost for row in bench.list_conversations() if row.id in conversations)
     assert paid > 0
     assert costs["layered"] == f"Your last {count}: {format_dollars(paid)}"
-    assert costs["none"] == f"Your last {count}: would not have fit"
+    assert costs["none"] == f"Your last {count}: too long: 120% of the context window"
     choice(page, "Keep more").click()
     qt_works(1)
     assert page._cost_labels["layered"].text() == costs["layered"], "they stay when one is chosen"
