@@ -278,8 +278,12 @@ class TurnRecorder:
 
     async def record_finished_parts(self) -> None:
         """Records the results once a reply's calls are over, then the next reply with a
-        running call.
+        running call. Finished even if the caller is stopped meanwhile: what is being recorded is
+        in neither list any more, and would be lost.
         """
+        await asyncio.shield(self._record_finished_parts())
+
+    async def _record_finished_parts(self) -> None:
         async with self._lock:
             while all(call.is_over for call in self._running):
                 finished_calls = self._running

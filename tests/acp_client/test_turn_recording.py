@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -271,3 +272,25 @@ async def test_words_and_thoughts_without_any_length_are_no_endless_reply(
         await record(recorder, chunk(""), thought(""))
     await recorder.finish_turn(Stop.END, NO_USAGE)
     assert len(facts_of(session, ModelReplied)) > 5
+
+
+async def test_a_call_that_ended_has_its_result_whenever_its_recording_is_stopped(
+    bench: Workbench, session: Session
+) -> None:
+    """The defect: stopped while the result was stored, a command that ran was not in the record at all, or
+    had no result there.
+    """
+    for rounds in range(40):
+        recorder = TurnRecorder(session.conversation, bench.kit.resources, "m")
+        name = f"call {rounds}"
+        update = call(name, "completed", **shows(f"printed {rounds}"))
+        recording = bench.tasks.spawn_task(record(recorder, update), name="recording")
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        recording.cancel()
+        await asyncio.wait([recording])
+        await recorder.finish_turn(Stop.STOPPED, NO_USAGE)
+    made = [one.id for one in calls(session)]
+    returned = [one.call for one in facts_of(session, ToolReturned)]
+    assert returned == made
+    assert made == [f"call {rounds}" for rounds in range(1, 40)]

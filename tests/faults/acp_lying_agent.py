@@ -139,9 +139,9 @@ def run_in_terminal(session: str, pick: random.Random, command: str = "") -> Non
 
 def hostile_paths(pick: random.Random) -> tuple[str, ...]:
     """Paths that lead to the folder outside."""
-    link = f"{INSIDE}/link{next(numbers)}"
+    link = f"{INSIDE}/link{os.getpid()}-{next(numbers)}"
     Path(link).symlink_to(OUTSIDE)
-    file_link = f"{INSIDE}/file{next(numbers)}"
+    file_link = f"{INSIDE}/file{os.getpid()}-{next(numbers)}"
     Path(file_link).symlink_to(f"{OUTSIDE}/secret")
     relative = os.path.relpath(OUTSIDE, INSIDE)
     return (
@@ -163,7 +163,7 @@ def reach_files(session: str, pick: random.Random) -> None:
 
 def race_with_links(session: str, pick: random.Random) -> None:
     """A name changes between a file inside and a link to the outside while it is written."""
-    name = Path(f"{INSIDE}/race{next(numbers)}")
+    name = Path(f"{INSIDE}/race{os.getpid()}-{next(numbers)}")
     waiting = []
     for _ in range(30):
         waiting.append(begin("fs/write_text_file", session, path=str(name), content="overwritten"))

@@ -45,6 +45,7 @@ from helix_desktop.workbench import Workbench, Workbenches
 
 AGENT = Path(__file__).with_name("acp_lying_agent.py")
 SECRET = "words that only the user knows"
+AT_ONCE = 5  # So many conversations go on at the same time.
 TURN_SECONDS = 8.0  # A turn that takes longer is stopped, as a user would.
 STOP_SECONDS = 10.0
 FREEZE_SECONDS = 1.0
@@ -62,6 +63,7 @@ class Trial:
     place: Path
     seed: int
     only: str = ""
+    recorded_arguments: str = ""
     failures: list[str] = field(default_factory=list)
     allowed: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
@@ -108,19 +110,22 @@ class Trial:
         for ran in (self.inside / "ran").iterdir():
             if ran.name not in self.allowed:
                 self.fail(name, f"{ran.name} ran without an answer")
+            elif ran.name not in self.recorded_arguments:
+                self.fail(name, f"{ran.name} ran, and no call in the record names it")
             self.counts["commands that ran after a yes"] += 1
             ran.unlink()
         heard = self.heard.read_text() if self.heard.exists() else ""
         if SECRET in heard:
             self.fail(name, "the agent read the file outside")
         self.heard.unlink(missing_ok=True)
+        self.recorded_arguments = ""
         for path in self.inside.glob("[lfr]*[0-9]"):
             path.unlink()
 
     def fail(self, name: str, what: str) -> None:
-        attacks = ""
+        attacks: list[str] = []
         if Path(f"{self.heard}.attacks").exists():
-            attacks = Path(f"{self.heard}.attacks").read_text().splitlines()[-1]
+            attacks = Path(f"{self.heard}.attacks").read_text().splitlines()[-AT_ONCE:]
         self.failures.append(f"{name}: {what}; last attacks: {attacks}")
         print(f"FAILED: {self.failures[-1][:600]}", flush=True)
 
@@ -250,20 +255,18 @@ async def run_turn(trial: Trial, session: Session, text: str) -> TurnEnd | None:
     return reason
 
 
-def check_recorded(trial: Trial, session: Session, name: str) -> None:
-    """Each call of the record has one result, each command that ran is in it, and nothing of
-    another session is.
+def check_recorded(trial: Trial, session: Session) -> None:
+    """Each call of the record has one result, and nothing of another session is in it. What its
+    calls say is kept, to be compared with the commands that ran.
     """
-    words = "\n".join(
+    name = session.id
+    trial.recorded_arguments += "\n".join(
         part.arguments
         for recorded in session.all_facts
         if isinstance(recorded.fact, ModelReplied)
         for part in recorded.fact.parts
         if isinstance(part, ToolCall)
     )
-    for ran in (trial.inside / "ran").iterdir():
-        if ran.name not in words:
-            trial.fail(name, f"{ran.name} ran, and no call in the record names it")
     open_calls: Counter[str] = Counter()
     for recorded in session.all_facts:
         fact = recorded.fact
@@ -314,6 +317,15 @@ def ask_on_the_command_line(trial: Trial, name: str) -> None:
         trial.fail(name, f"a control sign was printed: {around!r}")
 
 
+async def try_one(trial: Trial, bench: Workbench, number: int) -> None:
+    name = f"conversation {number}"
+    if number % TO_OUTSIDE == 0:
+        await asyncio.to_thread(ask_on_the_command_line, trial, name)
+    else:
+        session = await converse(trial, bench, name, random.Random(f"{trial.seed} {number}"))
+        check_recorded(trial, session)
+
+
 async def run(trial: Trial, first: int, count: int) -> None:
     places = program_folders.find_program_folders(trial.place / "home")
     errors = ErrorKeeper()
@@ -326,39 +338,28 @@ async def run(trial: Trial, first: int, count: int) -> None:
     begun = time.monotonic()
     desk = Workbenches(places, SecretStorage(places.key_file, environ={}))
     bench = await desk.create_workspace("w", trial.inside)
-    for number in range(first, first + count):
-        name = f"conversation {number}"
-        pick = random.Random(f"{trial.seed} {number}")
+    numbers = list(range(first, first + count))
+    for at in range(0, count, AT_ONCE):
+        batch = numbers[at : at + AT_ONCE]
+        name = f"conversations {batch[0]} to {batch[-1]}"
         watcher.reset()
-        if number % TO_OUTSIDE == 0:
-            await asyncio.to_thread(ask_on_the_command_line, trial, name)
-            watcher.reset()
-        else:
-            begun_at = time.monotonic()
-            session = await converse(trial, bench, name, pick)
-            if trial.only:
-                print(f"{name}: {time.monotonic() - begun_at:.1f} s", flush=True)
-            longest, of_processor = watcher.reset()
-            trial.slowest = max(trial.slowest, longest)
-            trial.slowest_of_processor = max(trial.slowest_of_processor, of_processor)
-            if of_processor > FREEZE_SECONDS:
-                trial.fail(
-                    name,
-                    f"the loop was held for {longest:.1f} s ({of_processor:.1f} s of processor) by {watcher.held_by}",
-                )
-            check_recorded(trial, session, name)
+        await asyncio.gather(*(try_one(trial, bench, number) for number in batch))
+        longest, of_processor = watcher.reset()
+        trial.slowest = max(trial.slowest, longest)
+        trial.slowest_of_processor = max(trial.slowest_of_processor, of_processor)
+        if of_processor > FREEZE_SECONDS:
+            held = f"{longest:.1f} s ({of_processor:.1f} s of processor)"
+            trial.fail(name, f"the loop was held for {held} by {watcher.held_by}")
         await asyncio.to_thread(trial.check, name)
         for kept in (*errors.kept, *loop_errors):
             trial.fail(name, f"logged: {kept}")
         errors.kept.clear()
         loop_errors.clear()
-        trial.counts["conversations"] += 1
-        if number % 20 == 0:
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            print(
-                f"{number}: {time.monotonic() - begun:.0f} s, {len(trial.failures)} failures, at most {memory} MB",
-                flush=True,
-            )
+        trial.counts["conversations"] += len(batch)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        seconds = time.monotonic() - begun
+        failures = len(trial.failures)
+        print(f"{name}: {seconds:.0f} s, {failures} failures, at most {memory} MB", flush=True)
     watching.cancel()
     await desk.aclose()
 
