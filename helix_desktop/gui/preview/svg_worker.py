@@ -12,14 +12,19 @@ import codecs
 import os
 import re
 import sys
+from collections import defaultdict
+from contextlib import suppress
+from xml.parsers import expat
 
-SECONDS = 10
+SECONDS = 5  # Of the processor. A picture of 100,000 shapes needs about one.
+MOST_DRAWN_ELEMENTS = 500_000
 LONGEST_EDGE = 4_000
 _REFERENCE = re.compile(r"""(?:href|src)\s*=\s*(["'])(.*?)\1""", re.IGNORECASE | re.DOTALL)
 # Neither can have another reference in it.
 _PART_OF_FILE = re.compile(r"""#[^"'=&<>]*""")
 _OWN_CONTENT = re.compile(r"""data:[^"'&<>]*""")
 _IMPORTS = re.compile(r"@import[^;]*;|url\(\s*[\"']?(?!#|data:)[^)]*\)", re.IGNORECASE)
+_NAMED_PART = re.compile(r"""url\(\s*["']?#([^"')\s]+)""")
 _DECLARATION = re.compile(r"<\?xml\s[^>]*\?>")
 # An entity with words alone, such as a long name for a namespace.
 _PLAIN_ENTITY = re.compile(r"""<!ENTITY\s+[\w.-]+\s+(?:"[^"&<%]*"|'[^'&<%]*')\s*>""")
@@ -42,6 +47,8 @@ def draw_standard_input() -> None:
             sys.path.append(folder)
     _limit_drawing_process()
     svg = without_outside_references(sys.stdin.buffer.read())
+    if draws_too_much(svg):
+        return
     from PySide6.QtGui import QGuiApplication
 
     # Without an application, Qt has no fonts for the texts of the picture.
@@ -68,6 +75,68 @@ def without_outside_references(svg: bytes) -> bytes:
         text = _REFERENCE.sub(_keep_inner_reference, text)
         text = _IMPORTS.sub(" ", text)
     return text.encode("utf-8", "replace")
+
+
+def draws_too_much(svg: bytes) -> bool:
+    """Whether a small file draws a part of itself very often: ten parts, of which each draws the one
+    before it ten times, are ten billion shapes. What a style sheet adds is not counted.
+    """
+    counter = _ElementCounter()
+    reader = expat.ParserCreate()
+    reader.StartElementHandler = counter.add_element
+    reader.EndElementHandler = counter.end_element
+    # Qt may draw what stands before a mistake.
+    with suppress(expat.ExpatError):
+        reader.Parse(svg, True)
+    return counter.count_drawn_elements() > MOST_DRAWN_ELEMENTS
+
+
+class _ElementCounter:
+    """Counts the elements of a picture with what each draws by naming it. A part is an element with
+    an id, or the whole picture, without the parts within it. Of several with one id, the others have none.
+    """
+
+    def __init__(self) -> None:
+        self._elements = defaultdict[str, int](int)  # How many are in each part.
+        # Which parts each part draws, as often as it does, those within it among them.
+        self._drawn_parts = defaultdict[str, list[str]](list)
+        self._open_parts = [""]
+
+    def add_element(self, _name: str, attributes: dict[str, str]) -> None:
+        part = self._open_parts[-1]
+        identity = attributes.get("id", "")
+        if identity and identity not in self._elements:
+            self._drawn_parts[part].append(identity)
+            part = identity
+        self._open_parts.append(part)
+        self._elements[part] += 1
+        for name, value in attributes.items():
+            times = 1
+            if name.startswith("marker"):  # It is drawn at each point of a line.
+                points = attributes.get("d", "") + attributes.get("points", "")
+                times += len(points.split())
+                self._elements[part] += times
+            for named in _named_parts(name, value):
+                self._drawn_parts[part].extend([named] * times)
+
+    def end_element(self, _name: str) -> None:
+        self._open_parts.pop()
+
+    def count_drawn_elements(self) -> int:
+        """Stops soon after there are too many, as in a part that draws itself."""
+        count = 0
+        waiting = [""]
+        while waiting and count <= MOST_DRAWN_ELEMENTS:
+            part = waiting.pop()
+            count += 1 + self._elements[part]
+            waiting += self._drawn_parts[part]
+        return count
+
+
+def _named_parts(name: str, value: str) -> list[str]:
+    if name.rpartition(":")[2] == "href":
+        return [value.strip().removeprefix("#")]
+    return _NAMED_PART.findall(value)
 
 
 def _decode_svg(svg: bytes) -> str:

@@ -361,6 +361,44 @@ def test_an_svg_names_no_other_file_however_it_is_written(svg: bytes) -> None:
         assert OUTSIDE not in references
 
 
+def parts_in_parts(part: str, drawn: str, count: int = 10) -> bytes:
+    """A picture with `count` parts, of which each draws the one before it."""
+    parts = [part.format(number=0, inside="<rect width='1' height='1'/>")]
+    for number in range(1, count):
+        parts.append(part.format(number=number, inside=drawn.format(number=number - 1)))
+    last = drawn.format(number=count - 1)
+    return f"<svg width='9' height='9'><defs>{''.join(parts)}</defs>{last}</svg>".encode()
+
+
+LINE = "d='M0 0" + " L1 1" * 300 + "'"
+SVG_OF_BILLIONS = {
+    "by using": parts_in_parts("<g id='a{number}'>{inside}</g>", "<use href='#a{number}'/>" * 10),
+    "by two": parts_in_parts("<g id='a{number}'>{inside}</g>", "<use xlink:href=' #a{number}'/>" * 2, 40),
+    "by patterns": parts_in_parts("<pattern id='a{number}'>{inside}</pattern>", "<rect fill='url(#a{number})'/>" * 10),
+    "by a style": parts_in_parts("<mask id='a{number}'>{inside}</mask>", "<g style='x:1;mask:url( \"#a{number}\" )'/>" * 10),
+    "at points": parts_in_parts("<marker id='a{number}'>{inside}</marker>", f"<path {LINE} marker-mid='url(#a{{number}})'/>", 4),
+    "in itself": b"<svg><g id='a'><use href='#a'/></g></svg>",
+    "before a mistake": parts_in_parts("<g id='a{number}'>{inside}</g>", "<use href='#a{number}'/>" * 10) + b"<",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("svg", SVG_OF_BILLIONS.values(), ids=SVG_OF_BILLIONS)
+def test_a_small_svg_that_draws_billions_of_shapes_is_known_before_it_is_drawn(svg: bytes) -> None:
+    """The defect: it was drawn until the process was ended, after up to 15 seconds."""
+    begun = time.process_time()
+    assert svg_worker.draws_too_much(svg)
+    assert time.process_time() - begun < 3
+
+
+def test_an_svg_with_many_shapes_or_with_ids_that_are_not_unique_is_drawn() -> None:
+    shapes = "<rect id='a' width='1' height='1'/>" * 5_000
+    icons = "".join(
+        f"<symbol id='i{n}'><path d='M0 0'/></symbol><use href='#i{n}'/>" for n in range(500)
+    )
+    assert not svg_worker.draws_too_much(f"<svg>{shapes}{icons}</svg>".encode())
+    assert not svg_worker.draws_too_much(b"no picture")
+
+
 def test_what_an_svg_has_itself_stays() -> None:
     entity = '<!DOCTYPE svg [<!ENTITY ns "http://www.w3.org/2000/svg">]>'
     for svg in (
