@@ -136,6 +136,8 @@ class TurnRecorder:
         self.has_heard_agent = False
         self._draft: list[_SpokenPart | AcpCall] = []
         self._draft_has_call = False
+        # Set when the turn ends. What the agent says then belongs to no turn.
+        self._is_finished = False
         self._calls: dict[str, AcpCall] = {}
         self._running: list[AcpCall] = []  # The calls in the reply that was recorded last.
         # The results of commands that ran in our terminals, by call.
@@ -147,6 +149,8 @@ class TurnRecorder:
     async def record_session_update(self, update: dict[str, Any], size_bytes: int) -> None:
         """Records an update of `size_bytes` bytes. Kinds unknown to this version are ignored."""
         self.add_size(size_bytes)
+        if self._is_finished:
+            return
         match text_at(update, "sessionUpdate"):
             case "agent_message_chunk" | "agent_thought_chunk" as kind:
                 self.has_heard_agent = True
@@ -206,6 +210,8 @@ class TurnRecorder:
         recorded now.
         """
         self.has_heard_agent = True
+        if self._is_finished:
+            return AcpCall("", dict(update))
         call_id = text_at(update, "toolCallId")[:LONGEST_NAME] or f"call {len(self._calls)}"
         call = self._calls.get(call_id)
         if call is None:
@@ -314,15 +320,17 @@ class TurnRecorder:
         """Records what is left. A running call is recorded as cut off, an unrecorded
         one is left out.
         """
-        recorded_parts: list[_SpokenPart | AcpCall] = []
-        for part in self._draft:
-            is_unfinished_call = isinstance(part, AcpCall) and not part.is_over
-            if not is_unfinished_call:
-                recorded_parts.append(part)
-        self._draft = recorded_parts
-        for call in self._running:
-            call.was_cut = not call.is_over
-            self._mark_call_done_and_notify(call)
+        self._is_finished = True
+        async with self._lock:  # A reply that is being recorded has its calls in neither list.
+            recorded_parts: list[_SpokenPart | AcpCall] = []
+            for part in self._draft:
+                is_unfinished_call = isinstance(part, AcpCall) and not part.is_over
+                if not is_unfinished_call:
+                    recorded_parts.append(part)
+            self._draft = recorded_parts
+            for call in self._running:
+                call.was_cut = not call.is_over
+                self._mark_call_done_and_notify(call)
         await self.record_finished_parts()
         if self._draft:
             await self._record_draft_as_reply(stop)

@@ -294,3 +294,22 @@ async def test_a_call_that_ended_has_its_result_whenever_its_recording_is_stoppe
     returned = [one.call for one in facts_of(session, ToolReturned)]
     assert returned == made
     assert made == [f"call {rounds}" for rounds in range(1, 40)]
+
+
+async def test_a_call_that_begins_as_the_turn_ends_is_cut_off_or_left_out(
+    bench: Workbench, session: Session
+) -> None:
+    """The defect: it stood in the record without a result, as if it went on for ever."""
+    for rounds in range(40):
+        recorder = TurnRecorder(session.conversation, bench.kit.resources, "m")
+        update = call(f"call {rounds}", "in_progress")
+        recording = bench.tasks.spawn_task(record(recorder, update), name="recording")
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        await recorder.finish_turn(Stop.STOPPED, NO_USAGE)
+        await record(recorder, call(f"later {rounds}", "in_progress"), chunk("later"))
+        await recording
+    made = [one.id for one in calls(session)]
+    assert [one.call for one in facts_of(session, ToolReturned)] == made
+    assert "later" not in "".join(made) + said(session)
+    assert len(made) > 20

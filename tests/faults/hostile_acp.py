@@ -47,7 +47,8 @@ AGENT = Path(__file__).with_name("acp_lying_agent.py")
 SECRET = "words that only the user knows"
 AT_ONCE = 5  # So many conversations go on at the same time.
 TURN_SECONDS = 8.0  # A turn that takes longer is stopped, as a user would.
-STOP_SECONDS = 10.0
+STOP_SECONDS = 30.0
+CALM_SECONDS = 60.0
 FREEZE_SECONDS = 1.0
 TICK_SECONDS = 0.02
 TO_OUTSIDE = 10  # Each tenth conversation is one of the command line.
@@ -212,7 +213,7 @@ async def converse(trial: Trial, bench: Workbench, name: str, pick: random.Rando
     if not last_reply.endswith("I am calm."):
         # It is still busy with lies, or had answered this message before it came.
         await agent.end_agent()
-        ended = await run_turn(trial, session, "calm")
+        ended = await run_turn(trial, session, "calm", CALM_SECONDS)
         last_reply = last_words(session)
         trial.counts["agents that had to be ended"] += 1
     if ended is not TurnEnd.DONE or not last_reply.endswith("I am calm."):
@@ -232,10 +233,12 @@ def last_words(session: Session) -> str:
     return words
 
 
-async def run_turn(trial: Trial, session: Session, text: str) -> TurnEnd | None:
+async def run_turn(
+    trial: Trial, session: Session, text: str, seconds: float = TURN_SECONDS
+) -> TurnEnd | None:
     session.send_message((Text(text),))
     try:
-        await asyncio.wait_for(session.wait_until_idle(), TURN_SECONDS)
+        await asyncio.wait_for(session.wait_until_idle(), seconds)
     except TimeoutError:
         trial.counts["turns stopped by the user"] += 1
         begun = time.monotonic()
@@ -274,7 +277,7 @@ def check_recorded(trial: Trial, session: Session) -> None:
             open_calls.update(part.id for part in fact.parts if isinstance(part, ToolCall))
         if isinstance(fact, ToolReturned):
             open_calls[fact.call] -= 1
-    wrong = [call for call, count in open_calls.items() if count]
+    wrong = [(call, count) for call, count in open_calls.items() if count]
     if wrong:
         trial.fail(name, f"calls without one result each: {wrong[:3]}")
     said = "".join(
