@@ -11,6 +11,7 @@ import pytest
 
 from helix_desktop.engine.facts import FileChanged, ToolCall
 from helix_desktop.engine.ports import (
+    VERSION,
     CallContext,
     CallOutcome,
     EntryOrigin,
@@ -129,6 +130,12 @@ async def test_an_edit_shows_its_diff_and_keeps_both_contents(here: World) -> No
     assert change.after is not None
     assert here.content(change.before) == b"one\ntwo\nthree\n"
     assert here.content(change.after) == b"one\n2\nthree\n" == (here.folder / "a.py").read_bytes()
+    # In the cache, the change and both contents were called the same.
+    cache = here.kit.resources.cache
+    stored_by = [
+        (await cache.describe_entry(digest)).about for digest in (change.before, change.after)
+    ]
+    assert stored_by == [EntryOrigin(VERSION, "a.py")] * 2
 
 
 @pytest.mark.parametrize(

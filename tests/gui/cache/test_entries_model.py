@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
-from helix_desktop.engine.ports import NOT_RUN
+from helix_desktop.engine.ports import NOT_RUN, VERSION, EntryOrigin
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.entries_model import (
     ROWS_PER_PAGE,
@@ -112,3 +112,9 @@ def test_an_entry_about_calls_that_were_not_run_says_what_it_is(
     (source,) = [column for column in ENTRY_COLUMNS if column.id == "source"]
     row = replace(catalogue.lines[0], about=NOT_RUN)
     assert source.text(row, NOW) == "What the model was told about calls that were not run"
+
+
+def test_what_a_file_was_before_a_change_is_not_called_a_change(catalogue: MemoryCatalogue) -> None:
+    row = replace(catalogue.lines[0], about=EntryOrigin(VERSION, "src/fees.py"))
+    (source, tool, *_) = [column.text(row, NOW) for column in ENTRY_COLUMNS]
+    assert (source, tool) == ("src/fees.py", "Version of a file")
