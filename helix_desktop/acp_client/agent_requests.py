@@ -230,7 +230,13 @@ class AgentRequests:
                 f"A call can name at most {MOST_PATHS:,} files.",
                 remedy="Make several calls instead.",
             )
-        details = [text for text in (_command_of_call(call), call.difference_text()) if text]
+
+        def name_file(path: str) -> str:
+            return self._describe_place(_path_of_file_address(path), ActionEffect.EDIT).path
+
+        details = [
+            text for text in (_command_of_call(call), call.difference_text(name_file)) if text
+        ]
         preview = "\n".join(details) or call.arguments_text()
         if len(preview) > LONGEST_PREVIEW or len(call.title) > LONGEST_TITLE:
             raise ActionRefused(

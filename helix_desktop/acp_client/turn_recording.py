@@ -8,7 +8,7 @@ shown at once and recorded as the next reply.
 import asyncio
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -89,12 +89,18 @@ class AcpCall:
         contents = objects_at(self.description, "content")
         return [content for content in contents if text_at(content, "type") == "diff"]
 
-    def difference_text(self) -> str:
+    def difference_text(self, name_file: Callable[[str], str] = str) -> str:
+        """Returns the changes of the call. `name_file`: what a file with this path is called."""
         texts: list[str] = []
         for difference in self.differences:
             old = text_at(difference, "oldText")
             new = text_at(difference, "newText")
-            texts.append(format_unified_diff(old, new, text_at(difference, "path")))
+            # Agents send the changed lines of a file, most of them without the last line end.
+            if old and new and not old.endswith("\n") and not new.endswith("\n"):
+                old += "\n"
+                new += "\n"
+            name = name_file(text_at(difference, "path"))
+            texts.append(format_unified_diff(old, new, name))
         return "\n".join(texts)
 
     def output_text(self) -> str:

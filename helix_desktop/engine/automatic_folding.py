@@ -847,5 +847,5 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
         tokens_always = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
         measures.append(f"a summary is always written at {tokens_always:,.0f} tokens")
     if not measures:
-        return "This preset never shortens anything."
+        return "This setting never shortens anything."
     return f"Later: {'; '.join(measures)}."

@@ -198,6 +198,17 @@ def difference(path: Path, text: str) -> dict[str, object]:
     }
 
 
+async def test_an_agents_change_is_shown_like_one_of_our_own(
+    bench: Workbench, folder: Path
+) -> None:
+    """Its path stood there twice in full, and twice that there is no newline at the end."""
+    session = await bench.start_conversation(acp_agent="Script")
+    lines = {"path": str(folder / "README.md"), "oldText": "fines", "newText": "fees"}
+    await run_turn(session, permit("edit", content=[{"type": "diff", **lines}]), YES)
+    (asked,) = ASKED
+    assert asked.preview == "--- README.md\n+++ README.md\n@@ -1,1 +1,1 @@\n-fines\n+fees\n"
+
+
 @pytest.mark.parametrize("kind", ["read", "search", "execute", "other"])
 async def test_what_a_card_of_another_kind_carries_is_not_allowed_with_it(
     bench: Workbench, folder: Path, kind: str

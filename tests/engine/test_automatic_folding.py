@@ -782,7 +782,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
     [
         ("layered", "above 6,000 tokens, a summary is written if that saves money"),
         ("observational", "above 6,000 tokens, older messages become dated notes"),
-        ("none", "This preset never shortens anything."),
+        ("none", "This setting never shortens anything."),
     ],
 )
 async def test_the_forecast_of_an_empty_conversation_is_its_policy(preset: str, words: str) -> None:

@@ -163,12 +163,14 @@ class _TurnGrouping:
         self._step_count = 0
         self._message_count = 0
         self._is_foreign = False
+        self._is_run_elsewhere = False  # An agent of another program works here now.
 
     def add_fact(self, recorded: facts.Recorded) -> None:
         """Follow the conversation by one fact. Only some kinds say something of turns and files."""
         match recorded.fact:
-            case facts.ConversationStarted(agent=agent, origin=origin):
+            case facts.ConversationStarted(agent=agent, origin=origin, acp_agent=acp_agent):
                 self._is_foreign = bool(agent or origin.kind)
+                self._is_run_elsewhere = bool(agent or acp_agent)
             case facts.UserSaid(steering=False, parts=parts):
                 if not self._is_foreign or not is_added_by_agent(parts):
                     self._begin_turn(recorded.seq, parts)
@@ -201,8 +203,11 @@ class _TurnGrouping:
     def _add_change(self, recorded: facts.Recorded, fact: facts.FilesChanged) -> None:
         """Add a change to the turn that made it, or an undo to the turns that it undoes."""
         call = self._calls_by_id.get(fact.call, _CallOfTurn())
+        what = call.tool
+        if not what and self._is_run_elsewhere and fact.by == "command":
+            what = "agent"  # Its program wrote the files itself, by a command or otherwise.
         source = ChangeSource(
-            recorded.conversation, recorded.seq, recorded.time, fact, call.tool, call.step
+            recorded.conversation, recorded.seq, recorded.time, fact, what, call.step
         )
         # After a kill, a call may be recorded in a later turn; a command in the
         # background goes on in it.

@@ -9,6 +9,7 @@ from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.gui.translation import tr, translate_name
 
+_OWN_TOOLS = frozenset(ToolName)
 NETWORK_MARK = " (with network access)"  # As `tools/permission.py` describes a rule.
 # As a tool of an MCP server is named here, and by other agents.
 _SERVER_TOOL = re.compile(r"(?:mcp__)?(?P<server>(?:(?!__).)+)__(?P<tool>(?:(?!__).)+)")
@@ -46,10 +47,12 @@ def describe_offered_rule(tool: str, rule: str, *, is_for_files: bool) -> str:
     """Returns what a rule covers that the question of this tool offers. A rule for every use of a
     tool is the tool's name, which people do not know.
     """
-    # A rule for files is never a bare name: it has a folder in front.
-    if rule != tool:
+    # Agents of other programs call their tools otherwise, and their rules are named after ours. A
+    # rule for files is never a bare name: it has a folder in front.
+    is_own_tool = is_for_files and rule in _OWN_TOOLS
+    if rule != tool and not is_own_tool:
         return translate_network_mark(rule)
-    words = mark_on_one_line(words_for_tool(tool))
+    words = mark_on_one_line(words_for_tool(rule))
     if is_for_files:
         return tr("{tool}: any file in this workspace", tool=words)
     return tr("{tool}: every time", tool=words)

@@ -59,6 +59,9 @@ FARTHEST = 2_000  # The search for the end of an answer covers at most this many
 # Stands for the fact number of an unfinished item. It is larger than any real number.
 _NOT_YET = 1 << 60
 
+# What is said below a turn when it ends.
+_SAID_AT_END_OF_TURN = frozenset((TranscriptItemKind.NOTE, TranscriptItemKind.CHANGES))
+
 
 @dataclass(frozen=True, slots=True)
 class RewoundItems:
@@ -808,18 +811,31 @@ class TranscriptItems:
         self._broken_reply_seq = 0
         self._last_cut = 0
         self._answers.add_answer_of_rewind(recorded.seq, fact, self.history.record)
-        if self._removes_more_than_note_of_stop(fact) and not fact.again:
+        if not self._removes_more_than_note_of_stop(fact):
+            self._take_changes_into_next_line(fact)
+        elif not fact.again:
             self._append_item(TranscriptItem(TranscriptItemKind.REWOUND, recorded))
         return range(len(self.all))
 
+    def _take_changes_into_next_line(self, fact: facts.Rewound) -> None:
+        """The line about changed files that a rewind took away is part of the next one: the turn
+        goes on.
+        """
+        for item in self.all[bisect_right(self._seqs, fact.to) :]:
+            for seq in self._changes_of_line.get(item.fact_seq, ()):
+                change = self.history.facts[seq - 1].fact  # Numbers of facts begin at 1.
+                if isinstance(change, facts.FilesChanged):
+                    self._changes[seq] = change
+
     def _removes_more_than_note_of_stop(self, fact: facts.Rewound) -> bool:
         """Whether a rewind removes something that was said or done. A task that goes on with the
-        calls for which it was stopped takes back only the note that it was stopped.
+        calls for which it was stopped takes back only the note that it was stopped, and below that
+        the line about the files changed until then: the changes themselves stay.
         """
         first_removed = bisect_right(self._seqs, fact.to)
         for item in self.all[first_removed:]:
-            is_note = item.kind is TranscriptItemKind.NOTE
-            if not is_note or not isinstance(item.source_fact, facts.TurnEnded):
+            is_of_end = isinstance(item.source_fact, facts.TurnEnded)
+            if not is_of_end or item.kind not in _SAID_AT_END_OF_TURN:
                 return True
         return False
 

@@ -77,6 +77,16 @@ def test_what_is_recorded_after_a_kill_belongs_to_the_turn_of_its_call(by: str, 
     assert sources == [[5], [4]] if turn == 0 else [[], [4, 5]]
 
 
+def test_what_another_agents_program_wrote_is_not_called_a_command() -> None:
+    """A change of one file, asked for and allowed as an edit, was said to be a command's."""
+    for agent, acp_agent, what in (("claude", "", "agent"), ("", "Walker", "agent"), ("", "", "")):
+        started = ConversationStarted("", "", "", agent=agent, acp_agent=acp_agent)
+        facts: list[Fact] = [started, _said(), _changed()]
+        recorded = [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(facts, 1)]
+        (turn,) = turn_changes.group_changes_by_turn(recorded)
+        assert [source.what for source in turn.sources] == [what]
+
+
 def test_what_an_agent_added_begins_no_turn() -> None:
     """The defect: a reminder of Claude Code was a turn of its own, named after it."""
     reminder = "<system-reminder>\nToday is the 24th.\n</system-reminder>"

@@ -244,6 +244,31 @@ def test_what_a_search_found_among_what_was_replaced_is_opened() -> None:
     assert items.reveal_hidden_item(1) is None
 
 
+def test_a_task_that_goes_on_says_once_and_at_its_end_which_files_it_changed() -> None:
+    """Each permission left "2 earlier items that were replaced", one of them the line about the
+    changed files, which then stood nowhere.
+    """
+    told = Told()
+    told.user("one")
+    told.reply("", call(1))
+    digest = Digest.of_content(b"")
+    told.add(FilesChanged(Stored(digest, 0), digest, digest, files=1, added=3, names=("a.py",)))
+    asked_at = len(told.facts)
+    told.returned("c1", head=NOT_BEGUN, ok=False)
+    told.add(TurnEnded(TurnEnd.STOPPED, "The task needs your permission."))
+    told.add(Rewound(asked_at))
+    told.returned("c1")
+    told.add(TurnEnded(TurnEnd.DONE))
+    items = grown(told.facts)
+    assert TranscriptItemKind.REWOUND not in kinds(items)
+    lines = [
+        item.text
+        for index, item in enumerate(items.all)
+        if item.kind is TranscriptItemKind.CHANGES and not items.is_item_hidden(index)
+    ]
+    assert lines == ["1 file changed +3 −0"]
+
+
 def test_a_task_that_goes_on_with_its_calls_does_not_say_that_something_was_replaced() -> None:
     """Each permission that was given in Fleet left "1 earlier item that was replaced"."""
     told = Told()
