@@ -19,6 +19,12 @@ WITH gone AS (DELETE FROM helix.rows WHERE name = ANY(%b) AND space = %b RETURNI
 used(space, slot, rows, bytes) SELECT %b, -1, -count(*), -sum(size) FROM gone HAVING count(*) > 0 ON CONFLICT (space, slot) DO UPDATE SET
 rows = used.rows + excluded.rows, bytes = used.bytes + excluded.bytes
 
+-- drop_replaced
+WITH gone AS (DELETE FROM helix.rows WHERE name = ANY(%b) AND space = %b AND EXISTS (SELECT FROM helix.heads AS moved WHERE moved.space = %b
+AND moved.name = %b AND moved.changed = pg_current_xact_id()::text::bigint) RETURNING octet_length(body) AS size) INSERT INTO helix.usage AS
+used(space, slot, rows, bytes) SELECT %b, -1, -count(*), -sum(size) FROM gone HAVING count(*) > 0 ON CONFLICT (space, slot) DO UPDATE SET
+rows = used.rows + excluded.rows, bytes = used.bytes + excluded.bytes
+
 -- bury
 INSERT INTO helix.forgotten(name, space, word) SELECT t.name, %b, t.word FROM unnest(%b::bytea[], %b::bytea[]) AS t(name, word) ORDER BY
 t.name ON CONFLICT DO NOTHING

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadMark, HeadUpdate
 from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.row_store import RowStore
 from helix_desktop.store.shared.shared_store_link import SHARED, SharedStoreConnection
 from helix_desktop.workbench import Workbench, Workbenches, conversation_sharing
 from tests.scripted_tour import ClockWithoutPauses
@@ -56,6 +57,11 @@ class Cut:
     ) -> list[tuple[bool, ConversationHead | None]]:
         self.engine.describe_server()
         return self.heads.update_heads(moves)
+
+    def update_heads_with_rows(
+        self, engine: RowStore, rows: Mapping[bytes, bytes], moves: Sequence[HeadUpdate]
+    ) -> list[tuple[bool, ConversationHead | None]]:
+        return self.heads.update_heads_with_rows(engine, rows, moves)
 
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
         self.engine.describe_server()

@@ -51,8 +51,20 @@ class AsyncRowStore:
         return await asyncio.wrap_future(self._shared.pool.submit(work, *args, **kwargs))
 
     async def store_in_batches(self, rows: Mapping[bytes, bytes]) -> None:
+        last_batch = await self.store_all_but_last_batch(rows)
+        if last_batch:
+            await self.run_in_thread(self.engine.store_rows, last_batch)
+
+    async def store_all_but_last_batch(self, rows: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+        """Store rows, and return the last ones, which are few enough to be stored in one call
+        with something else.
+        """
+        waiting_batch: Mapping[bytes, bytes] = {}
         for batch in _batches_of_rows(rows):
-            await self.run_in_thread(self.engine.store_rows, batch)
+            if waiting_batch:
+                await self.run_in_thread(self.engine.store_rows, waiting_batch)
+            waiting_batch = batch
+        return waiting_batch
 
     async def fetch_in_batches(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
         fetched_rows: dict[bytes, bytes] = {}

@@ -596,8 +596,8 @@ class ConversationSync:
         """Send one segment of each conversation, unless another machine writes there.
         Return those with more.
 
-        First the segments are sent, then the heads that name them are updated, and only then are the
-        segments removed that are replaced: others may read them until a head no longer names them.
+        The heads that name the segments are updated as the last of them are sent, and the segments
+        that they replace are removed: others may read those until a head no longer names them.
         """
         batch = await self.thread.run_work(self._build_outgoing_batch, conversations)
         for progress in batch.to_send_as_whole:
@@ -605,14 +605,17 @@ class ConversationSync:
         if not batch.segments:
             return batch.with_more
 
-        rows, contents = await _send_segments(self, batch.segments)
+        entries, rows, contents = await asyncio.to_thread(
+            _encrypt_segments, self.seal, self.machine, batch.segments
+        )
+        await self.send_content(entries)
         known_before = [segment.progress for segment in batch.segments]
-        updated = await self._update_heads(list(zip(known_before, contents, strict=True)))
-        replaced_rows: set[bytes] = set()
+        row_changes = _RowChanges(await self.remote.store_all_but_last_batch(rows))
         for segment in batch.segments:
-            if segment.progress.conversation in updated:
-                replaced_rows.update(old.name for old in segment.replaced_segments)
-        await self.remote.remove_in_batches(replaced_rows - rows)
+            names = {old.name for old in segment.replaced_segments} - rows.keys()
+            row_changes.replaced[segment.progress.conversation] = tuple(names)
+        wanted = list(zip(known_before, contents, strict=True))
+        await self._update_heads(wanted, row_changes=row_changes)
         return batch.with_more
 
     def _build_outgoing_batch(self, conversations: Sequence[str]) -> _OutgoingBatch:
@@ -654,7 +657,7 @@ class ConversationSync:
             next_lines = _select_facts_that_fit(lines[contents.last :])
             progress_so_far = replace(progress, chain=contents.chain, contents=contents)
             segment = _OutgoingSegment(progress_so_far, (), next_lines, ())
-            _, (contents,) = await _send_segments(self, [segment])
+            (contents,) = await _send_segments(self, [segment])
         if await self._update_heads([(progress, contents)]):
             new_names = {segment.name for segment in contents.segments}
             old_names = {segment.name for segment in progress.segments}
@@ -691,9 +694,11 @@ class ConversationSync:
         *,
         force: bool | None = None,
         seconds: float | None = None,
+        row_changes: "_RowChanges | None" = None,
     ) -> frozenset[str]:
         """Update heads by compare-and-set. Return conversations where this succeeded; other
         machines' heads are looked at. `force`: by default, for conversations that were taken over.
+        `row_changes`: made together with it.
         """
         if seconds is None:
             seconds = self.lease
@@ -706,7 +711,11 @@ class ConversationSync:
             force_flags = [force] * len(sorted_updates)
         asked_at = self.now()
         server_answers = await self.remote.run_in_thread(
-            self._update_heads_now, sorted_updates, force_flags, seconds
+            self._update_heads_now,
+            sorted_updates,
+            force_flags,
+            seconds,
+            row_changes or _RowChanges({}),
         )
         outcome = _sort_head_answers(sorted_updates, server_answers)
         await self._save_progress_of_heads(outcome)
@@ -735,6 +744,7 @@ class ConversationSync:
         wanted_heads: Sequence[tuple[SharedProgress, HeadContents]],
         force_flags: Sequence[bool],
         seconds: float,
+        row_changes: "_RowChanges",
     ) -> list[tuple[bool, ConversationHead | None]]:
         """On a thread of the store: encrypt the heads and ask the store to update them, each
         only if it is still as this machine knows it, or in any case with its flag in
@@ -744,9 +754,13 @@ class ConversationSync:
         for (progress, contents), force in zip(wanted_heads, force_flags, strict=True):
             name = self._head_row_name(progress.conversation)
             sealed = self.seal.encrypt_row(name, fact_segments.encode_head(contents))
+            replaced = row_changes.replaced.get(progress.conversation, ())
+            machine = self.sync_state.machine
             updates.append(
-                HeadUpdate(name, progress.version, self.sync_state.machine, sealed, seconds, force)
+                HeadUpdate(name, progress.version, machine, sealed, seconds, force, replaced)
             )
+        if row_changes.new:
+            return self.heads.update_heads_with_rows(self.remote.engine, row_changes.new, updates)
         return self.heads.update_heads(updates)
 
     async def _publish_removal(self, conversation: str) -> None:
@@ -764,6 +778,16 @@ class ConversationSync:
 
     def _head_row_name(self, conversation: str) -> bytes:
         return self.seal.keyed_row_name("head", conversation.encode())
+
+
+@dataclass(slots=True)
+class _RowChanges:
+    """What changes with heads. `new`: rows that they name, few enough for one call. `replaced`: by
+    conversation, rows that its head names no longer.
+    """
+
+    new: Mapping[bytes, bytes]
+    replaced: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -864,14 +888,14 @@ def _select_facts_that_fit(lines: Sequence[StoredFact]) -> Sequence[StoredFact]:
 
 async def _send_segments(
     sync: ConversationSync, segments: Sequence[_OutgoingSegment]
-) -> tuple[frozenset[bytes], list[HeadContents]]:
-    """Send segments. Return the names of their rows, and the heads' new contents."""
+) -> list[HeadContents]:
+    """Send segments. Return the heads' new contents."""
     entries, rows, contents = await asyncio.to_thread(
         _encrypt_segments, sync.seal, sync.machine, segments
     )
     await sync.send_content(entries)
     await sync.remote.store_in_batches(rows)
-    return frozenset(rows), contents
+    return contents
 
 
 def _encrypt_segments(

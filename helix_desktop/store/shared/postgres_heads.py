@@ -4,17 +4,18 @@ clock measures leases.
 
 # ruff: noqa: S608 -- what is put together here are columns
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
+from helix_desktop.resources import read_sql_statements
 from helix_desktop.store.shared.conversation_heads import (
     ConversationHead,
     ConversationHeads,
     HeadMark,
     HeadUpdate,
 )
-from helix_desktop.store.shared.postgres_pool import TIMELINE
+from helix_desktop.store.shared.postgres_pool import TIMELINE, Statement
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.row_store import RowStore
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 
 _HEAD_COLUMNS = "name, version, writer, greatest(0, extract(epoch FROM until - clock_timestamp()))::float8, sealed"
@@ -34,6 +35,7 @@ _CHANGED = (
     f" pg_snapshot_xmin(pg_current_snapshot())::text::bigint, {_HEAD_COLUMNS} FROM (VALUES (1)) AS one"
     " LEFT JOIN helix.heads ON space = %b AND changed >= %s ORDER BY changed"
 )
+_REMOVE_REPLACED = read_sql_statements("shared_row_statements")["drop_replaced"]
 
 
 class PostgresHeads:
@@ -49,14 +51,31 @@ class PostgresHeads:
         """Change each head if it still is as expected, in one transaction. Return for each
         whether it was changed, and the head as it is now.
         """
-        statements: list[tuple[str, Sequence[Any]]] = []
+        return self._run_updates((), updates)
+
+    def update_heads_with_rows(
+        self, engine: RowStore, rows: Mapping[bytes, bytes], updates: Sequence[HeadUpdate]
+    ) -> list[tuple[bool, ConversationHead | None]]:
+        """All of it is one transaction. Locks are taken in the same order everywhere: rows, heads
+        in the order given, replaced rows.
+        """
+        assert engine is self._engine  # noqa: S101 - other rows would be in another transaction
+        return self._run_updates([self._engine.build_statement_to_store(rows)], updates)
+
+    def _run_updates(
+        self, before: Sequence[Statement], updates: Sequence[HeadUpdate]
+    ) -> list[tuple[bool, ConversationHead | None]]:
+        statements = list(before)
         for update in updates:
             statements.append(self._update_statement(update))
             statements.append((_GET, (self._space, [update.name])))
-        rows_of_statements = self._engine.run_transaction(*statements)
+        for update in updates:
+            if update.replaced_rows:
+                statements.append(self._statement_to_remove_replaced_rows(update))
+        rows_of_statements = self._engine.run_transaction(*statements)[len(before) :]
 
         answers: list[tuple[bool, ConversationHead | None]] = []
-        for index in range(0, len(rows_of_statements), 2):
+        for index in range(0, 2 * len(updates), 2):
             updated_rows = rows_of_statements[index]
             current_rows = rows_of_statements[index + 1]
             head: ConversationHead | None = None
@@ -66,7 +85,14 @@ class PostgresHeads:
             answers.append((bool(updated_rows), head))
         return answers
 
-    def _update_statement(self, update: HeadUpdate) -> tuple[str, Sequence[Any]]:
+    def _statement_to_remove_replaced_rows(self, update: HeadUpdate) -> Statement:
+        """Return a statement that removes them if this transaction has updated the head: otherwise
+        the head that another machine wrote may name them.
+        """
+        names = list(update.replaced_rows)
+        return _REMOVE_REPLACED, (names, self._space, self._space, update.name, self._space)
+
+    def _update_statement(self, update: HeadUpdate) -> Statement:
         """Return the statement that changes a head and its values. A head of version 0 is new."""
         if update.version == 0:
             return _BEGIN, (

@@ -76,8 +76,11 @@ class PostgresRowStore:
         self._writes_until_quota_check = 0
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
-        """Store rows that are not there yet. A row begins with random bytes from which its key
-        is made. They are a column of their own.
+        self.run_transaction(self.build_statement_to_store(rows))
+
+    def build_statement_to_store(self, rows: Mapping[bytes, bytes]) -> "Statement":
+        """Return a statement that stores rows that are not there yet, unless the quota is reached.
+        A row begins with random bytes from which its key is made. They are a column of their own.
         """
         names: list[bytes] = []
         keys: list[bytes] = []
@@ -87,7 +90,7 @@ class PostgresRowStore:
             keys.append(bytes(row[:ROW_KEY_BYTES]))
             bodies.append(bytes(row[ROW_KEY_BYTES:]))
         self._check_quota_now_and_then(sum(map(len, bodies)))
-        self._query_rows(_SQL["put"], self._space, names, keys, bodies, self._space)
+        return _SQL["put"], (self._space, names, keys, bodies, self._space)
 
     def _check_quota_now_and_then(self, added_bytes: int) -> None:
         """Refuse a write that would exceed the quota, as far as that is known: the quota is read
@@ -113,7 +116,10 @@ class PostgresRowStore:
         return frozenset(name for (name,) in self._query_rows(_SQL["lacking"], list(names)))
 
     def remove_rows(self, names: Collection[bytes]) -> None:
-        self._query_rows(_SQL["drop"], list(names), self._space, self._space)
+        self.run_transaction(self.build_statement_to_remove(names))
+
+    def build_statement_to_remove(self, names: Collection[bytes]) -> "Statement":
+        return _SQL["drop"], (list(names), self._space, self._space)
 
     def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
         """Destroy rows for good, and leave a tombstone for each, so that other machines forget
@@ -127,7 +133,7 @@ class PostgresRowStore:
 
         *_, transaction_rows = self.run_transaction(
             (_SQL["bury"], (self._space, names, sealed_digests)),
-            (_SQL["drop"], (names, self._space, self._space)),
+            self.build_statement_to_remove(names),
             ("SELECT pg_current_xact_id()::text::bigint", ()),
         )
         self._wait_for_earlier_puts(int(transaction_rows[0][0]))

@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from helix_desktop.errors import SharedStoreUnreachable, StoreFull
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadMark, HeadUpdate
-from helix_desktop.store.shared.row_store import RowUsage, Tombstone, quota_reached_error
+from helix_desktop.store.shared.row_store import RowStore, RowUsage, Tombstone, quota_reached_error
 
 
 @dataclass(slots=True)
@@ -166,6 +166,16 @@ class MemoryHeads:
         self, moves: Sequence[HeadUpdate]
     ) -> list[tuple[bool, ConversationHead | None]]:
         return [self._update_head(move) for move in moves]
+
+    def update_heads_with_rows(
+        self, engine: RowStore, rows: Mapping[bytes, bytes], moves: Sequence[HeadUpdate]
+    ) -> list[tuple[bool, ConversationHead | None]]:
+        engine.store_rows(rows)
+        answers = self.update_heads(moves)
+        for move, (done, _) in zip(moves, answers, strict=True):
+            if done:
+                engine.remove_rows(move.replaced_rows)
+        return answers
 
     def _update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:
         held = self._rows.get(move.name)

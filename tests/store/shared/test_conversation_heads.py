@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,30 +13,38 @@ from helix_desktop.store.shared.conversation_heads import ConversationHeads, Hea
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
-from tests.store.shared.memory_rows import MemoryHeads
+from helix_desktop.store.shared.row_store import RowStore
+from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
 
 HERE = b"here" * 4
 THERE = b"there" * 3 + b"."
 ONE = b"name of one".ljust(32)
 Another = Callable[[], ConversationHeads]
+AnotherWithRows = Callable[[], tuple[ConversationHeads, RowStore]]
 
 
 @pytest.fixture(params=["memory", "postgres", "pgbouncer"])
-def another(request: pytest.FixtureRequest, seal: RowCipher) -> Iterator[Another]:
-    """The same heads for one machine more."""
+def another_with_rows(request: pytest.FixtureRequest, seal: RowCipher) -> Iterator[AnotherWithRows]:
+    """The same heads for one machine more, with the engine that they are in."""
     opened: list[PostgresRowStore] = []
     memory = MemoryHeads(time.monotonic)
+    memory_rows = MemoryRowStore(MemoryServer(), seal.space)
 
-    def one() -> ConversationHeads:
+    def one() -> tuple[ConversationHeads, RowStore]:
         if request.param == "memory":
-            return memory
+            return memory, memory_rows
         peer = "pooler" if request.param == "pgbouncer" else "server"
         opened.append(PostgresRowStore(request.getfixturevalue(peer).url, seal.space))
-        return PostgresHeads(opened[-1], seal.space)
+        return PostgresHeads(opened[-1], seal.space), opened[-1]
 
     yield one
     for engine in opened:
         engine.close()
+
+
+@pytest.fixture
+def another(another_with_rows: AnotherWithRows) -> Another:
+    return lambda: another_with_rows()[0]
 
 
 @pytest.fixture
@@ -114,6 +123,30 @@ def test_what_changed_is_seen_from_the_mark_on(another: Another) -> None:
     found, mark = there.fetch_changed_heads(mark[1])
     assert (names[3], b"two") in {(head.name, head.sealed) for head in found}
     assert {head.name for head in there.fetch_heads(names[:2])} == set(names[:2])
+
+
+def test_rows_change_with_the_heads_that_name_them(another_with_rows: AnotherWithRows) -> None:
+    """A row that is replaced stays where another machine's head may name it."""
+    heads, engine = another_with_rows()
+    segments = {secrets.token_bytes(32): bytes(600) for _ in range(4)}
+    first, second, third, late = segments
+    other = b"name of another".ljust(32)
+    updates = [HeadUpdate(ONE, 0, HERE, b"1", 30), HeadUpdate(other, 0, HERE, b"1", 30)]
+    rows = {first: segments[first], second: segments[second]}
+    assert all(done for done, _ in heads.update_heads_with_rows(engine, rows, updates))
+    updates = [
+        HeadUpdate(ONE, 1, HERE, b"2", 30, replaced_rows=(first,)),
+        HeadUpdate(other, 0, HERE, b"2", 30, replaced_rows=(second,)),
+    ]
+    answers = heads.update_heads_with_rows(engine, {third: segments[third]}, updates)
+    assert [done for done, _ in answers] == [True, False]
+    assert [head.sealed for _, head in answers if head is not None] == [b"2", b"1"]
+    assert engine.find_missing_rows(segments) == {first, late}
+    assert engine.fetch_row_usage().rows == 2
+    again = HeadUpdate(ONE, 1, HERE, b"3", 30, replaced_rows=(third,))
+    ((done, _),) = heads.update_heads_with_rows(engine, {late: segments[late]}, [again])
+    assert not done
+    assert engine.find_missing_rows(segments) == {first}
 
 
 def test_of_many_that_move_at_once_one_wins(another: Another) -> None:

@@ -408,7 +408,7 @@ async def test_an_answer_that_was_lost_holds_up_nobody_who_works(tmp_path: Path)
     """
     one, two, _ = await two_machines(tmp_path)
     await one.write("c", "before the call")
-    one.way.left = 2
+    one.way.left = 1
     one.way.answer_lost = True
     assert not await one.step()
     one.way.left = None
@@ -843,7 +843,7 @@ def texts(machine: Machine, conversation: str = "c") -> list[str]:
     ]
 
 
-async def test_content_goes_first_then_the_segment_then_the_head_that_names_it(
+async def test_content_goes_first_then_the_segment_together_with_the_head_that_names_it(
     world: World,
 ) -> None:
     asked = world.one.way.asked  # type: ignore[attr-defined]
@@ -861,10 +861,10 @@ async def test_content_goes_first_then_the_segment_then_the_head_that_names_it(
     assert world.asked(world.one) == [
         "fetch_changed_heads",
         "content",
-        "store_rows",
         "_update_heads_now",
-        "remove_rows",  # The first segment was made anew with the second fact.
     ]
+    # The first segment was made anew with the second fact.
+    assert world.shelf.rows.keys() == {segment.name for segment in world.head()[1].segments}
     await world.two.step()
     assert world.asked(world.two) == ["fetch_changed_heads", "fetch_rows"]
     assert heard == [{here.digest}, {here.digest}]
@@ -929,7 +929,7 @@ async def test_a_turn_in_a_conversation_that_nobody_shares_yet_sends_it(world: W
     assert world.asked(world.two) == ["fetch_heads"]
     await world.two.begin("new", "New")
     await world.two.shared.acquire_turn_lease("new")
-    assert world.asked(world.two) == ["fetch_heads", "store_rows", "_update_heads_now"]
+    assert world.asked(world.two) == ["fetch_heads", "_update_heads_now"]
     assert world.head("new")[1].machine == "two"
     assert world.two.shared.leases.holds_lease("new", LEASE - 1)
 
@@ -1184,8 +1184,8 @@ async def test_the_facts_of_several_conversations_go_together_until_they_are_too
     assert [segment.progress.conversation for segment in batch.segments] == ["a", "b"]
     assert (batch.to_send_as_whole, batch.with_more) == ([], ["d", "e"])
     await world.two.step()
-    asked = ["store_rows", "_update_heads_now"]
-    assert world.asked(world.two) == ["fetch_changed_heads"] + asked + asked
+    asked = ["fetch_changed_heads", "_update_heads_now", "_update_heads_now"]
+    assert world.asked(world.two) == asked
     await world.one.step()
     assert await world.one.everything() == await world.two.everything()
 
