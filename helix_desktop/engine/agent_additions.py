@@ -9,11 +9,16 @@ import re
 from collections.abc import Sequence
 
 from helix_desktop.engine.facts import Attachment, Text, UserPart
+from helix_desktop.json_values import object_at, parse_json_or_none, text_at
 
 # Begins what an agent sends as a system message within the conversation.
 SYSTEM_MESSAGE = "[System message]\n"
 # Stands before a result whose call is not in the conversation. An import attaches the result.
 OUTPUT_WITHOUT_CALL = "[An output that answers no call]"
+# An attachment with this name is a part of an agent's message as the agent sent it, in JSON.
+AGENT_BLOCK = "block"
+# Stands for what a provider sealed of a compaction, wherever it cannot be given back.
+SEALED_SUMMARY = "[The rest of the summary is sealed: only its provider can read it.]"
 _TAG = re.compile(
     r"(?m)^[ \t]*<(system-reminder|local-command-(?:caveat|stdout|stderr)"
     r"|command-(?:message|args)|bash-std(?:out|err)|user-prompt-submit-hook"
@@ -124,3 +129,27 @@ def name_of_agent_addition(text: str) -> str:
         if match is not None:
             return match[match.lastindex or 0].replace("_", " ")
     return ""
+
+
+def is_agent_block(attachment: Attachment) -> bool:
+    is_json = attachment.stored.media_type == "application/json"
+    return is_json and attachment.name == AGENT_BLOCK
+
+
+def is_sealed_summary(block: str) -> bool:
+    """Whether a part of an agent's message is what a provider sealed of a compaction."""
+    item = object_at(parse_json_or_none(block))
+    is_compaction = text_at(item, "type") in ("compaction", "context_compaction")
+    return is_compaction and bool(text_at(item, "encrypted_content"))
+
+
+def words_for_agent_block(block: str) -> str | None:
+    """Return what is said to another model instead of a part of an agent's message, or None if
+    that model can read the part itself. Nothing is said of one that only sets something.
+    """
+    if is_sealed_summary(block):
+        return SEALED_SUMMARY
+    value = object_at(parse_json_or_none(block))
+    if text_at(value, "role") and "content" in value and not value["content"]:
+        return ""
+    return None

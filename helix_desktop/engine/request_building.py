@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 
+from helix_desktop.engine.agent_additions import is_agent_block, words_for_agent_block
 from helix_desktop.engine.facts import (
     Attachment,
     PartRef,
@@ -188,6 +189,8 @@ class _MessageBuilder:
         match block.content:
             case Text(text=text) if text.strip():
                 return [block.content]
+            case Attachment() as attachment if is_agent_block(attachment):
+                return self._parts_of_agent_block(attachment)
             case Attachment(name=name, stored=stored):
                 return [self._picture_or_text(stored, f"[Attachment: {name}]")]
             case Stored() as stored:
@@ -197,6 +200,15 @@ class _MessageBuilder:
                 return [Text(f"[Kept word for word: call of {name}]\n{arguments}")]
             case _:
                 return []  # Providers refuse incomplete reasoning, so it is not sent.
+
+    def _parts_of_agent_block(self, block: Attachment) -> list[MessagePart]:
+        """Return a part of a connected agent's message in words that every model can read."""
+        content = self.resolve(block.stored)
+        if isinstance(content, str):
+            words = words_for_agent_block(content)
+            if words is not None:
+                return [Text(words)] if words else []
+        return [self._picture_or_text(block.stored, f"[Attachment: {block.name}]")]
 
     def _picture_or_text(self, stored: Stored, title: str) -> MessagePart:
         content = self.resolve(stored)

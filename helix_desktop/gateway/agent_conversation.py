@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from helix_desktop import token_counting
 from helix_desktop.engine import facts
-from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE
+from helix_desktop.engine.agent_additions import AGENT_BLOCK, SYSTEM_MESSAGE
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.context_usage import estimate_billed_tokens
 from helix_desktop.engine.conversation import Conversation
@@ -604,11 +604,11 @@ class OpenAgentConversation:
             stored_image = await cache.store_content(image, image_origin)
             return facts.Attachment("image", stored_image, 0)
         if piece.kind is PieceKind.OTHER:
-            block_origin = EntryOrigin("user", "block", "application/json")
+            block_origin = EntryOrigin("user", AGENT_BLOCK, "application/json")
             block = piece.text.encode("utf-8", "replace")
             stored_block = await cache.store_content(block, block_origin)
             tokens = self.bench.token_counter.count_tokens(piece.text)
-            return facts.Attachment("block", stored_block, tokens)
+            return facts.Attachment(AGENT_BLOCK, stored_block, tokens)
         return facts.Text(piece.text)
 
     async def with_estimated_usage(self, replied: Replied) -> Replied:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+from helix_desktop.engine.agent_additions import SEALED_SUMMARY
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import list_tree_files
@@ -20,7 +21,6 @@ from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_format import HistoryFormat, HistoryPlaces
 from helix_desktop.histories.recorded_session import (
-    SEALED_SUMMARY,
     RecordedMessage,
     RecordedSession,
     Speaker,

@@ -12,12 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.engine.agent_additions import SEALED_SUMMARY
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories import codex_history, session_writing
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
-    SEALED_SUMMARY,
     RecordedCompaction,
     RecordedMessage,
     RecordedSession,

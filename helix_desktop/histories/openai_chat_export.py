@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.agent_additions import is_agent_block, words_for_agent_block
 from helix_desktop.engine.request_building import INTERRUPTED, with_plain_name
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
@@ -84,6 +85,10 @@ def text_of_exported_attachment(part: facts.Attachment, read_content: ReadConten
     text = "[not available]"
     if content is not None:
         text = content.decode("utf-8", "replace")
+        if is_agent_block(part):
+            words = words_for_agent_block(text)
+            if words is not None:
+                return words
     return f"[Attachment: {part.name}]\n{text}"
 
 

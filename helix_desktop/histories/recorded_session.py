@@ -11,10 +11,6 @@ from helix_desktop.fast_dataclass import dataclass
 Speaker = Literal["system", "user", "assistant", "tool", "failure"]
 
 
-# Stands for what a provider sealed of a compaction, wherever it cannot be given back.
-SEALED_SUMMARY = "[The rest of the summary is sealed: only its provider can read it.]"
-
-
 class HistoryUnreadable(InvalidInput):
     """A file of a history is damaged. The message is the end of the sentence "… cannot be read:"."""
 

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent_additions
+from helix_desktop.engine.agent_additions import (
+    SEALED_SUMMARY,
+    SYSTEM_MESSAGE,
+    is_agent_block,
+    split_off_agent_additions,
+    words_for_agent_block,
+)
 from helix_desktop.engine.fold_kinds import KINDS_OF_SUMMARIES
 from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
@@ -16,12 +22,10 @@ from helix_desktop.histories import openai_chat_export, recorded_session
 from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SUMMARY
 from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 from helix_desktop.histories.recorded_session import (
-    SEALED_SUMMARY,
     RecordedMessage,
     RecordedPicture,
 )
 from helix_desktop.histories.seen_twice import is_seen_live
-from helix_desktop.json_values import object_at, parse_json_or_none, text_at
 
 RECALLABLE = "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
 # Messages and parts that begin so are an agent's own, not the user's words.
@@ -259,11 +263,12 @@ class _ExportedMessageBuilder:
             data = self.read_content(part.stored.digest)
             if data is not None and part.stored.media_type.startswith(IMAGES):
                 pictures.append(RecordedPicture(part.stored.media_type, data, part.name))
-            elif data is not None and _is_sealed_summary(part, data):
-                sealed_items.append(data.decode())
-                texts.append(SEALED_SUMMARY)
             else:
-                texts.append(self._text_of_attachment(part, data))
+                text = self._text_of_attachment(part, data)
+                if text == SEALED_SUMMARY and data is not None:
+                    sealed_items.append(data.decode("utf-8", "replace"))
+                if text:
+                    texts.append(text)
 
         typed_texts = _list_typed_texts(texts)
         # A message with nothing but additions is kept as it is, so that it is not empty.
@@ -286,18 +291,13 @@ class _ExportedMessageBuilder:
         )
 
     def _text_of_attachment(self, attachment: facts.Attachment, data: bytes | None) -> str:
+        if data is not None and is_agent_block(attachment):
+            words = words_for_agent_block(data.decode("utf-8", "replace"))
+            if words is not None:
+                return words
         if data is not None and self.is_imported:
             return data.decode("utf-8", "replace")
         return openai_chat_export.text_of_exported_attachment(attachment, self.read_content)
-
-
-def _is_sealed_summary(attachment: facts.Attachment, data: bytes) -> bool:
-    """Whether it is what a provider sealed of a compaction, which a connected agent sends again."""
-    if attachment.name != "block":
-        return False
-    item = object_at(parse_json_or_none(data))
-    is_compaction = text_at(item, "type") in ("compaction", "context_compaction")
-    return is_compaction and bool(text_at(item, "encrypted_content"))
 
 
 def _list_typed_texts(texts: Sequence[str]) -> list[str]:

@@ -103,7 +103,7 @@ def _compare_session_with_file(
         last_common_seq = matched[last_common_number].seq
     if _lacks_earlier_replies(replies_in_file, replies_here, last_common_number, matched):
         return Apart()
-    unstated_costs = _list_unstated_costs(facts, drafts, matched)
+    unstated_costs = _list_unstated_costs(facts, drafts, matched, replies_here)
     first_new = _find_first_new_draft(facts, drafts, last_common_number, last_common_seq)
     has_new_reply = any(reply.number >= first_new for reply in replies_in_file)
     if not has_new_reply:
@@ -318,11 +318,17 @@ def _list_unstated_costs(
     facts: Sequence[Recorded],
     drafts: Sequence[FactDraft],
     matched: dict[int, ReplyHere],
+    replies_here: Sequence[ReplyHere],
 ) -> tuple[Fact, ...]:
     """Return what replies cost that the gateway knows only from the agent's history, which
-    does not say that.
+    does not say that. `replies_here`: one of them may have been seen live before the agent told
+    it again, as Claude Code does behind its own summary.
     """
     recorded_costs = _count_costs_from_files(facts)
+    paid_replies: dict[tuple[int, int], list[ModelReplied]] = {}
+    for reply_here in replies_here:
+        tokens = (reply_here.reply.usage.input, reply_here.reply.usage.output)
+        paid_replies.setdefault(tokens, []).append(reply_here.reply)
     costs: list[Fact] = []
     for number in sorted(matched):
         reply_here = matched[number]
@@ -331,6 +337,9 @@ def _list_unstated_costs(
         if not is_unstated or not isinstance(reply_in_file, ModelReplied):
             continue
         if not reply_in_file.usage.input:
+            continue
+        tokens = (reply_in_file.usage.input, reply_in_file.usage.output)
+        if any(is_same_reply(reply_in_file, paid) for paid in paid_replies.get(tokens, ())):
             continue
         model = reply_in_file.model
         usage = replace(reply_in_file.usage, cost=0.0)

@@ -309,6 +309,26 @@ def test_attachments_are_pictures_or_named_texts() -> None:
     assert pieces.messages[0].parts == (Text("[Attachment: a.txt]\nthe text"), image)
 
 
+def test_what_only_an_agents_provider_can_read_is_said_in_a_sentence_and_settings_are_not() -> None:
+    sealed = '{"type": "compaction", "encrypted_content": "gAAAA"}'
+    setting = '{"role": "system", "content": [], "output_config": {"effort": "low"}}'
+    found = '{"type": "search_result", "title": "found", "content": [{"text": "words"}]}'
+    talk = Talk()
+    for block in (sealed, setting, found):
+        stored_block = replace(stored(block), media_type="application/json")
+        talk.add(UserSaid((Text("go", 1), Attachment("block", stored_block, 5))))
+    contents = {stored(block).digest: block for block in (sealed, setting, found)}
+    pieces = request_building.build_legal_messages(
+        talk.view(), lambda content: contents[content.digest]
+    )
+    texts = [part.text for part in pieces.messages[0].parts if isinstance(part, Text)]
+    assert texts == [
+        "go", "[The rest of the summary is sealed: only its provider can read it.]",
+        "go",
+        "go", f"[Attachment: block]\n{found}",
+    ]  # fmt: skip
+
+
 def test_content_that_is_gone_is_said_to_be_gone() -> None:
     talk = Talk()
     talk.user("go")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.engine.agent_additions import SEALED_SUMMARY
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.histories import claude_code_writer, codex_writer, pi_writer
 from helix_desktop.histories.recorded_session import (
-    SEALED_SUMMARY,
     RecordedCompaction,
     RecordedMessage,
     RecordedPicture,

@@ -177,6 +177,12 @@ def test_what_the_gateway_knows_from_the_agents_history_is_paid_once_by_what_the
     )
 
 
+def test_a_reply_that_an_agent_tells_again_behind_its_own_summary_is_paid_once() -> None:
+    facts = here(*FIRST, Rewound(5), said("summary"), reply("Done.", usage=Usage()))
+    facts.append(Recorded("live", len(facts) + 1, 200.0, BroughtIn(Origin(), "", len(facts) - 1)))
+    assert decide(facts, in_file(*FIRST)) == Unchanged()
+
+
 def test_a_branch_that_was_left_here_is_not_missed() -> None:
     facts = here(*FIRST, Rewound(2), said("go again"), reply("Again."))
     drafts = in_file(*FIRST, said("go again"), reply("Again."), first_time=104.0)
