@@ -8,7 +8,7 @@ import asyncio
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from helix_desktop import errors, running_instance
+from helix_desktop import errors
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.ask_input import (
     check_ask_arguments,
@@ -22,7 +22,7 @@ from helix_desktop.commands.option_parsing import (
     add_workspace_option,
     parse_name,
 )
-from helix_desktop.console import Console, Terminal
+from helix_desktop.console import Console
 from helix_desktop.engine.facts import Text
 from helix_desktop.store.workspace_link import is_set_up_to_be_shared
 
@@ -42,9 +42,7 @@ WAIT_SECONDS = 1.0  # The pause between two checks of whether another machine ha
 def run_ask_command(arguments: Namespace) -> int:
     check_ask_arguments(arguments)
     if _can_be_client(arguments):
-        code = asyncio.run(_ask_owner(arguments))
-        if code is not None:
-            return code
+        arguments.run_as_client = _ask_owner
     return workspace_access.run_on_workspace(arguments, source=None)
 
 
@@ -57,21 +55,15 @@ def _can_be_client(arguments: Namespace) -> bool:
     return not is_set_up_to_be_shared(workspace_access.find_chosen_workspace(arguments))
 
 
-async def _ask_owner(arguments: Namespace) -> int | None:
-    """Asks as a client of the process that has the workspace open. None if no process has."""
-    workspace = workspace_access.find_chosen_workspace(arguments).id
-    connection = await running_instance.connect_to_owner(arguments.places.run, workspace)
-    if connection is None:
-        return None
-    await connection.close()
+async def _ask_owner(arguments: Namespace, workspace: str, console: Console) -> int | None:
+    """Asks as a client of the process that has the workspace open. None if that has no agents."""
     # Imported when needed, as most commands find the workspace closed.
     from helix_desktop.commands.ask_as_client import ask_as_client
     from helix_desktop.commands.workspace_owner import WorkspaceOwner
 
-    with Terminal() as console:
-        owner = WorkspaceOwner(arguments.places, workspace, console)
-        if await owner.is_serving_clients():
-            return await ask_as_client(arguments, owner, console)
+    owner = WorkspaceOwner(arguments.places, workspace, console)
+    if await owner.is_serving_clients():
+        return await ask_as_client(arguments, owner, console)
     return None
 
 

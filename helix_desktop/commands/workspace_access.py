@@ -191,6 +191,9 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
         try:
             workspace = await workspaces.open_stored_workspace(identity)
         except errors.StoreBusy as busy:
+            client_exit_code = await _run_as_client(arguments, identity, console)
+            if client_exit_code is not None:
+                return client_exit_code
             connection = await running_instance.connect_to_owner(where.run, identity)
             if connection is not None:
                 exit_code = await _run_at_owner(connection, arguments, console)
@@ -209,6 +212,17 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
                 return own_exit_code
             await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
             silence.begin_again()
+
+
+async def _run_as_client(arguments: Namespace, identity: str, console: Console) -> int | None:
+    """Runs the command as a client of the workspace's owner, which it outlives. None if the command
+    or the owner cannot do that.
+    """
+    run_as_client = getattr(arguments, "run_as_client", None)
+    if run_as_client is None:
+        return None
+    exit_code: int | None = await run_as_client(arguments, identity, console)
+    return exit_code
 
 
 class OwnerSilence:

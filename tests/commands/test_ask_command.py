@@ -19,6 +19,7 @@ import pytest
 from helix_desktop import cli, program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.turn_output import TurnPrinter, describe_early_end
+from helix_desktop.commands.workspace_access import OwnerSilence
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Fact, Text, ToolCall, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
@@ -31,6 +32,7 @@ from helix_desktop.engine.session_events import (
     MessagesQueued,
     QuestionAsked,
 )
+from helix_desktop.errors import StoreBusy
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.documents import written_documents
@@ -286,9 +288,22 @@ async def test_a_message_that_waits_for_another_turn_gets_its_own_answer(
     assert not Path("new.txt").exists()
 
 
+@pytest.mark.parametrize("answers_at_once", [True, False])
 async def test_a_turn_goes_on_when_the_program_with_the_workspace_is_closed(
-    workspace: str, capfd: pytest.CaptureFixture[str]
+    answers_at_once: bool,
+    workspace: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A program that did not answer at first ran the command itself, and ended it with its own end."""
+    wait_for_owner = OwnerSilence.wait_for_owner
+    waits = threading.Event()
+
+    async def wait_and_tell(self: OwnerSilence, busy: StoreBusy) -> None:
+        waits.set()
+        await wait_for_owner(self, busy)
+
+    monkeypatch.setattr(OwnerSilence, "wait_for_owner", wait_and_tell)
     where = program_folders.find_program_folders()
     has_come = threading.Event()
 
@@ -299,15 +314,17 @@ async def test_a_turn_goes_on_when_the_program_with_the_workspace_is_closed(
     with ChatServer([begin_slowly, reply("Answered in the next program.")]) as server:
         added = ["provider", "add", "peer", "--base-url", server.base_url]
         assert await asyncio.to_thread(cli.main, added) == 0
-        desk = Workbenches(
-            where,
-            SecretStorage(where.key_file),
-            serve=lambda opened: workspace_access.listen_for_commands(opened, where),
-        )
-        await desk.open_workspace(workspace)
+        desk = Workbenches(where, SecretStorage(where.key_file))
+        opened = (await desk.open_workspace(workspace)).workspace
         words = ["ask", "-w", workspace, "--model", "peer/scripted", "go on"]
+        if answers_at_once:
+            service = await workspace_access.listen_for_commands(opened, where)
         asked = asyncio.get_running_loop().run_in_executor(None, cli.main, words)
+        if not answers_at_once:
+            assert await asyncio.to_thread(waits.wait, 60)
+            service = await workspace_access.listen_for_commands(opened, where)
         assert await asyncio.to_thread(has_come.wait, 60)
+        await service.finish_requests()
         await desk.aclose()
         try:
             assert await asked == 0

@@ -314,10 +314,7 @@ def check_commands(story: Story, clients: Clients, titles: Counter[str]) -> None
         code = command.process.exit_code
         times = titles[command.words]
         said = command.complaint.read_text("utf-8", "replace")[-500:]
-        if times <= 1 and said.endswith(f"{OWNER_ENDED}\n"):
-            # It ran in the process that was killed, and told its user so.
-            story.found["commands that were told to try again"] += 1
-        elif not command.is_killed and (code != 0 or times != 1):
+        if not command.is_killed and (code != 0 or times != 1):
             lose(story, f"{command.words!r} ended with {code}, {times} times there: {said!r}")
 
 
