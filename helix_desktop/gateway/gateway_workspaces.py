@@ -21,6 +21,9 @@ from helix_desktop.workbench.all_workbenches import WorkspaceService, open_singl
 
 USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
+# A workspace that was open until now is waited for longer: on a busy computer, who opens it next may need
+# some time, and what is not recorded meanwhile is recorded only with the agent's next request.
+REOPEN_TIMEOUT_SECONDS = 15.0
 OPEN_PAUSE_SECONDS = 0.1  # The pause before another try.
 # A window that wants a workspace waits this long for what is being recorded in it.
 RECORDING_END_SECONDS = 2.0
@@ -65,7 +68,7 @@ class GatewayWorkspaces:
         open meanwhile, here or in a window. Without a name, this is the usual workspace.
         """
         requested_name = name or self._usual or USUAL_WORKSPACE_NAME
-        await self._find_or_open_conversations(requested_name)
+        await self._find_or_open_conversations(requested_name, OPEN_TIMEOUT_SECONDS)
         identity = self._ids_by_name[requested_name]
         self._request_counts[identity] += 1
         stack = self._stacks_by_id.pop(identity, None)
@@ -94,7 +97,13 @@ class GatewayWorkspaces:
                     await conversations.aclose()
                 await stack.aclose()
 
-    async def _find_or_open_conversations(self, workspace: str) -> AgentConversations:
+    async def _find_conversations_again(self, identity: str) -> AgentConversations:
+        """Return the conversations of a workspace that was open, wherever it is now."""
+        return await self._find_or_open_conversations(identity, REOPEN_TIMEOUT_SECONDS)
+
+    async def _find_or_open_conversations(
+        self, workspace: str, most_seconds: float
+    ) -> AgentConversations:
         """Return a workspace's conversations, which are opened if they are not open yet."""
         if self._is_closing:
             raise StoppedByUser("The gateway is closing.")
@@ -107,10 +116,10 @@ class GatewayWorkspaces:
             identity = await self._find_workspace_id(workspace)
             conversations = self._get_live_conversations(identity)
             if conversations is None:
-                conversations = await self._open_here_or_connect(identity)
+                conversations = await self._open_here_or_connect(identity, most_seconds)
                 self._conversations_by_id[identity] = conversations
             if identity not in self._moving_conversations_by_id:
-                find_open_conversations = partial(self._find_or_open_conversations, identity)
+                find_open_conversations = partial(self._find_conversations_again, identity)
                 moving_conversations = MovingConversations(find_open_conversations)
                 self._moving_conversations_by_id[identity] = moving_conversations
             self._ids_by_name[workspace] = identity
@@ -142,12 +151,12 @@ class GatewayWorkspaces:
             )
         return workspace.id
 
-    async def _open_here_or_connect(self, identity: str) -> AgentConversations:
+    async def _open_here_or_connect(self, identity: str, most_seconds: float) -> AgentConversations:
         """Open a workspace in this process, or connect to the process that has it open.
 
         A command has a workspace only for a moment, and serves no agents: it is waited for.
         """
-        give_up_at = asyncio.get_running_loop().time() + OPEN_TIMEOUT_SECONDS
+        give_up_at = asyncio.get_running_loop().time() + most_seconds
         while True:
             try:
                 return await self._open_in_this_process(identity)

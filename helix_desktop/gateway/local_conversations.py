@@ -1305,10 +1305,10 @@ def _build_ticket(known_messages: KnownMessages, arrival: Arrival, newest_seq_se
 
 def _newest_fact_sent(known_messages: KnownMessages, ticket: Ticket) -> int:
     """Return the newest fact of the request. One that was sent before it was recorded has no
-    facts in its ticket.
+    facts in its ticket, and another process may have recorded it.
     """
     if ticket.ahead:
-        return known_messages.newest_fact_sent
+        return known_messages.newest_fact_sent or known_messages.last_message_seq
     return ticket.saw
 
 

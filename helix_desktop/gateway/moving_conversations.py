@@ -4,12 +4,13 @@ A window that opens takes the workspace over from the gateway, and gives it up w
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from operator import methodcaller
 from typing import Any
 
 from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.conversations_port import (
     AgentConversations,
@@ -22,9 +23,21 @@ from helix_desktop.gateway.conversations_port import (
 from helix_desktop.protocols.gateway_message import Piece, ProtocolMessage
 
 # A workspace that moves more often during one call has an owner that cannot serve agents.
-MOST_MOVES = 2
+MOST_MOVES = 10
+# The requests of so many conversations are kept until their replies are recorded.
+MOST_UNANSWERED_REQUESTS = 64
 
 FindOpenConversations = Callable[[], Awaitable[AgentConversations]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnansweredRequest:
+    """A request whose reply is not recorded yet, and where it was received."""
+
+    arrival: Arrival
+    messages: Sequence[ProtocolMessage]
+    ticket: Ticket
+    received_by: AgentConversations
 
 
 class MovingConversations:
@@ -39,6 +52,8 @@ class MovingConversations:
 
     def __init__(self, find_open_conversations: FindOpenConversations) -> None:
         self._find_open_conversations = find_open_conversations
+        # The last request of each conversation.
+        self._unanswered: OrderedDict[str, UnansweredRequest] = OrderedDict()
         self._calls_under_way: Counter[AgentConversations] = Counter()
         self._call_has_ended = asyncio.Event()
 
@@ -82,9 +97,38 @@ class MovingConversations:
         return count
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[ProtocolMessage]) -> Sent:
-        call = methodcaller("receive_request", arrival, messages)
-        sent: Sent = await self._call_where_open(call)
+        async def receive(conversations: AgentConversations) -> Sent:
+            sent = await conversations.receive_request(arrival, messages)
+            self._keep_until_answered(
+                UnansweredRequest(arrival, messages, sent.ticket, conversations)
+            )
+            return sent
+
+        sent: Sent = await self._call_where_open(receive)
         return sent
+
+    def _keep_until_answered(self, request: UnansweredRequest) -> None:
+        conversation = request.ticket.conversation
+        self._unanswered.pop(conversation, None)
+        self._unanswered[conversation] = request
+        if len(self._unanswered) > MOST_UNANSWERED_REQUESTS:
+            self._unanswered.popitem(last=False)
+
+    async def _find_ticket_at(self, conversations: AgentConversations, ticket: Ticket) -> Ticket:
+        """Return the ticket by which a reply is recorded in the process that has the workspace open.
+
+        A request may have been sent before it was recorded, and the process that was to record it may
+        have been killed since. Then it is recorded here first.
+        """
+        request = self._unanswered.get(ticket.conversation)
+        is_last_request = request is not None and request.ticket == ticket
+        if request is None or not is_last_request or request.received_by is conversations:
+            return ticket
+        known_count = await conversations.count_known_messages(request.arrival)
+        if known_count >= len(request.arrival.chain):
+            return ticket
+        sent = await conversations.receive_request(request.arrival, request.messages)
+        return sent.ticket
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[ProtocolMessage]) -> Sent:
         call = methodcaller("preview_request", arrival, messages)
@@ -94,15 +138,26 @@ class MovingConversations:
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[HiddenCallAnswer]:
-        call = methodcaller("answer_hidden_calls", ticket, replied, calls, refusal)
-        answers: list[HiddenCallAnswer] = await self._call_where_open(call)
+        async def answer(conversations: AgentConversations) -> list[HiddenCallAnswer]:
+            ticket_here = await self._find_ticket_at(conversations, ticket)
+            return await conversations.answer_hidden_calls(ticket_here, replied, calls, refusal)
+
+        answers: list[HiddenCallAnswer] = await self._call_where_open(answer)
         return answers
 
     async def record_agent_reply(
         self, ticket: Ticket, replied: Replied | None, shown_key: str
     ) -> None:
-        call = methodcaller("record_agent_reply", ticket, replied, shown_key)
-        await self._call_where_open(call)
+        async def record(conversations: AgentConversations) -> None:
+            ticket_here = ticket
+            if shown_key:  # Otherwise the agent asks again, as it has not got all of the reply.
+                ticket_here = await self._find_ticket_at(conversations, ticket)
+            await conversations.record_agent_reply(ticket_here, replied, shown_key)
+
+        await self._call_where_open(record)
+        request = self._unanswered.get(ticket.conversation)
+        if request is not None and request.ticket == ticket:
+            del self._unanswered[ticket.conversation]
 
     async def fold_after_overflow(self, ticket: Ticket, window: int = 0) -> Sent | None:
         call = methodcaller("fold_after_overflow", ticket, window)

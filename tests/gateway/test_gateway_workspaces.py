@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -95,6 +96,32 @@ async def test_a_workspace_that_is_open_elsewhere_is_used_there(
             await owner.finish_requests()
     finally:
         await workspace.aclose()
+
+
+async def test_a_workspace_that_was_open_is_waited_for_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next owner may be starting. A reply was not recorded if that took more than 5 s."""
+    where = program_folders.find_program_folders(tmp_path)
+    name = AllWorkspaces(where.workspaces_folder).create_stored_workspace("project").id
+    opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
+    workspace = await AllWorkspaces(where.workspaces_folder).open_stored_workspace(name)
+    owner = await running_instance.listen_for_requests(where.run, name, _no_answer)
+    tasks = OwnedTasks("an agent")
+    try:
+        async with opened.hold_workspace_open(name) as room:
+            await owner.finish_requests()
+            monkeypatch.setattr(gateway_workspaces, "OPEN_TIMEOUT_SECONDS", 0.0)
+            asking = tasks.spawn_task(room.figures_since(), name="ask")
+            await asyncio.wait([asking], timeout=3 * gateway_workspaces.OPEN_PAUSE_SECONDS)
+            owner = await running_instance.listen_for_requests(where.run, name, _no_answer)
+            with pytest.raises(StoppedByUser):  # What this owner answers to every question.
+                await asking
+    finally:
+        await opened.aclose()
+        await owner.finish_requests()
+        await workspace.aclose()
+        await tasks.aclose()
 
 
 async def test_a_workspace_that_a_command_has_open_for_a_moment_is_opened_after_it(

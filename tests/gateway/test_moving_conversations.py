@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,6 +21,7 @@ from helix_desktop.gateway.conversations_port import AgentConversations
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.moving_conversations import MovingConversations
 from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.running_instance import connect_to_owner
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.workbench.all_workbenches import Workbenches
@@ -113,6 +116,56 @@ async def test_a_reply_is_recorded_with_its_cost_although_a_window_closes_or_ope
             last_window = start_window(tmp_path)
             closing.push_async_callback(last_window.aclose)
         assert await recorded_costs(last_window) == (expected_texts, len(expected_texts))
+
+
+# A host that has a forwarded request recorded only when somebody wants it, and not soon by itself.
+SLOW_HOST = """
+import sys
+from helix_desktop import cli
+from helix_desktop.gateway import local_conversations
+local_conversations.AHEAD_SECONDS = 600.0
+cli.main(sys.argv[1:])
+"""
+
+
+async def test_a_request_that_went_with_its_host_is_recorded_with_its_reply(tmp_path: Path) -> None:
+    """The host is killed between a request that it had forwarded and the reply. Only the cost of the
+    reply was recorded then, and the words of both with the next request, if one came.
+    """
+    where = program_folders.find_program_folders(tmp_path)
+    known = AllWorkspaces(where.workspaces_folder).create_stored_workspace(WORKSPACE)
+    held = HeldReplies([Says("I look."), Calls(TOOL, {"command": "a"})], [Says("a wall")])
+    held.may_answer.set()
+    words = ["--home", str(tmp_path), "host", "--keep", "--workspace", known.id]
+    with (
+        subprocess.Popen([sys.executable, "-c", SLOW_HOST, *words]) as host,
+        Provider(held.answer) as provider,
+    ):
+        try:
+            async with asyncio.timeout(60):
+                while (wire := await connect_to_owner(where.run, known.id)) is None:
+                    await asyncio.sleep(0.02)
+            await wire.close()
+            with running(tmp_path, provider.url, serves=True) as url:
+                agent = Agent("anthropic", url, session="one")
+                agent.say("look around")
+                calls = await asyncio.to_thread(agent.ask)
+                agent.results([(call, name, "nothing") for call, name, _ in calls])
+                held.is_asked.clear()
+                held.may_answer.clear()
+                agents = concurrency.OwnedTasks("agents")
+                asking = agents.spawn_task(asyncio.to_thread(agent.ask), name="ask")
+                await asyncio.to_thread(held.is_asked.wait, 30)
+                host.kill()
+                host.wait()
+                held.may_answer.set()
+                await asking
+        finally:
+            held.may_answer.set()
+            host.kill()
+    window = start_window(tmp_path)
+    assert await recorded_costs(window) == (["I look.", "a wall"], 2)
+    await window.aclose()
 
 
 async def test_a_step_that_comes_while_the_window_closes_is_recorded_where_the_workspace_is_then(
