@@ -40,7 +40,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.newest_facts import build_state_of_newest_facts
-from helix_desktop.engine.session_events import Event, FactAppended
+from helix_desktop.engine.session_events import ActivityChanged, Event, FactAppended
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.theme import Theme
@@ -111,13 +111,15 @@ class SlowStream:
 
 @dataclass
 class Waited:
-    """Seconds until the newest messages are drawn, and until all of the conversation is. `worked`:
-    of the newest, the processor's seconds here and at the host, which do not depend on who else
-    uses the computer.
+    """Seconds until the newest messages are drawn, until it is known besides what the agent does and
+    asks, so that it can be stopped and answered, and until all of the conversation is drawn.
+    `worked`: of the newest, the processor's seconds here and at the host, which do not depend on who
+    else uses the computer.
     """
 
     newest: list[float] = field(default_factory=list)
     worked: list[float] = field(default_factory=list)
+    answerable: list[float] = field(default_factory=list)
     complete: list[float] = field(default_factory=list)
 
 
@@ -227,17 +229,27 @@ async def open_once(
     worked_before = processor_seconds(host)
     start = time.monotonic()
     if newest_first:
+        is_activity_known = asyncio.Event()
+
+        def notice(event: Event) -> None:
+            if isinstance(event, ActivityChanged) and event.conversation == conversation:
+                is_activity_known.set()
+
+        client.subscribe_to_events(notice)
         newest = await client.read_newest_facts(conversation)
         await chat.draw(build_state_of_newest_facts(newest))
         waited.newest.append(time.monotonic() - start)
         waited.worked.append(processor_seconds(host) - worked_before)
+        await is_activity_known.wait()
+        waited.answerable.append(time.monotonic() - start)
     session = await client.open_session(conversation)
     await chat.draw(session.conversation.state)
     waited.complete.append(time.monotonic() - start)
     read_before = window.stream.bytes_read
     seconds = await wait_for_new_fact(client, conversation)
     print(
-        f"newest first: {newest_first}, newest {waited.newest[-1:]}, all {waited.complete[-1]:.2f} s, "
+        f"newest first: {newest_first}, newest {waited.newest[-1:]}, "
+        f"answerable {waited.answerable[-1:]}, all {waited.complete[-1]:.2f} s, "
         f"{read_before:,} bytes; a further fact {seconds:.2f} s, "
         f"{window.stream.bytes_read - read_before:,} bytes; load {os.getloadavg()[0]:.0f}",
         flush=True,
@@ -280,6 +292,7 @@ async def measure(arguments: argparse.Namespace, home: Path) -> None:
     for name, seconds in (
         ("newest messages", newest_first.newest),
         ("newest messages, processor", newest_first.worked),
+        ("they and what the agent asks", newest_first.answerable),
         ("all, after the newest", newest_first.complete),
         ("all, as before", today.complete),
     ):
