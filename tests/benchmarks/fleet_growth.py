@@ -4,7 +4,9 @@ and 1,000,000 ended tasks and 10,000 blocked ones, in files or in PostgreSQL beh
 All sizes are there at the same time, each in a database of its own, and are asked in turns.
 So what else the computer does slows each of them as often, and their ratios hold on a busy
 one. Of each question the median and the fastest tenth are given, and the processor time,
-which includes no waiting: that of PostgreSQL's processes, or of this process for files.
+which includes no waiting: that of PostgreSQL's processes, or of this process for files. Ratios
+are to the least of the sizes that answered with as many rows: with no ended task, a page of older
+ones is empty, and any page is slow beside an empty one.
 
 python -m tests.benchmarks.fleet_growth [--quick: to 100,000] [--postgres] [--rounds 100]
 """
@@ -70,8 +72,11 @@ ADD_COUNT = (
 
 @dataclass
 class Measured:
-    """Of one question at one size, in milliseconds: a value for each time it was asked."""
+    """Of one question at one size, in milliseconds: a value for each time it was asked. `rows`: how
+    many the last answer had, if it was a list.
+    """
 
+    rows: int = 0
     wall: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
 
@@ -96,9 +101,11 @@ async def measure_in_turns(lists: Sequence[GrownList], rounds: int) -> None:
                 measured = grown.measured.setdefault(name, Measured())
                 processor_before = grown.processor_seconds()
                 began = time.perf_counter()
-                await asked[name]()
+                answer = await asked[name]()
                 wall = time.perf_counter() - began
                 processor = grown.processor_seconds() - processor_before
+                if isinstance(answer, list):
+                    measured.rows = len(answer)
                 if number >= FIRST_ROUNDS:
                     measured.wall.append(1000 * wall)
                     measured.processor.append(1000 * processor)
@@ -209,34 +216,52 @@ def open_list_in_postgres(size: int, closing: ExitStack) -> GrownList:
 
 
 def describe(lists: Sequence[GrownList]) -> list[str]:
-    """Return a line for each question and size. The ratios are to the least of all sizes."""
+    """Return a line for each question and size."""
     lines = [
-        f"{'':<36}{'ended':>10}{'median ms':>11}{'ratio':>7}{'fastest tenth':>15}{'ratio':>7}{'processor ms':>14}{'ratio':>7}"
+        f"{'':<36}{'ended':>10}{'rows':>6}{'median ms':>11}{'ratio':>7}{'fastest tenth':>15}{'ratio':>7}{'processor ms':>14}{'ratio':>7}"
     ]
     for name in lists[0].measured:
-        medians = [statistics.median(grown.measured[name].wall) for grown in lists]
-        fastest = [_fastest_tenth(grown.measured[name].wall) for grown in lists]
-        processor = [statistics.median(grown.measured[name].processor) for grown in lists]
-        for index, grown in enumerate(lists):
+        all_measured = [grown.measured[name] for grown in lists]
+        for grown in lists:
+            rows = grown.measured[name].rows
+            alike = [measured for measured in all_measured if measured.rows == rows]
+            line = f"{name:<36}{grown.size:>10,}{rows:>6}"
+            for width, value_of in ((11, _median_wall), (15, _fastest_wall)):
+                line += _column(grown.measured[name], alike, value_of, width, decimals=1)
             lines.append(
-                f"{name:<36}{grown.size:>10,}"
-                f"{medians[index]:>11.1f}{_ratio(medians, index):>7.2f}"
-                f"{fastest[index]:>15.1f}{_ratio(fastest, index):>7.2f}"
-                f"{processor[index]:>14.2f}{_ratio(processor, index):>7.2f}"
+                line + _column(grown.measured[name], alike, _median_processor, 14, decimals=2)
             )
     return lines
 
 
-def _fastest_tenth(values: Sequence[float]) -> float:
-    """Return the value that a tenth of all do not exceed."""
-    return sorted(values)[len(values) // 10]
+def _column(
+    measured: Measured,
+    alike: Sequence[Measured],
+    value_of: Callable[[Measured], float],
+    width: int,
+    *,
+    decimals: int,
+) -> str:
+    """Return a value, and its ratio to the least of those that are measured alike."""
+    value = value_of(measured)
+    least = min(map(value_of, alike))
+    ratio = 1.0
+    if least:
+        ratio = value / least
+    return f"{value:>{width}.{decimals}f}{ratio:>7.2f}"
 
 
-def _ratio(values: Sequence[float], index: int) -> float:
-    least = min(values)
-    if not least:
-        return 1.0
-    return values[index] / least
+def _median_wall(measured: Measured) -> float:
+    return statistics.median(measured.wall)
+
+
+def _fastest_wall(measured: Measured) -> float:
+    """Return the time that a tenth of all do not exceed."""
+    return sorted(measured.wall)[len(measured.wall) // 10]
+
+
+def _median_processor(measured: Measured) -> float:
+    return statistics.median(measured.processor)
 
 
 async def _fill_and_measure(sizes: Sequence[int], rounds: int, *, in_postgres: bool) -> list[str]:
