@@ -42,6 +42,16 @@ class OpenStep:
             self.held_space.close()
 
 
+@dataclass(frozen=True, slots=True)
+class PathsOfTool:
+    """What an open step of a file tool changes: its own are changes there that a check found after
+    `since_check`, the last one before the step.
+    """
+
+    since_check: int
+    paths: set[str]
+
+
 class OpenSteps:
     """A step owns changes found between its start and its end that no other step has claimed."""
 
@@ -61,21 +71,30 @@ class OpenSteps:
             self.unclaimed[self.checks] = {change.path: change for change in changes}
 
     def claim_unowned_changes(
-        self, since_check: int, paths: set[str] | None, last_check: int = maxsize
+        self,
+        since_check: int,
+        paths: set[str] | None,
+        last_check: int = maxsize,
+        left_to_tools: Sequence[PathsOfTool] = (),
     ) -> tuple[PathChange, ...]:
         """Return changes found since a check that no step has claimed, and claim them
         for this step.
 
         A check compares all files with the state before it. `paths`: only changes there are claimed.
-        `last_check`: later ones belong to others.
+        `last_check`: later ones belong to others. `left_to_tools`: what file tools that run now
+        change; they claim it when they end.
         """
         claimed: list[PathChange] = []
         for check, changes in self.unclaimed.items():
             if not since_check < check <= last_check:
                 continue
-            claimed_paths = [path for path in changes if _is_among(path, paths)]
-            for path in claimed_paths:
-                claimed.append(changes.pop(path))
+            paths_of_tools: set[str] = set()
+            for tool in left_to_tools:
+                if check > tool.since_check:
+                    paths_of_tools |= tool.paths
+            for path in list(changes):
+                if _is_among(path, paths) and not _is_among(path, paths_of_tools):
+                    claimed.append(changes.pop(path))
         merged, _ = folder_state.merge_changes_and_find_paths_changed_by_others(claimed)
         return merged
 

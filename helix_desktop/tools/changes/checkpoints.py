@@ -26,7 +26,7 @@ from helix_desktop.tools.changes import (
     interrupted_steps,
     known_state_file,
 )
-from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps
+from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps, PathsOfTool
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.content_storing import (
     ABOUT,
@@ -294,18 +294,30 @@ class Checkpoints:
 
     def _claim_changes(self, steps: OpenSteps, step: OpenStep) -> Sequence[PathChange]:
         """Return the step's changes, and take them from those that belong to no step yet. A
-        command in the background gets only what changed before the calls that run now.
+        command in the background gets only what changed before the calls that run now, and no
+        command gets what the file tools change that run beside it.
         """
         only_paths = None
+        tools: list[PathsOfTool] = []
         if step.only is not None:
             only_paths = {self.checkpoint_path(place) for place in step.only}
+        else:
+            tools = self._list_paths_of_tools(steps)
         last_check = maxsize
         if step.changed_by == "background":
             last_check = steps.first_check_of_calls()
         claimed = list(step.claimed)
-        claimed += steps.claim_unowned_changes(step.since_check, only_paths, last_check)
+        claimed += steps.claim_unowned_changes(step.since_check, only_paths, last_check, tools)
         step.claimed, _ = folder_state.merge_changes_and_find_paths_changed_by_others(claimed)
         return step.claimed
+
+    def _list_paths_of_tools(self, steps: OpenSteps) -> list[PathsOfTool]:
+        tools = []
+        for step in steps.open:
+            if step.only is not None:
+                paths = {self.checkpoint_path(place) for place in step.only}
+                tools.append(PathsOfTool(step.since_check, paths))
+        return tools
 
     async def save_open_steps(self) -> None:
         """Save whose changes are to be recorded if the program is killed."""

@@ -88,6 +88,23 @@ async def test_two_conversations_at_once_do_not_take_each_others_changes(net: Ne
     assert await names(net, await net.checkpoints.end_step(one)) == ["0/one"]
 
 
+async def test_a_command_that_ends_first_takes_nothing_that_a_file_tool_writes_beside_it(
+    net: Net,
+) -> None:
+    """The tool's conversation lacked its own change, and an undo of the command took it back."""
+    await net.checkpoints.ensure_first_check()
+    one = await net.checkpoints.begin_step("1", "one", "command")
+    assert one is not None
+    (net.folder / "early").write_text("of the command, before the tool")
+    two = await net.checkpoints.begin_step("2", "two", "tool", only=["early", "new/two"])
+    assert two is not None
+    (net.folder / "new").mkdir()
+    (net.folder / "new" / "two").write_text("2")
+    (net.folder / "one").write_text("1")
+    assert await names(net, await net.checkpoints.end_step(one)) == ["0/early", "0/one"]
+    assert await names(net, await net.checkpoints.end_step(two)) == ["0/new", "0/new/two"]
+
+
 async def test_after_a_restart_nothing_unchanged_is_read_again(net: Net) -> None:
     for number in range(20):
         (net.folder / f"f{number}").write_text(str(number))
