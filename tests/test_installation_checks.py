@@ -207,7 +207,9 @@ def test_what_an_agent_writes_and_is_not_read_yet_is_said(
     found = list(installation_checks._check_histories(installation_in(where)))
     states = [DoctorFindingState.NOTE, DoctorFindingState.NOTE, DoctorFindingState.GOOD]
     assert [finding.state for finding in found] == states
-    assert found[2].says == "opencode: all 0.0 MB that may hold sessions are read."
+    assert found[2].says == (
+        "opencode: 0.0 MB that may hold sessions are read, except what is named as not read yet."
+    )
     assert "pi writes" in found[0].says
     assert "the table session_v3 (1). Its file stays as it is." in found[1].says
 

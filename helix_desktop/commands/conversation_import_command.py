@@ -45,11 +45,16 @@ def run_find_histories(arguments: Namespace) -> int:
     extensions = load_extensions_in_thread(arguments.places)
     _print_to_user(extensions.complaints)
     places = HistoryPlaces.of_this_user()
-    histories = list(history_finding.find_histories(places))
-    lines = list(_describe_histories_by_folder(histories))
-    if not lines:
-        lines.append("No conversations from other programs were found on this computer.")
+    histories: list[history_finding.FoundHistories] = []
+    for history in history_finding.find_histories(places):
+        if history.conversations:
+            histories.append(history)
     unread = list(history_finding.find_unread_databases(places))
+    lines = list(_describe_histories_by_folder(histories))
+    if not lines and unread:
+        lines.append("No conversations from other programs that can be read were found.")
+    elif not lines:
+        lines.append("No conversations from other programs were found on this computer.")
     lines += unread
     # Only when it runs does an extension say which histories it reads, so each is named.
     not_asked = extensions.decisions.describe_those_never_allowed()

@@ -293,6 +293,7 @@ def _change_agent_configuration(
     """Shows how the agent's configuration would change, and changes it once the user agrees."""
     if arguments.install and arguments.uninstall:
         raise InvalidInput("Use either --install or --uninstall.")
+    _refuse_options_of_one_run(arguments)
     if arguments.install:
         change = agent_connecting.prepare_agent_connection(agent, where)
     else:
@@ -325,6 +326,23 @@ def _change_agent_configuration(
         result = {"file": str(change.file), "diff": diff, "written": is_changed}
         print_text(json.dumps(result, ensure_ascii=False))
     return 0
+
+
+def _refuse_options_of_one_run(arguments: Namespace) -> None:
+    """Raises for an option that `--install` and `--uninstall` would do nothing with."""
+    given = {
+        "--upstream": arguments.upstream,
+        "--workspace": arguments.workspace,
+        "--fold-plans": arguments.fold_plans,
+        "--dry-run": arguments.dry_run,
+    }
+    for option, value in given.items():
+        if not value:
+            continue
+        remedy = "Leave it out, or start the agent with wrap each time."
+        if option == "--upstream":
+            remedy = "Name the address in the agent's own settings first: its requests then go there through the gateway."
+        raise InvalidInput(f"{option} cannot be used with --install or --uninstall.", remedy=remedy)
 
 
 def add_wrap_commands(nouns: Subparsers) -> None:

@@ -283,18 +283,38 @@ def _count_rows_of_unknown_tables(kind: str, database: Path) -> Mapping[str, int
         return foreign_sqlite.count_rows_of_tables(connection, unknown_tables(kind, tables))
 
 
+@dataclass(frozen=True, slots=True)
+class DatabaseShape:
+    """What a program's database was seen to have. `report`: what of it is unknown."""
+
+    kind: str
+    path: Path
+    report: ReadingReport
+    has_known_tables: bool
+
+
 def find_unread_databases(places: HistoryPlaces) -> Iterator[str]:
     """Yield a sentence for each database of a program in which there are tables or columns that
     are not read. This reads no content.
     """
+    for database in list_database_shapes(places):
+        yield from database.report.sentences_about_unknown()
+
+
+def list_database_shapes(places: HistoryPlaces) -> Iterator[DatabaseShape]:
+    """Yield what the databases of programs have. This reads no content."""
     for kind, folders in history_folders(places).items():
         databases: list[Path] = []
         for folder in folders:
             databases += sorted(folder.glob("*.db"))
         for database in databases:
             report = ReadingReport(shape=kind)
+            has_known_tables = True
             with suppress(sqlite3.Error, OSError):
                 if foreign_sqlite.is_sqlite_file(database):
                     with foreign_sqlite.open_foreign_database(database) as connection:
                         foreign_sqlite.note_unknown_tables_and_columns(connection, report)
-            yield from report.sentences_about_unknown()
+                        tables = foreign_sqlite.ordinary_table_names(connection)
+                        unknown = unknown_tables(kind, tables)
+                        has_known_tables = len(unknown) < len(tables) or not tables
+            yield DatabaseShape(kind, database, report, has_known_tables)

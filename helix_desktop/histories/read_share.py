@@ -6,13 +6,18 @@ files are looked at.
 """
 
 import time as clock
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import claude_code_history, cline_history, opencode_history
-from helix_desktop.histories.history_finding import find_history_of_changed_file, history_folders
+from helix_desktop.histories.history_finding import (
+    find_history_of_changed_file,
+    history_folders,
+    list_database_shapes,
+)
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.program_names import NAMES
 
@@ -28,7 +33,7 @@ _BESIDE_DATABASE = ("-wal", "-shm", "-journal")
 class ReadShare:
     """How many bytes are in the files of an agent that may hold sessions, and how many of them
     are read. `unread_names`: of the largest files that are not, and `recent_unread_names`: of those
-    of the last week.
+    of the last week. `has_unknown`: whether something in the files that are read is not read yet.
     """
 
     kind: str
@@ -38,6 +43,7 @@ class ReadShare:
     recent_read_bytes: int = 0
     unread_names: tuple[str, ...] = ()
     recent_unread_names: tuple[str, ...] = ()
+    has_unknown: bool = False
 
     @property
     def program_name(self) -> str:
@@ -57,17 +63,23 @@ def measure_read_shares(places: HistoryPlaces, now: float | None = None) -> list
     if now is None:
         now = clock.time()
     recent_since = now - RECENT_SECONDS
+    shapes = list(list_database_shapes(places))
+    unread_databases = {shape.path for shape in shapes if not shape.has_known_tables}
+    kinds_with_unknown = {shape.kind for shape in shapes if shape.report.unknown_tables}
     shares: list[ReadShare] = []
     for kind, folders in history_folders(places).items():
         files: list[_MeasuredFile] = []
         for folder in folders:
-            files.extend(_measure_files(kind, folder, recent_since))
+            files.extend(_measure_files(kind, folder, recent_since, unread_databases))
         if files:
-            shares.append(_share_of_files(kind, files))
+            share = _share_of_files(kind, files)
+            shares.append(replace(share, has_unknown=kind in kinds_with_unknown))
     return shares
 
 
-def _measure_files(kind: str, folder: Path, recent_since: float) -> Iterator[_MeasuredFile]:
+def _measure_files(
+    kind: str, folder: Path, recent_since: float, unread_databases: Collection[Path]
+) -> Iterator[_MeasuredFile]:
     """Yield the files below a folder that may hold sessions."""
     for file, file_status in list_tree_files(folder):
         # What SQLite writes beside a database counts as the database.
@@ -76,10 +88,12 @@ def _measure_files(kind: str, folder: Path, recent_since: float) -> Iterator[_Me
             name = name.removesuffix(ending)
         if not name.endswith(_ENDINGS):
             continue
+        named = file.with_name(name)
+        is_read = named not in unread_databases and _is_history_or_beside_one(kind, folder, named)
         yield _MeasuredFile(
             path=file,
             bytes=file_status.st_size,
-            is_read=_is_history_or_beside_one(kind, folder, file.with_name(name)),
+            is_read=is_read,
             is_recent=file_status.st_mtime >= recent_since,
         )
 
@@ -147,6 +161,8 @@ def describe_read_share(share: ReadShare) -> str:
     """Return how much of an agent's files is read, and what is not, in a sentence or two."""
     name = share.program_name
     megabytes = f"{share.bytes / 1e6:,.1f}"
+    if share.read_bytes == share.bytes and share.has_unknown:
+        return f"{name}: {megabytes} MB that may hold sessions are read, except what is named as not read yet."
     if share.read_bytes == share.bytes:
         return f"{name}: all {megabytes} MB that may hold sessions are read."
     read_megabytes = f"{share.read_bytes / 1e6:,.1f}"

@@ -156,6 +156,10 @@ def test_install_takes_yes_behind_the_name_and_nothing_else(helix: Helix) -> Non
     code, out, error = helix("wrap", "--install", "claude", "-p")
     assert code
     assert "-p cannot be used with --install" in out + error
+    for options in (["--upstream", "http://127.0.0.1:1"], ["--dry-run"], ["--fold-plans"]):
+        code, out, error = helix("wrap", *options, "--install", "--yes", "claude")
+        assert code
+        assert f"{options[0]} cannot be used with --install" in out + error
 
 
 def test_nothing_is_created_for_an_agent_that_is_not_installed(

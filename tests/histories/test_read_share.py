@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from helix_desktop.histories.history_format import HistoryPlaces
@@ -72,3 +74,15 @@ def test_a_few_notes_of_an_agent_that_nobody_works_with_are_no_reason_to_say_som
 ) -> None:
     write(tmp_path / ".codex" / "sessions" / "index.json", LEAST_BYTES - 1)
     assert list(sentences_about_unread_agents([shares_of(tmp_path)["codex"]])) == []
+
+
+def test_a_database_with_none_of_the_known_tables_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / ".local" / "share" / "opencode" / "opencode-next.db"
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path)) as made, made:
+        made.execute("CREATE TABLE session_v3 (id TEXT)")
+        made.execute("INSERT INTO session_v3 VALUES ('s')")
+    said = describe_read_share(shares_of(tmp_path)["opencode"])
+    assert said == (
+        "opencode: 0.0 of 0.0 MB that may hold sessions are read. Not read: opencode-next.db."
+    )
