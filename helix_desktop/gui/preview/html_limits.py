@@ -15,6 +15,13 @@ from helix_desktop.gui.preview.offline_document import OfflineDocument
 LARGEST_PAGE = 1 << 20  # Characters.
 MOST_TAGS = 20_000
 MOST_OPEN_TAGS = 1_000
+# Cells of tables, with those that one cell covers: 300 rows of a cell as wide as 60,000 columns.
+MOST_CELLS = 150_000
+MOST_LIST_ITEMS = 5_000  # The time grows with the square of the length of a list.
+MOST_FONTS = 500  # Different ones, with their sizes: Qt looks for each of them.
+# Pictures and tables in a page that sets some beside the text: with each, Qt looks at those before it.
+MOST_BESIDE_TEXT = 300
+_BESIDE_TEXT = frozenset({"img", "table"})
 MOST_RULES_FOR_TAGS = 2_000_000  # Each rule of a style sheet is compared with each tag.
 DEEPEST_TABLE = 8  # The time doubles with each table inside another.
 LONGEST_WORD = 10_000
@@ -27,7 +34,10 @@ LONGEST_LINE = 250_000
 _NO_MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1|\Z)", re.IGNORECASE | re.DOTALL
 )
-_TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)", re.IGNORECASE)
+_TAG = re.compile(r"""<(/?)([a-z][a-z0-9]*)((?:"[^"]*"|'[^']*'|[^>"'])*)""", re.IGNORECASE)
+_COLUMNS = re.compile(r"""colspan\s*=\s*["']?\s*([^"'>\s]*)""", re.IGNORECASE)
+_FONT = re.compile(r"(?:font[\w-]*\s*:|face\s*=)([^;>}]*)", re.IGNORECASE)
+_FLOAT = re.compile(r"float\s*:|align\s*=\s*[\"']?\s*(?:left|right)", re.IGNORECASE)
 _WITHOUT_END = frozenset(
     {"br", "hr", "img", "input", "link", "meta", "p", "li", "dt", "dd", "tr", "td", "th"}
 )
@@ -57,6 +67,9 @@ def _has_few_tags(html: str) -> bool:
     """Whether Qt reads the page quickly: few tags, few of them inside each other, few rules of style."""
     rule_count = html.count("{")
     tag_count = 0
+    item_count = 0
+    beside_text = 0
+    grid = _TableGrid()
     open_tags: Counter[str] = Counter()
     for tag in _TAG.finditer(_NO_MARKUP.sub("", html)):
         name = tag[2].lower()
@@ -64,11 +77,66 @@ def _has_few_tags(html: str) -> bool:
             open_tags[name] = max(0, open_tags[name] - 1)
             continue
         tag_count += 1
+        item_count += name == "li"
+        beside_text += name in _BESIDE_TEXT
+        grid.add_tag(name, tag[3])
         if name not in _WITHOUT_END:
             open_tags[name] += 1
         if tag_count > MOST_TAGS or open_tags.total() > MOST_OPEN_TAGS:
             return False
+    if item_count > MOST_LIST_ITEMS or grid.count_cells(html) > MOST_CELLS:
+        return False
+    if beside_text > MOST_BESIDE_TEXT and _FLOAT.search(html) is not None:
+        return False
+    if len(set(_FONT.findall(html))) > MOST_FONTS:
+        return False
     return rule_count * tag_count <= MOST_RULES_FOR_TAGS
+
+
+class _TableGrid:
+    """Counts the cells of all tables as if they were one, which has each row and the widest one's
+    columns. A page with one cell in each of many rows has as many cells as rows.
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._columns_in_row = 0
+        self._most_columns = 0
+        self._most_cells_in_row = 0
+        self._cells_in_row = 0
+        self._span_count = 0
+
+    def count_cells(self, html: str) -> int:
+        """Where not all wide cells were found in tags, each cell counts as wide as the widest."""
+        all_spans = _COLUMNS.findall(html)
+        if len(all_spans) == self._span_count:
+            return self._rows * self._most_columns
+        widest = max(map(_columns_of_span, all_spans))
+        return self._rows * (self._most_cells_in_row + 1) * widest
+
+    def add_tag(self, name: str, attributes: str) -> None:
+        if name == "tr":
+            self._rows += 1
+            self._columns_in_row = 0
+            self._cells_in_row = 0
+        if name not in ("td", "th"):
+            return
+        spans = _COLUMNS.findall(attributes)
+        self._span_count += len(spans)
+        self._columns_in_row += max(map(_columns_of_span, spans), default=1)
+        self._most_columns = max(self._most_columns, self._columns_in_row)
+        self._cells_in_row += 1
+        self._most_cells_in_row = max(self._most_cells_in_row, self._cells_in_row)
+
+
+def _columns_of_span(written: str) -> int:
+    """Returns how many columns an attribute names. What is spelled oddly may be any number for Qt."""
+    number = written.removeprefix("+")
+    if number.isascii() and number.isdigit():
+        return int(number[:9])
+    if number:
+        return MOST_CELLS + 1
+    return 1
 
 
 def _depth_is_within(frame: QTextFrame, levels: int) -> bool:

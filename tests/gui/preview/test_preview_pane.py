@@ -135,7 +135,16 @@ HOSTILE_PAGES = {
     "many cells": "<table>" + "<tr><td>a</td><td>a</td></tr>" * 30_000,
     "many rules": "<style>" + "p{color:red}" * 60_000 + "</style>" + "<p>a</p>" * 2_000,
     "many letters": "word " * 1_000_000,
-}
+    "a few very wide cells": "<table>" + "<tr><td colspan=60000>x" * 300,
+    "wide cells behind an attribute": "<table>" + "<tr><td title='>' colspan=60000>x" * 300,
+    "wide cells in what seems a comment": "<table>" + "<tr><td a='<!--' colspan=60000 b='-->'>x" * 300,
+    "wide cells of another spelling": "<table>" + "<tr><td colspan='&#54;0000'>x" * 300,
+    "many wide cells": "<table>" + ("<tr>" + "<td a=\"'\" colspan=300>x" * 20) * 300,
+    "a long list": "<ul>" + "<li>x" * 15_000,
+    "many fonts": "".join(f"<span style='font-family:f{n}'>x</span>" for n in range(9_000)),
+    "pictures beside each other": "<img style='float:left' width=3>" * 6_000,
+    "tables beside each other": "<style>table{float:right}</style>" + "<table><tr><td>x</table>" * 4_000,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("page", HOSTILE_PAGES.values(), ids=HOSTILE_PAGES)
@@ -151,7 +160,8 @@ def test_a_usual_page_with_tables_in_tables_and_a_picture_in_itself_is_drawn(
 ) -> None:
     row = "<tr><td>a<td><table><tr><td>b</table></tr>"
     picture = f"<img src='data:image/png;base64,{'A' * 50_000}'>"
-    page = f"<style>{'p {color: red}' * 100}</style><p>one<p>two<ul><li>a<li>b</ul><table>{row * 300}</table>{picture}"
+    row += "<tr><td colspan=4 style='font-family: Arial; float: left'>x"
+    page = f"<style>{'p {color: red}' * 100}</style><p>one<p>two<ul><li>a<li>b</ul><table>{row * 200}</table>{picture}"
     show(pane, tmp_path, "a.html", page.encode())
     assert pane.stack.currentWidget() is pane.html
 
