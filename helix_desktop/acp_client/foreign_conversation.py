@@ -29,6 +29,7 @@ from helix_desktop.acp_client.agent_connection import (
 )
 from helix_desktop.acp_client.agent_requests import AgentRequests
 from helix_desktop.acp_client.turn_recording import TurnRecorder
+from helix_desktop.concurrency import finish_even_if_cancelled
 from helix_desktop.engine import facts
 from helix_desktop.engine.content_recall import format_message
 from helix_desktop.engine.conversation import Conversation
@@ -117,29 +118,38 @@ class ForeignConversation:
         turn = AgentRequests(conversation, kit, tools, recorder, callbacks.ask, self._spawn)
         self._turn = turn
         self._running_prompt = None
-        usage = facts.Usage()
         try:
             callbacks.running(ConversationActivity.THINKING)
-            await self._record_policy_and_model(conversation)
-            if kit.resources.checkpoints is not None:
-                await kit.resources.checkpoints.begin_step("", conversation.id, "command")
-            answer = await self._prompt_and_restart_dead_agent(turn)
-            end = _ENDS.get(text_at(answer, "stopReason"), facts.TurnEnded(facts.TurnEnd.DONE))
-            usage = self._usage_since_last_turn(answer)
-        except HelixError as error:
-            await self.end_agent()
-            end = turn_end_of_error(error)
-        except OSError as error:
-            end = facts.TurnEnded(
-                facts.TurnEnd.FAILED, f"The agent {self.name} could not be started: {error}."
-            )
+            end, usage = await self._work_until_turn_ends(turn)
         except asyncio.CancelledError:
             await asyncio.shield(self._cancel_turn_or_end_agent())
             end = callbacks.end_when_stopped()
-            await asyncio.shield(self._finish_and_record_turn(turn, end, usage))
+            recording = self._finish_and_record_turn(turn, end, facts.Usage())
+            await finish_even_if_cancelled(recording, _have_nothing_to_end)
             raise
-        await self._finish_and_record_turn(turn, end, usage)
+        # The user may stop the turn at this moment, too.
+        recording = self._finish_and_record_turn(turn, end, usage)
+        await finish_even_if_cancelled(recording, _have_nothing_to_end)
         return end
+
+    async def _work_until_turn_ends(
+        self, turn: AgentRequests
+    ) -> tuple[facts.TurnEnded, facts.Usage]:
+        """Returns how the turn ended, also if the agent failed."""
+        checkpoints = turn.kit.resources.checkpoints
+        try:
+            await self._record_policy_and_model(turn.conversation)
+            if checkpoints is not None:
+                await checkpoints.begin_step("", turn.conversation.id, "command")
+            answer = await self._prompt_and_restart_dead_agent(turn)
+            end = _ENDS.get(text_at(answer, "stopReason"), facts.TurnEnded(facts.TurnEnd.DONE))
+            return end, self._usage_since_last_turn(answer)
+        except HelixError as error:
+            await self.end_agent()
+            return turn_end_of_error(error), facts.Usage()
+        except OSError as error:
+            sentence = f"The agent {self.name} could not be started: {error}."
+            return facts.TurnEnded(facts.TurnEnd.FAILED, sentence), facts.Usage()
 
     async def _finish_and_record_turn(
         self, turn: AgentRequests, end: facts.TurnEnded, usage: facts.Usage
@@ -482,6 +492,10 @@ class ForeignConversation:
             self._cost = float(cost)
         if self._turn is not None and not self._is_repeating:
             await self._turn.recorder.record_session_update(update, size)
+
+
+async def _have_nothing_to_end(_: None) -> None:
+    """Recording leaves nothing open."""
 
 
 def _is_invalid_request(error: ModelFailed) -> bool:

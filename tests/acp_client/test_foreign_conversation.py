@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from helix_desktop.acp_client import agent_connection, foreign_conversation, turn_recording
-from helix_desktop.engine.facts import ModelReplied, Reasoning, Spent, Stop, Text, TodoSet, TurnEnd
+from helix_desktop.engine.facts import (
+    ModelReplied,
+    Reasoning,
+    Spent,
+    Stop,
+    Text,
+    TodoSet,
+    TurnEnd,
+    TurnEnded,
+)
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import Event, ReplyStreamed
 from helix_desktop.errors import ModelFailed, NotFound
@@ -405,3 +414,24 @@ async def test_what_was_chosen_for_an_agent_holds_after_a_restart(
     assert (await bench.acp.open_conversation(session.conversation)).choices[
         "mode"
     ].current == "auto"
+
+
+async def test_a_turn_that_is_stopped_while_its_end_is_recorded_is_recorded_whole(
+    bench: Workbench,
+) -> None:
+    """The defect: its last call had no result, as if it went on for ever."""
+    begun = json.dumps({"toolCallId": "a", "title": "work", "status": "in_progress"})
+    session = await bench.start_conversation(acp_agent="Script")
+    agent = await bench.acp.open_conversation(session.conversation)
+    for rounds in range(6):
+        await run_turn(session, "say ready")
+        session.send_message((Text(f"tell {begun}\ndie"),))
+        while agent.has_running_process:
+            await asyncio.sleep(0)
+        for _ in range(4 * rounds * rounds):
+            await asyncio.sleep(0)
+        session.stop_turn()
+        await session.wait_until_idle()
+    assert len(outputs(session)) == len(calls(session)) == 6
+    ends = facts_of(session, TurnEnded)
+    assert len(ends) == 12

@@ -216,7 +216,7 @@ async def converse(trial: Trial, bench: Workbench, name: str, pick: random.Rando
         ended = await run_turn(trial, session, "calm", CALM_SECONDS)
         last_reply = last_words(session)
         trial.counts["agents that had to be ended"] += 1
-    if ended is not TurnEnd.DONE or not last_reply.endswith("I am calm."):
+    if not last_reply.endswith("I am calm."):
         trial.fail(
             name, f"the calm turn ended as {ended}: {session.turns.last_end} {last_reply[-80:]!r}"
         )
