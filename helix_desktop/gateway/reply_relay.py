@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
@@ -120,6 +120,7 @@ class ReplyRelay:
     # Called once, when the agent has the first bytes of the reply or the reply has ended.
     on_first_bytes: Callable[[], object] | None = None
     _started: float = field(default_factory=time.monotonic)
+    _has_reply_begun: bool = False  # The provider has sent an event that is no error.
     # What the agent sees of all replies so far as one message: their texts and its own calls.
     _shown_pieces: list[Piece] = field(default_factory=list)
     _reply_values: list[Json] = field(default_factory=list)
@@ -194,6 +195,7 @@ class ReplyRelay:
         What a reply that breaks off has cost is recorded, too.
         """
         assembler = self._wire_module.ReplyAssembler()
+        self._has_reply_begun = False
         try:
             if not streams:
                 return await self._record_and_relay_whole_reply(response)
@@ -320,6 +322,8 @@ class ReplyRelay:
         event = parse_event_data(raw)
         if event is not None:
             stream.assembler.add_reply_event(event)
+            if not _is_error_event(event):
+                self._has_reply_begun = True
         bytes_for_agent = b""
         if self.tools:
             bytes_for_agent = self.call_filter.filter_event(raw, event)
@@ -334,12 +338,14 @@ class ReplyRelay:
     async def _record_usage_of_cut_reply(self, value: Json) -> None:
         """Record what a reply that broke off cost, although the agent asks again.
 
-        Most providers report its tokens only at its end: then they are estimated.
+        Most providers report its tokens only at its end: then they are estimated. A model may think
+        for minutes before its first word comes, so what has begun has cost something.
         """
         with suppress(*_UNREADABLE, HelixError):
             answer = self._parse_answer(value)
-            if not answer.usage.input and not answer.message.pieces:
-                return  # Nothing of it came.
+            has_content = bool(answer.usage.input or answer.message.pieces)
+            if not has_content and not self._has_reply_begun:
+                return
             model = answer.model or self.request.arrival.model
             cut_reply = Replied(answer.message.pieces, model, Stop.CUT, answer.usage)
             shown_key = ""  # The agent has no complete message that it would send again.
@@ -574,6 +580,11 @@ class _RelayedStream:
         self.splitter = RawEventSplitter()
         self.unsent: list[bytes] = []
         self.answer: WireReply | None = None
+
+
+def _is_error_event(event: Mapping[str, Json]) -> bool:
+    """Whether a provider says within a stream that it cannot answer."""
+    return bool(event.get("error")) or event.get("type") in ("error", "response.failed")
 
 
 def _pieces_shown_to_agent(answer: WireReply, hidden_calls: Sequence[Piece]) -> list[Piece]:

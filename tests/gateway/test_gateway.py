@@ -554,11 +554,13 @@ def test_a_refusal_behind_a_recall_is_asked_again_and_the_agent_does_not_see_it(
         assert len(heard) == 4
 
 
-@pytest.mark.parametrize("protocol", ["anthropic", "gemini"])
+@all_protocols
 def test_what_a_reply_had_cost_that_was_cut_is_paid_once(
     tmp_path: Path, expect: Expect, protocol: str
 ) -> None:
-    """The others tell of tokens in their last event alone."""
+    """OpenAI tells of tokens in its last event alone, so they are estimated, also of a reply of
+    which no word came yet: a model may think for minutes before.
+    """
     expect("the provider's reply broke off")
     heard, script = scripted([Says("a long answer")], [Says("a long answer")])
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
@@ -570,5 +572,9 @@ def test_what_a_reply_had_cost_that_was_cut_is_paid_once(
         agent.ask()
         assert len(heard) == 2
     recorded = recorded_facts(tmp_path)
-    assert [fact.usage.input for fact in recorded if isinstance(fact, Spent)] == [100]
+    (spent,) = [fact for fact in recorded if isinstance(fact, Spent)]
+    if protocol in ("anthropic", "gemini"):
+        assert spent.usage.input == 100
+    else:
+        assert spent.usage.input > 0
     assert [fact.usage.input for fact in recorded if isinstance(fact, ModelReplied)] == [100]

@@ -809,9 +809,7 @@ async def test_what_a_reply_cost_that_broke_off_is_told_once(
     assert (told.replied, told.shown) == (Replied((), name, Stop.CUT, Usage(100, 0, 0, 1)), "")
     assert got.content == start
     nothing = Relayed(provider)
-    await _run_at_server_that_hangs_up(
-        nothing, content.replace(b'"input_tokens": 100', b'"input_tokens": 0')
-    )
+    await _run_at_server_that_hangs_up(nothing, content.removesuffix(start))
     assert nothing.told == []
     ended = Relayed(provider)
     await _run_at_server_that_hangs_up(ended, content + events("anthropic", [Says("fine")]))
@@ -870,6 +868,9 @@ async def test_a_stream_without_its_last_event_is_recorded_and_what_is_unfinishe
     assert told_of_cut.shown == "", "only what it cost is kept"
     assert told_of_cut.replied is not None
     assert told_of_cut.replied.stop is Stop.CUT
+    overloaded = b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error"}}\n\n'
+    refused = await Relayed(provider, tools=tools).run(stream(overloaded))
+    assert refused.told == [], "what was refused costs nothing"
     for coding in ("", "gzip"):
         empty = await Relayed(provider, tools=tools).run(stream(b"", coding))
         assert (empty.began.status, empty.content, empty.told) == (200, b"", [])
