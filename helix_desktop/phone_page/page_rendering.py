@@ -28,6 +28,11 @@ LONGEST_TEXT = 40_000  # Of a message or reply. All of it is in the window.
 LONGEST_LIVE_TEXT = 8_000
 # Markup in a reply is text, and what would be loaded from elsewhere is none: no HTML, no pictures.
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+_WHERE_COMMANDS_RUN = {
+    "sandbox": "Runs in the sandbox, without network access.",
+    "sandbox_network": "Runs in the sandbox, with network access.",
+    "no_sandbox": "Runs without a sandbox, with network access.",
+}
 _ENDS = {
     facts.TurnEnd.STOPPED: "Stopped.",
     facts.TurnEnd.STEP_LIMIT: "The turn reached its limit of steps.",
@@ -348,6 +353,8 @@ def _build_phone_card(place: ConversationPlace, number: int, question: Permissio
         parts.append(f"<p>{escape_html(mark_text(why))}</p>")
     if question.preview:
         parts.append(f"<pre>{escape_html(mark_text(question.preview))}</pre>")
+    if question.command_access in _WHERE_COMMANDS_RUN:
+        parts.append(f"<p>{_WHERE_COMMANDS_RUN[question.command_access]}</p>")
     for program in question.programs:
         parts.append(_build_line_about_risk(program))
         parts.append(_build_line_about_program(program.name, "deletes", program.deletes))

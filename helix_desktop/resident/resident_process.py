@@ -25,7 +25,13 @@ from helix_desktop.gateway import address_in_agent_settings, gateway_socket, wra
 from helix_desktop.gateway.registration import CONVERSATIONS_FILE, GatewayRegistration, new_token
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.program_settings import PAGE_ON, RECORDER, ProgramSettings
+from helix_desktop.program_settings import (
+    PAGE_ADDRESS,
+    PAGE_ON,
+    PAGE_PORT,
+    RECORDER,
+    ProgramSettings,
+)
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
 from helix_desktop.resident.history_recorder import HistoryRecorder
 from helix_desktop.resident.page_keeper import PageKeeper
@@ -60,6 +66,7 @@ class Resident:
         self._starting = asyncio.Lock()
         self._changing_recorder = asyncio.Lock()
         self._changing_page = asyncio.Lock()
+        self._place_of_page: tuple[str, int] = ("", 0)  # Where the page was started last.
         self._since = time.time()
         self._may_end = False
         self.trouble = ""
@@ -203,12 +210,19 @@ class Resident:
         self._update_gateway_and_stop_if_unneeded()
 
     async def start_or_stop_page(self) -> None:
-        """Start the page for phones again with its settings, or stop it if it is off."""
+        """Start the page for phones again with its settings, or stop it if it is off. A page that
+        answers where the settings say is left alone: each of several changes asks for this.
+        """
         async with self._changing_page:
             was_on = self._page.is_wanted
+            settings = ProgramSettings(self._where.settings_file)
+            wanted_place = (settings[PAGE_ADDRESS], settings[PAGE_PORT])
+            if settings[PAGE_ON] and self._page.url and wanted_place == self._place_of_page:
+                return
             await asyncio.to_thread(self._page.stop_page)
-            if ProgramSettings(self._where.settings_file)[PAGE_ON]:
+            if settings[PAGE_ON]:
                 await asyncio.to_thread(self._page.start_page)
+                self._place_of_page = wanted_place
             elif was_on:
                 self._may_end = True
         self._update_gateway_and_stop_if_unneeded()

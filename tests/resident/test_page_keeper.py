@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
+from helix_desktop import program_folders
+from helix_desktop.program_settings import PAGE_ADDRESS, PAGE_ON, ProgramSettings
 from helix_desktop.resident import page_keeper
+from helix_desktop.resident.gateway_keeper import GatewayKeeper
 from helix_desktop.resident.page_keeper import PageKeeper
+from helix_desktop.resident.resident_process import Resident
+from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 from tests.resident.test_resident_process import is_gone, wait_until
 
 # Stands for this program: its arguments are the page's own.
@@ -43,6 +50,24 @@ def test_it_says_where_the_page_answers_and_ends_it(keeper: PageKeeper) -> None:
     keeper.stop_page()
     assert keeper.page_status_as_json() is None
     wait_until(lambda: is_gone(pid))
+
+
+async def test_a_page_that_answers_where_it_should_is_not_started_again(
+    keeper: PageKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window turns it on and then asks for it: on a busy computer, each start takes seconds."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    settings = ProgramSettings(where.settings_file)
+    settings.change_setting(PAGE_ON, value=True)
+    resident = Resident(where, GatewayKeeper([]), ScheduleKeeper(where.data, []), keeper)
+    await asyncio.gather(*(resident.start_or_stop_page() for _ in range(3)))
+    pid = page_process(keeper)
+    await resident.start_or_stop_page()
+    assert page_process(keeper) == pid
+    settings.change_setting(PAGE_ADDRESS, "127.0.0.2")
+    await resident.start_or_stop_page()
+    assert page_process(keeper) != pid
 
 
 def test_a_page_that_was_killed_is_started_again(

@@ -18,6 +18,7 @@ from helix_desktop.gui.common.widgets import (
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import PairingInvitation, PhoneDevices
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.program_settings import PAGE_ADDRESS, PAGE_ON, ProgramSettings
 
@@ -130,8 +131,11 @@ class PairDeviceDialog(TransientDialog):
 
     def _turn_page_on(self) -> None:
         chosen = self._address.currentData()
+        # On a busy computer, the page may need many seconds until it answers.
+        self._turn_on.setText(tr("The page is starting…"))
         self._turn_on.setEnabled(False)
         try:
+            # While the page is off, another address starts nothing.
             if chosen != self._settings[PAGE_ADDRESS]:
                 self._settings.change_setting(PAGE_ADDRESS, chosen)
             if not self._settings[PAGE_ON]:
@@ -193,6 +197,13 @@ class PairDeviceDialog(TransientDialog):
         self._code.show()
         self._instruction.show()
         self._certificate.setVisible(bool(invitation.fingerprint))
+        self.adjustSize()
+
+    def show_paired_device(self, name: str) -> None:
+        """Says that the shown code was used, instead of the code."""
+        self._hide_code()
+        self._instruction.setText(tr("{name} is paired now.", name=make_safe_text(name)))
+        self._instruction.show()
         self.adjustSize()
 
     def _show_failure(self, error: HelixError) -> None:

@@ -4,7 +4,8 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QSignalBlocker
+from PySide6.QtWidgets import QCheckBox, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -19,7 +20,7 @@ from helix_desktop.gui.settings.phone_notices_dialog import PhoneNoticesDialog
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.settings_page import RefreshWhileShown
 from helix_desktop.gui.translation import tr
-from helix_desktop.program_settings import ProgramSettings
+from helix_desktop.program_settings import PAGE_ON, ProgramSettings
 
 REFRESH_MS = 2_000  # A device that is being paired appears by itself.
 
@@ -33,6 +34,7 @@ class PhoneSettingsPage(ProgramSettingsPage):
         self._devices = devices
         self._doing = doing
         self._shown_devices: Sequence[PhoneDevice] | None = None
+        self._pairing: PairDeviceDialog | None = None  # While it is open.
         self.add_heading(tr("Paired devices"))
         self._rows = build_column(spacing=6)
         self.add_page_layout(self._rows)
@@ -55,6 +57,7 @@ class PhoneSettingsPage(ProgramSettingsPage):
     def _show_devices(self, devices: Sequence[PhoneDevice]) -> None:
         if devices == self._shown_devices:
             return
+        self._tell_dialog_of_new_device(devices)
         self._shown_devices = devices
         clear_layout(self._rows)
         for device in devices:
@@ -64,6 +67,14 @@ class PhoneSettingsPage(ProgramSettingsPage):
             text = tr("No device is paired.")
         self._status_label.setText(text)
         self._status_label.setVisible(bool(text))
+
+    def _tell_dialog_of_new_device(self, devices: Sequence[PhoneDevice]) -> None:
+        if self._pairing is None or self._shown_devices is None:
+            return
+        known_ids = {device.id for device in self._shown_devices}
+        for device in devices:
+            if device.id not in known_ids:
+                self._pairing.show_paired_device(device.name)
 
     def _build_device_row(self, device: PhoneDevice) -> QWidget:
         """Builds the card of a paired device: its name, what it may do, when it was last used, and
@@ -114,8 +125,18 @@ class PhoneSettingsPage(ProgramSettingsPage):
         dialog = PairDeviceDialog(
             self.page_content, self._page_settings, self._devices, self._doing
         )
-        dialog.finished.connect(self._fetch_devices)
+        self._pairing = dialog
+        dialog.finished.connect(self._end_pairing)
         dialog.open()
+
+    def _end_pairing(self) -> None:
+        """Shows what the dialog may have changed: whether the page is on, and who may use it."""
+        self._pairing = None
+        switch = self.page_content.findChild(QCheckBox, PAGE_ON.key)
+        if switch is not None:
+            with QSignalBlocker(switch):
+                switch.setChecked(self._page_settings[PAGE_ON])
+        self._fetch_devices()
 
     def _show_notices_dialog(self) -> None:
         PhoneNoticesDialog(

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.settings.installation_port import PhoneDevice
 from helix_desktop.gui.settings.pair_device_dialog import MODULE_PIXELS, PairDeviceDialog
 from helix_desktop.gui.settings.phone_notices_dialog import PhoneNoticesDialog
 from helix_desktop.gui.settings.phone_settings_page import PhoneSettingsPage
@@ -116,6 +117,26 @@ def test_the_page_is_turned_on_where_a_phone_reaches_it(
     assert settings[PAGE_ADDRESS] == "192.168.1.20"
     assert devices.restarts == 1
     assert "ABCDE-FGHJ1" in texts(dialog)
+
+
+def test_the_dialog_says_when_a_device_has_used_its_code(
+    page: PhoneSettingsPage, devices: FakePhoneDevices, settings: ProgramSettings
+) -> None:
+    """The used code stood there until the dialog was closed, and the switch behind it was off."""
+    dialog = open_dialog(page)
+    press(dialog, "Turn the page on at this address")
+    assert "ABCDE-FGHJ1" in texts(dialog)
+    devices.devices = [
+        *devices.devices,
+        PhoneDevice("new", "My phone", may_allow=True, last_used=0),
+    ]
+    page._fetch_devices()
+    assert "My phone is paired now." in texts(dialog)
+    assert "ABCDE-FGHJ1" not in texts(dialog)
+    (switch,) = page.page_content.findChildren(QCheckBox, PAGE_ON.key)
+    assert not switch.isChecked()
+    dialog.accept()
+    assert switch.isChecked()
 
 
 def test_no_picture_is_shown_that_would_lead_a_phone_to_itself(
