@@ -28,9 +28,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 
 from helix_desktop import cli, program_folders
+from helix_desktop.desktop import replay_process
 from helix_desktop.engine import request_costs
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -64,6 +65,7 @@ from helix_desktop.engine.session_events import ConversationActivity, ReplyStrea
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.fold_descriptions import fold_title
+from helix_desktop.gui.common.policy_names import list_policy_choices
 from helix_desktop.gui.common.savings_sentences import describe_savings_of
 from helix_desktop.gui.context_meter import (
     context_kind_name,
@@ -80,10 +82,14 @@ from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.inspector.inspector_figures import list_view_blocks
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.markdown_and_json_export import export_conversation_markdown
+from helix_desktop.gui.replay_lab.preset_costs import describe_preset_cost
+from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
+from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.gui.views.boxes_view import BoxesView
+from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.journal_file import JournalFile
@@ -168,6 +174,7 @@ def shown_by_timeline(session: FakeSession) -> Seen:
     timeline.read_all_facts(session.state.facts)
     if timeline.seqs and timeline.seqs[-1] == session.state.seq:
         yield "tokens of the next request", f"{timeline.points[-1]:,}"
+        yield from shown_by_newest_areas(timeline)
     for event in timeline.events:
         for fold in event.made_folds:
             yield f"fold {fold.fold}", f"{fold.tokens_before:,} → {fold.tokens:,}"
@@ -183,6 +190,17 @@ def shown_by_timeline(session: FakeSession) -> Seen:
                 yield "cost before", part.removesuffix(PAID_BEFORE)
             elif part.startswith("$"):
                 yield from in_cents(part)
+
+
+def shown_by_newest_areas(timeline: ConversationTimeline) -> Seen:
+    """How high each kind is drawn at the newest point, where the model counts no fewer than we do."""
+    heights = [layer[-1] for layer in timeline.layers]
+    counted = timeline.history.record.ledger.view_tokens_by_kind(timeline.history.seq)
+    if sum(counted) > heights[-1]:
+        return
+    for kind, low, high in zip(ContextKind, [0, *heights], heights, strict=False):
+        if high > low:
+            yield context_kind_name(kind), format_token_count(high - low)
 
 
 def paid_last(session: FakeSession) -> int:
@@ -449,8 +467,108 @@ def lay_out_all_boxes(view: BoxesView) -> None:
         view._continue_box_layout()
 
 
+class StoryReplays(FakeInstallation):
+    """Replays of a story's conversation: what the simulation says is made up, and put on the scale
+    of what the conversation really sent as for a real replay.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self._chance = chance
+
+    async def replay_policies(
+        self,
+        bench: Workbench,
+        conversations: Sequence[str],
+        policies: Sequence[str],
+        window: int,
+        report: Callable[[int, int], None],
+    ) -> Sequence[PolicyOutcome]:
+        held = [
+            replay_process._measure_conversation(await bench.read_conversation_facts(conversation))
+            for conversation in conversations
+        ]
+        simulated: list[PolicyOutcome] = []
+        for name in policies:
+            sent = self._chance.randrange(1_000, 900_000)
+            billed = round(sent * self._chance.uniform(0.1, 1.0))
+            peak = self._chance.uniform(0.05, 1.4)
+            simulated.append(PolicyOutcome(name, billed, peak, 0.9, sent=sent))
+        return replay_process._adjust_to_what_happened(simulated, held, window)
+
+
+def open_lab(
+    window: MainWindow,
+    bench: FakeWorkbench,
+    session: FakeSession,
+    journal: StoryJournal,
+    chance: random.Random,
+) -> ReplayLabDialog:
+    """What other settings would have cost, once its answer is there."""
+    # An open conversation tells the list how large its window is.
+    window_size = session.context.next_request_meter().window
+    row = replace(journal.list_row(session), window=window_size)
+    savings = describe_savings_of(session.state, session.context.cost_of_agents())
+    lab = ReplayLabDialog(
+        bench,
+        [row],
+        list_policy_choices(),
+        StoryReplays(chance).replay_policies,
+        FakeSetup(),
+        window.background_runner,
+        window,
+    )
+    lab.show_savings(savings)
+    for _ in range(200):
+        if lab.answer.text() != "Replaying…" and lab._sent_requests is not None:
+            return lab
+        QApplication.processEvents()
+    raise AssertionError("The comparison did not answer.")
+
+
+def words_of_lab(lab: ReplayLabDialog) -> list[str]:
+    return [label.text() for label in lab.findChildren(QLabel) if label.text()]
+
+
+def shown_by_lab(lab: ReplayLabDialog, session: FakeSession) -> Seen:
+    """The line of the setting with which the conversation was held, and what is said above it."""
+    words = words_of_lab(lab)
+    yield from saved_as_said([line for line in words if line.startswith(SAVINGS)])
+    meter = session.context.next_request_meter()
+    yield "context window", format_token_count(meter.window)
+    for size in re.findall(r"context window of ([\d.]+[KM]?) tokens", "\n".join(words)):
+        yield "context window", size
+    for cost in lab._costs.values():
+        if not cost.is_baseline or not cost.fits:
+            continue
+        shown = describe_preset_cost(cost)
+        if shown.startswith("$"):
+            yield from in_cents(shown)
+            yield "cost in cents", f"${session.state.savings_until_moment().paid:.2f}"
+
+
+def claims_of_lab(lab: ReplayLabDialog, session: FakeSession) -> list[str]:
+    """What the comparison says without a basis."""
+    words = words_of_lab(lab)
+    main = session.state.settings.model_for_role(ModelRole.MAIN)
+    found: list[str] = []
+    if not session.state.savings_until_moment().paid and any("$" in line for line in words):
+        found.append(f"lab: dollars, and nothing was paid: {words}")
+    is_window_named = any("in a context window of" in line for line in words)
+    if main is not None and not main.window and is_window_named:
+        found.append(f"lab: a window that nobody knows: {words}")
+    for policy, button in lab._adopting.items():
+        too_long = describe_preset_cost(lab._costs[policy]) == "would not have fit"
+        if too_long and button.isEnabled():
+            found.append(f"lab: offers what is too long: {policy}")
+    return found
+
+
 def disagreements(
-    window: MainWindow, session: FakeSession, journal: StoryJournal | None = None
+    window: MainWindow,
+    session: FakeSession,
+    journal: StoryJournal | None = None,
+    lab: ReplayLabDialog | None = None,
 ) -> dict[str, set[str]]:
     """Of all places, at this moment."""
     found: dict[str, set[str]] = defaultdict(set)
@@ -466,6 +584,9 @@ def disagreements(
         boxes, shown_of_conversation(window.chat, session, journal)
     ):
         found[name].add(figure)
+    if lab is not None:
+        for name, figure in shown_by_lab(lab, session):
+            found[name].add(figure)
     for chat in window.sides.sides:
         if chat is not window.chat and (beside := session_beside(window)) is not None:
             for name, figure in shown_of_conversation(chat, beside, journal):
@@ -644,6 +765,12 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     for number in range(MOMENTS):
         assert disagreements(window, session, journal) == {}, f"moment {number}"
         assert claims_without_a_basis(window, session) == [], f"moment {number}"
+        if number % 5 == 0:
+            lab = open_lab(window, bench, session, journal, chance)
+            said_by_lab = disagreements(window, session, journal, lab)
+            assert said_by_lab == {}, f"moment {number}, with the comparison of settings"
+            assert claims_of_lab(lab, session) == [], f"moment {number}"
+            lab.reject()
         requests_of_rows, fewer = rows_that_took_something_back(requests_of_rows, session)
         assert fewer == [], f"moment {number}"
         if chance.random() < 0.15:

@@ -20,10 +20,12 @@ from helix_desktop.gui.translation import format_count, tr
 class SentRequests:
     """The requests of some conversations: what was counted for each, and the longest one.
     `windows`: the context windows in which they were sent, if those are known, the first one first.
+    `is_window_known`: nobody had to assume how large the window of the next request is.
     """
 
     usages: tuple[Usage, ...] = ()
     windows: tuple[int, ...] = ()
+    is_window_known: bool = True
 
     @property
     def longest(self) -> int:
@@ -34,6 +36,7 @@ class SentRequests:
 def collect_sent_requests(histories: Sequence[Sequence[Recorded]]) -> SentRequests:
     usages: list[Usage] = []
     windows: list[int] = []
+    is_window_known = True
     for history in histories:
         window = 0
         for recorded in history:
@@ -44,7 +47,9 @@ def collect_sent_requests(histories: Sequence[Sequence[Recorded]]) -> SentReques
                 usages.append(fact.usage)
                 if window and window not in windows:
                     windows.append(window)
-    return SentRequests(tuple(usages), tuple(windows))
+        if window <= 0:
+            is_window_known = False
+    return SentRequests(tuple(usages), tuple(windows), is_window_known)
 
 
 def cost_with_model(requests: SentRequests, model: ModelChoice) -> float:

@@ -81,7 +81,9 @@ class ReplayLabDialog(TransientDialog):
         # What really happened, in the meter's words.
         self._savings_label = build_plain_label("", "", self)
         self._savings_label.hide()
-        self._compared_label = build_plain_label(self._describe_comparison(()), "muted", self)
+        self._compared_label = build_plain_label(
+            self._describe_comparison(SentRequests()), "muted", self
+        )
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
         self._table = QGridLayout()
@@ -133,8 +135,8 @@ class ReplayLabDialog(TransientDialog):
         self._savings_label.setText(sentence)
         self._savings_label.setVisible(bool(sentence))
 
-    def _describe_comparison(self, windows: Sequence[int]) -> str:
-        """Says what the lines of the table are. `windows`: those in which the requests were sent."""
+    def _describe_comparison(self, requests: SentRequests) -> str:
+        """Says what the lines of the table are, and in which window."""
         if self._count > 1:
             return tr(
                 "Each line is the same conversations with another setting for long conversations. Nothing is sent."
@@ -143,8 +145,13 @@ class ReplayLabDialog(TransientDialog):
             "Each line is the same conversation with another setting for long conversations, in a context window of {window} tokens. Nothing is sent.",
             window=format_token_count(self._window),
         )
-        other_windows = [window for window in windows if window != self._window]
-        if other_windows:
+        other_windows = [window for window in requests.windows if window != self._window]
+        if not requests.is_window_known:
+            words = tr(
+                "Each line is the same conversation with another setting for long conversations. The size of the context window is not known; {window} tokens are assumed. Nothing is sent.",
+                window=format_token_count(self._window),
+            )
+        elif other_windows:
             changed = tr(
                 "Its context window was {windows} before, so a line may say less or more than there really was.",
                 windows=", ".join(map(format_token_count, other_windows)),
@@ -178,7 +185,7 @@ class ReplayLabDialog(TransientDialog):
 
     def _show_sent_requests(self, requests: SentRequests) -> None:
         self._sent_requests = requests
-        self._compared_label.setText(self._describe_comparison(requests.windows))
+        self._compared_label.setText(self._describe_comparison(requests))
         self._show_model_panel()
 
     def _add_known_models(self, models: Sequence[ModelChoice]) -> None:
