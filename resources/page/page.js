@@ -7,9 +7,25 @@ function isAtEnd() {
   return window.innerHeight + window.scrollY >= document.body.scrollHeight - 80;
 }
 
+// What a link or button leads to, and for a field nothing.
+function targetOf(control) {
+  const form = control.form || control.closest("form");
+  return `${control.localName} ${control.getAttribute("href")} ${form && form.getAttribute("action")} ${control.value}`;
+}
+
+// Who uses the keyboard stays at the same link or button: it is another one with the same target now.
 function replacePart(name, content) {
   const part = document.getElementById(name);
-  if (part) part.innerHTML = content;
+  if (!part) return;
+  const focused = part.contains(document.activeElement) ? targetOf(document.activeElement) : null;
+  part.innerHTML = content;
+  if (focused === null) return;
+  for (const control of part.querySelectorAll("a, button")) {
+    if (targetOf(control) === focused) {
+      control.focus({ preventScroll: true });
+      return;
+    }
+  }
 }
 
 // Answers that were begun stay, even if another question comes or goes meanwhile.
