@@ -34,7 +34,7 @@ from tests.benchmarks.gateway_clients import HIDDEN, KEY, Work
 from tests.peers.agent_provider import Asked, Block, Provider, Says
 from tests.resident.test_resident_process import status, wait_until
 
-LONGEST = 100.0
+LONGEST = 300.0
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ WRAP_SITUATIONS = (
     "gateway killed",
     "gateway killed in a stream",
     "goes on",
+    "forked",
     "begun without wrap",
     "terminal closed",
     "in the shell",

@@ -52,6 +52,7 @@ from tests.faults.agent_ends import (
     differences_of_ends,
     end_of_run,
 )
+from tests.faults.agent_resume import session_file, session_id
 from tests.faults.store_report import report
 from tests.peers.agent_provider import Asked, Block, Provider
 from tests.peers.company_proxy import CompanyProxy
@@ -78,6 +79,16 @@ SIGNED_IN = {
     "claude": (".claude/.credentials.json", json.dumps({"claudeAiOauth": {"accessToken": "sk-ant-oat01-planted", "refreshToken": "r", "expiresAt": 9_999_999_999_000, "scopes": ["user:inference", "user:profile"], "subscriptionType": "max"}})),
     "codex": (".codex/auth.json", json.dumps({"auth_mode": "chatgpt", "OPENAI_API_KEY": None, "tokens": TOKENS, "last_refresh": "2099-01-01T00:00:00Z"})),
 }  # fmt: skip
+RESUMES = {
+    "claude": [*BEGINS["claude"][2:], "--resume", "{session}", "-p", "{words}"],
+    "opencode": [*BEGINS["opencode"][:-1], "--session", "{session}", "{words}"],
+    "pi": [*BEGINS["pi"][:-2], "--session", "{session}", "-p", "{words}"],
+}
+FORKS = {
+    "claude": ["--fork-session", *RESUMES["claude"]],
+    "opencode": [*RESUMES["opencode"][:-1], "--fork", "{words}"],
+    "pi": [*BEGINS["pi"][:-2], "--fork", "{session}", "-p", "{words}"],
+}
 COMPANY_KEY = "company-key-of-its-own"
 
 
@@ -111,12 +122,13 @@ class Stage:
         self,
         *options: str,
         goes_on: bool = False,
+        given: Sequence[str] = (),
         own: Mapping[str, str] = MappingProxyType({}),
         wrapped: bool = True,
         **more: Any,
     ) -> subprocess.Popen[str]:
-        """`wrap` as a user types it, or the agent alone. `own`: variables; an empty one
-        is not there.
+        """`wrap` as a user types it, or the agent alone. `given`: all of the agent's arguments.
+        `own`: variables; an empty one is not there.
         """
         program = installed(Path(os.environ.get("HELIX_CLIENTS", "/tmp/helix-clients")), self.agent)
         begins = (
@@ -131,6 +143,7 @@ class Stage:
                 if self.agent in ("codex", "opencode")
                 else [*again, *begins]
             )
+        begins = list(given) or begins
         variables = {
             **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY),
             "HOME": str(self.home),
@@ -181,6 +194,15 @@ class Stage:
         }  # fmt: skip
         name, text = named[self.agent]
         self.write(name, text)
+
+    def helix(self, *words: str) -> str:
+        """What a command of this program prints."""
+        command = [sys.executable, "-m", "helix_desktop", "--home", str(self.home / "helix")]
+        environ = {**os.environ, "HOME": str(self.home), "PYTHONPATH": str(Path.cwd())}
+        done = subprocess.run(
+            [*command, *words], env=environ, capture_output=True, text=True, check=False
+        )
+        return done.stdout + done.stderr
 
     def write(self, name: str, text: str) -> None:
         file = self.home / name
@@ -441,6 +463,31 @@ def goes_on(stage: Stage) -> None:
         stage.wrong.append("it did not go on")
 
 
+def forked(stage: Stage) -> None:
+    """A second process goes on in a fork, and a third in the first session. Neither has what the
+    other was told, and both are recorded.
+    """
+    upstream = ("--upstream", stage.provider.url)
+    stage.finish(stage.start(*upstream))
+    session = session_id(stage.agent, session_file(stage.agent, stage.home))
+    marks = ("MARK-in-the-fork", "MARK-in-the-first")
+    for mark, other_mark in (marks, reversed(marks)):
+        arguments = FORKS[stage.agent]
+        if mark == "MARK-in-the-first":
+            arguments = RESUMES[stage.agent]
+        given = [one.format(session=session, words=mark) for one in arguments]
+        before = len(stage.provider.asked)
+        stage.work.begin(stage.steps)
+        stage.finish(stage.start(*upstream, given=given))
+        bodies = [asked.raw for asked in stage.provider.asked[before:]]
+        if not any(mark.encode() in body and b"step 1" in body for body in bodies):
+            stage.wrong.append(f"{mark}: its history is missing")
+        if any(other_mark.encode() in body for body in bodies):
+            stage.wrong.append(f"{mark}: it has {other_mark}, too")
+        if mark not in stage.helix("conversation", "search", "-w", "work", mark, "--json"):
+            stage.wrong.append(f"{mark}: it was not recorded")
+
+
 def begun_without_wrap(stage: Stage) -> None:
     """A session that was begun without `wrap` goes on with it, and then without it again."""
     stage.write_settings(stage.provider.url)
@@ -485,6 +532,7 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "wrap killed": (wrap_killed, ALL),
     "terminal closed": (terminal_closed, ALL),
     "goes on": (goes_on, tuple(GOES_ON)),
+    "forked": (forked, tuple(FORKS)),
     "begun without wrap": (begun_without_wrap, tuple(GOES_ON)),
 }
 
