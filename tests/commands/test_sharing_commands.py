@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from helix_desktop import cli, program_folders, program_settings
-from helix_desktop.commands import workspace_access
+from helix_desktop.commands import sharing_commands, workspace_access
 from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import ConversationChanged
 from helix_desktop.engine.ports import EntryOrigin
@@ -27,9 +27,14 @@ from helix_desktop.store.shared.conversation_heads import HeadUpdate
 from helix_desktop.store.shared.link_progress import PROGRESS_FILE
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.shared_store_link import LinkStatus
 from helix_desktop.store.workspace_settings import NAME, change_workspace_settings
 from tests.peers import ports, postgres
 from tests.store.shared.conftest import server  # noqa: F401 - a fixture
+
+if TYPE_CHECKING:
+    from helix_desktop.store.shared.shared_store_link import SharedStoreLink
+    from helix_desktop.store.stored_workspace import StoredWorkspace
 
 Ran = tuple[int, str, str]
 Helix = Callable[..., Ran]
@@ -660,3 +665,25 @@ def test_facts_that_still_wait_after_a_sync_are_no_success(
         json.loads(helix("--home", here, "workspace", "sync", "Work", "--json")[1])["facts_waiting"]
         == 1
     )
+
+
+async def test_a_store_that_takes_no_conversations_has_none_that_wait() -> None:
+    class LinkToBucket:
+        async def link_status(self) -> LinkStatus:
+            return LinkStatus("s3://bucket/work", "local", 2, 30, 1, 5.0, 0.0, "")
+
+    # The workspace's journal is not asked.
+    figures = await sharing_commands._sharing_figures(
+        cast("StoredWorkspace", None), cast("SharedStoreLink", LinkToBucket())
+    )
+    assert figures == {
+        "facts_waiting": 0,
+        "url": "s3://bucket/work",
+        "acknowledge": "local",
+        "waiting": 2,
+        "waiting_bytes": 30,
+        "forgetting": 1,
+        "contact": 5.0,
+        "away": 0.0,
+        "trouble": "",
+    }

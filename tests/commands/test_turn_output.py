@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from helix_desktop.commands.turn_output import (
+    TurnPrinter,
     answer_by_allowed_names,
     describe_early_end,
     fact_as_json_line,
@@ -28,9 +30,18 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
+from helix_desktop.engine.messages import RetryDelay, TextDelta
 from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    ReplyStreamed,
+)
 from helix_desktop.resident.resident_client import CollectingConsole
 from tests.engine.talk import stored
+
+if TYPE_CHECKING:
+    from helix_desktop.engine.session import Session
 
 DONE = TurnEnded(TurnEnd.DONE)
 EDIT = ToolCall("1", "edit_file", "{}")
@@ -134,3 +145,23 @@ async def test_what_was_refused_is_named_once_with_the_way_to_allow_it() -> None
         "Refused, because nobody was there to give permission: edits, commands."
     )
     assert console.complaint.endswith("add `--allow edits --allow commands`.")
+
+
+async def test_a_retry_is_printed_among_the_errors_and_the_answer_where_answers_are() -> None:
+    class PrintedConsole(CollectingConsole):
+        output = b""
+
+        async def write_output(self, data: bytes) -> None:
+            self.output += data
+
+    # Events alone are printed here, so no conversation is needed.
+    printer = TurnPrinter(cast("Session", None), frozenset(), as_lines=False)
+    printer.print_event(ReplyStreamed("c", TextDelta("The answer")))
+    printer.print_event(ReplyStreamed("c", RetryDelay("the provider is busy", 2.0)))
+    printer.print_event(ActivityChanged("c", ConversationActivity.IDLE))
+    console = PrintedConsole()
+    await printer.print_until_turn_ends(console)
+    assert (console.output, console.complaint) == (
+        b"The answer",
+        "Retrying in 2 s: the provider is busy",
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -75,6 +77,29 @@ async def test_the_title_of_a_slide_is_as_long_as_a_list_can_show() -> None:
     document = await read("report.pptx", written.powerpoint(title="T" * 200))
     assert document.pages[0].title == "T" * 120
     assert "T" * 200 in document.pages[0].text
+
+
+async def test_words_on_both_sides_of_a_line_break_in_a_slide_are_apart() -> None:
+    document = await read("report.pptx", written.powerpoint(title="one\vtwo"))
+    assert document.pages[0].title == "one two"
+
+
+async def test_text_of_a_page_that_was_set_as_it_is_stays_so() -> None:
+    page = b"<html><body><p>So:</p><pre>def f():\n    return 1\n</pre><p>Then.</p></body></html>"
+    document = await read("page.html", page)
+    assert document.pages[0].text == "So:\n\n```\ndef f():\n    return 1\n```\n\nThen."
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of a process")
+def test_the_process_that_reads_documents_has_little_time_and_writes_nothing() -> None:
+    code = (
+        "import resource; from helix_desktop.documents import document_worker as worker;"
+        "worker._limit_reading_process();"
+        "print(resource.getrlimit(resource.RLIMIT_CPU)[0] == worker.CPU_SECONDS,"
+        "resource.getrlimit(resource.RLIMIT_FSIZE), resource.getrlimit(resource.RLIMIT_CORE))"
+    )
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert printed.strip() == "True (0, 0) (0, 0)"
 
 
 async def test_a_long_sheet_is_several_parts_and_each_names_the_columns() -> None:

@@ -115,6 +115,8 @@ def test_the_index_can_be_asked_for_whatever_is_typed_and_finds_it(terms: list[s
         (b"\xff\xfea\0b\0", "\ufeffab"),
         ("é".encode("utf-16"), "\ufeffé"),
         (b"\x89PNG\0\0", None),
+        (b"x" * 8_191 + b"\0", None),
+        (b"x" * 8_192 + b"\0", "x" * 8_192 + "\0"),
         (b"caf\xe9", "caf\ufffd"),
         (b"", ""),
     ],

@@ -126,6 +126,24 @@ def test_a_large_file_is_put_back_and_kept_whole(root: Path, before: bytes | Non
     assert guard.find_autorun_changes(state | {one.path: one.after for one in planted}) == []
 
 
+@pytest.mark.parametrize("before", [None, b'{"scripts": {"build": "make"}}'])
+def test_a_package_file_too_large_to_be_read_counts_as_one_that_can_run_more(
+    root: Path, before: bytes | None
+) -> None:
+    """Of one that can be read, only its scripts count."""
+    path = root / "lib/package.json"
+    path.parent.mkdir()
+    if before is not None:
+        path.write_bytes(before)
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    state = guard.scan_autorun_files()
+    path.write_bytes(b'{"scripts": {"build": "evil"}, "x": "' + b"x" * 2_000_000 + b'"}')
+    planted = guard.find_autorun_changes(state)
+    assert [change.path for change in planted] == [str(path)]
+    assert guard.revert_autorun_changes(planted) == []
+    assert (path.read_bytes() if path.exists() else None) == before
+
+
 @pytest.mark.parametrize("content", [b"evil", b"evil" * 500_000])
 def test_a_large_file_that_cannot_be_what_it_was_is_left_and_named(
     root: Path, content: bytes

@@ -109,6 +109,12 @@ def test_what_stands_there_instead_is_shown(old: str, shown: str) -> None:
     assert len(str(caught.value)) < 2_200
 
 
+def test_what_stands_there_with_other_spaces_is_shown_without_the_line_before() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        replace_text_in_file(b"\na  b\nc\n", "a b", "x", "f", every=False)
+    assert str(caught.value).endswith("exactly so:\na  b")
+
+
 @pytest.mark.parametrize("spaces", [" ", "  "])
 def test_a_long_text_that_is_not_there_takes_no_longer_than_both_are_long(spaces: str) -> None:
     """An expression with any spaces between the words went on for hours here."""

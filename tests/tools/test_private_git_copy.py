@@ -389,3 +389,25 @@ def test_a_repository_within_a_copy_is_named_and_nothing_is_committed(project: P
     with pytest.raises(ActionRefused, match=r"^lib/? in the copy is a repository of its own"):
         copying.commit_and_bundle_copy(None, copy, copying.CopySource(str(project)))
     assert git(copy.folder, "rev-parse", "HEAD") == head
+
+
+@pytest.mark.parametrize("rebase", [False, True])
+def test_what_the_user_committed_meanwhile_is_joined_with_what_the_copy_has(
+    project: Path, *, rebase: bool
+) -> None:
+    source = copying.find_source_repository(project)
+    assert source is not None
+    copy = GitCheckout(project.parent / "copy", is_copy=True)
+    made = create_repository_copy(source, copy, with_changes=False)
+    who = ("-c", "user.name=a", "-c", "user.email=e")
+    for folder, name in ((project, "of_user"), (copy.folder, "of_agent")):
+        (folder / name).write_text(name)
+        git(folder, "add", name)
+        git(folder, *who, "commit", "-qm", name)
+    source_now = copying.find_source_repository(project)
+    assert source_now is not None
+
+    commit = copying.merge_or_rebase_in_copy(source_now, copy, made, rebase=rebase)
+    names = git(copy.folder, "ls-tree", "--name-only", commit).decode().split()
+    assert {"of_user", "of_agent"} <= set(names)
+    assert source_now.head in git(copy.folder, "rev-list", commit).decode().split()

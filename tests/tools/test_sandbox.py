@@ -328,6 +328,24 @@ async def test_without_a_program_for_it_there_is_no_sandbox(
     assert none.kind is SandboxKind.NONE
 
 
+async def test_where_bubblewrap_does_not_start_landlock_is_used_if_it_can_hide_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "scratch").mkdir()
+    landlock = Sandbox(SandboxKind.LANDLOCK, (tmp_path / "root",), tmp_path / "scratch")
+    if not landlock.can_hide_paths or not await module.is_sandbox_effective(landlock):
+        pytest.skip("Landlock does not hold here")
+    is_available = module._is_kind_available
+    monkeypatch.setattr(
+        module,
+        "_is_kind_available",
+        lambda kind: kind is SandboxKind.LANDLOCK and is_available(kind),
+    )
+    monkeypatch.setattr(module, "_started_bubblewraps", set())
+    assert await find_sandbox([tmp_path / "root"], tmp_path / "scratch") == landlock
+
+
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 async def test_bubblewrap_is_tried_once_and_another_one_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

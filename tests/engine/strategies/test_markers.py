@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from types import FrameType
 
@@ -138,6 +139,22 @@ def test_pins_exclusions_and_what_was_brought_back_stay() -> None:
     talk.fold("m", PartRef(three), kind=FoldKind.MARKER, tokens=60)
     talk.add(Unfolded("m"))
     assert due(talk, HELIX)[0] == PartRef(four)
+
+
+def test_a_part_is_cleared_from_the_asked_size_on_unless_it_is_pinned() -> None:
+    talk = Talk()
+    talk.user("go")
+    exact, pinned = talk.steps(2, tokens=600)
+    talk.add(Pinned(PartRef(pinned)))
+    now = situation(talk)
+
+    def cleared(least: float) -> list[int]:
+        items = now.branch.items_from_fact(1)
+        parts = [markers.tokens_freed_by_part(now, item, least) for item in items]
+        return [ref.seq for ref, _ in itertools.chain.from_iterable(parts)]
+
+    assert cleared(600) == [exact]
+    assert cleared(601) == []
 
 
 def write(talk: Talk, name: str, path: str, tokens: int) -> PartRef:

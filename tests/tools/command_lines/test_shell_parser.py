@@ -162,6 +162,16 @@ def test_what_is_not_certain_is_hidden(line: str) -> None:
         parse_command_line(line)
 
 
+def test_the_input_that_is_written_into_a_line_belongs_to_its_command() -> None:
+    line = parse_command_line("python3 <<'END' && cat <<-LAST\nimport os\nEND\n\tlast\nLAST\nls")
+    assert [command.words for command in line.commands] == [["python3"], ["cat"], ["ls"]]
+    assert [command.here_documents for command in line.commands] == [
+        ["import os\n"],
+        ["last\n"],
+        [],
+    ]
+
+
 def test_files_the_shell_writes_are_told() -> None:
     assert parse_command_line("a > x 2>> 'y z' >| z 2>&1 > /dev/null < in").written_files == [
         "x",
