@@ -23,7 +23,7 @@ The draw of 27 November 2026: seed 9701, 20 mutants of "acp", of "timeline" and 
 "fleet" each, and 50 of "all". The draw of 28 November 2026: seed 7019, 40 mutants of
 "work", and seed 7027, 40 more, after the tests that the first draw led to; seed 7103, 40 of
 "work", that morning, and seed 7127, 40 of "work", after trials for what survived of it and of 80
-of seed 7201.
+of seed 7201; seed 7211, 40 of "work", after trials for what survived of 7127.
 """
 
 from __future__ import annotations
