@@ -151,11 +151,12 @@ class Workbenches:
             bench = opened_by_id.get(workspace.id)
             with suppress(HelixError):
                 if bench is not None:
-                    import_facts += await bench.workspace.journal.facts_about_imports()
+                    facts_here = await bench.workspace.journal.facts_about_imports()
                 else:
-                    import_facts += await asyncio.to_thread(
+                    facts_here = await asyncio.to_thread(
                         closed_workspace_search.read_import_facts, workspace.folder
                     )
+                import_facts += facts_here
         return sorted(import_facts, key=lambda recorded: recorded.time)
 
     async def create_workspace(self, name: str, folder: Path | None) -> Workbench:
@@ -378,18 +379,21 @@ async def _build_program_dependencies(
 ) -> ProgramDependencies:
     """Any process may change the user's instructions, so they are read again before each step."""
     settings = program_settings.ProgramSettings(places.settings_file)
-    instructions = partial(_read_user_setting, places, program_settings.INSTRUCTIONS)
+    read_instructions = partial(_read_user_setting, places, program_settings.INSTRUCTIONS)
+    read_acp_agents = partial(_read_user_setting, places, program_settings.ACP_AGENTS)
     seconds_to_keep_tasks = settings[program_settings.KEEP_DAYS] * 86_400.0
+    most_tasks_kept = settings[program_settings.KEEP_TASKS]
+    extensions = await load_extensions_once(places)
     return ProgramDependencies(
         access=access,
         closed=folders_closed_to_tools(places),
         sample=places.tour_folder,
         fetching=settings[program_settings.FETCH_PAGES],
-        instructions=instructions,
+        instructions=read_instructions,
         machine=settings[program_settings.MACHINE],
-        acp_agents=partial(_read_user_setting, places, program_settings.ACP_AGENTS),
-        extensions=await load_extensions_once(places),
-        task_retention=TaskRetention(seconds_to_keep_tasks, settings[program_settings.KEEP_TASKS]),
+        acp_agents=read_acp_agents,
+        extensions=extensions,
+        task_retention=TaskRetention(seconds_to_keep_tasks, most_tasks_kept),
     )
 
 

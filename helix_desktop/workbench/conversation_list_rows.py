@@ -382,12 +382,15 @@ def _decode_meter(text: str, seq: int) -> _StoredMeter:
     """Decode a stored meter. Its parts are left out if it was measured before the fact `seq`."""
     try:
         decoded = json.loads(text)
-        parts: dict[ContextKind, int] = {}
-        if int(decoded.get("seq", seq)) >= seq:
-            for name, tokens in decoded["parts"].items():
-                parts[ContextKind[name]] = int(tokens)
         agents = {name: str(decoded.get(name, "")) for name in _AGENTS}
-        return _StoredMeter(parts, int(decoded["window"]), agents)
+        window = int(decoded["window"])
+        measured_at = int(decoded.get("seq", seq))
+        if measured_at < seq:
+            return _StoredMeter({}, window, agents)
+        parts: dict[ContextKind, int] = {}
+        for name, tokens in decoded["parts"].items():
+            parts[ContextKind[name]] = int(tokens)
+        return _StoredMeter(parts, window, agents)
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         # Another version may have stored it in another form. The list shows less until
         # the next turn.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from helix_desktop import atomic_files
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem, pack_item
@@ -126,8 +127,10 @@ def create_copy_files(
     atomic_files.ensure_private_folder(folder.parent)
     folder.mkdir(mode=0o700)
     save_copy_description(FolderCopy(folder.name, folder, time.time()))
+
     ignore_file = kit.sandbox.command_folder / "git" / "ignore"
-    source_by_top: dict[Path, CopySource] = {}
+    number_by_top: dict[Path, int] = {}
+    sources: list[CopySource] = []
     copied_roots: list[tuple[str, str]] = []
     for root in roots:
         repository = copying.find_source_repository(root, ignore_file)
@@ -135,20 +138,19 @@ def create_copy_files(
         if repository is not None:
             top = repository.folder
         # Roots in the same repository share one copy of it.
-        tops = list(source_by_top)
-        if top in tops:
-            number = tops.index(top)
-        else:
-            number = len(tops)
-            target = folder / str(number)
-            if repository is not None:
+        if top not in number_by_top:
+            number_by_top[top] = len(sources)
+            target = folder / str(len(sources))
+            if repository is None:
+                source = _copy_without_git(root, target)
+            else:
                 checkout = GitCheckout(target, is_copy=True)
-                source_by_top[top] = copying.create_repository_copy(
+                source = copying.create_repository_copy(
                     repository, checkout, with_changes=with_changes
                 )
-            else:
-                source_by_top[top] = _copy_without_git(root, target)
-        inside = f"{number}/{root.relative_to(top).as_posix()}"
+            sources.append(source)
+        root_within_top = root.relative_to(top).as_posix()
+        inside = f"{number_by_top[top]}/{root_within_top}"
         # Git may keep nothing of a root that is empty or ignored.
         atomic_files.create_folders(folder / inside)
         copied_roots.append((str(root), inside))
@@ -157,7 +159,7 @@ def create_copy_files(
         folder,
         time.time(),
         roots=tuple(copied_roots),
-        repositories=tuple(source_by_top.values()),
+        repositories=tuple(sources),
         parent=parent,
     )
 
@@ -235,27 +237,32 @@ def read_copy_description(folder: Path) -> FolderCopy:
     sentence about the problem.
     """
     problem = "What describes this copy cannot be read."
+    is_being_deleted = folder.name.endswith(DISCARDED)
     try:
         description = json.loads(atomic_files.read_small_file(folder / NAME))
-        keys = set[str](description)
-        for repository in description["repositories"]:
-            keys.update(repository)
-        known_fields = fields(FolderCopy) + fields(CopySource)
-        if not keys <= {known_field.name for known_field in known_fields}:
+        if _has_unknown_keys(description):
             problem = "This copy was last used with a newer version of Helix Desktop, and only that version can bring it back."
         # A key of a newer version makes this fail.
-        description["repositories"] = [
-            CopySource(**repository) for repository in description["repositories"]
-        ]
-        is_being_deleted = folder.name.endswith(DISCARDED)
+        repositories = [CopySource(**repository) for repository in description["repositories"]]
+        description["repositories"] = repositories
         description["is_whole"] = description["is_whole"] is True and not is_being_deleted
         return FolderCopy(folder.name, folder, **description)
     except (OSError, HelixError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         # Nothing is lost when a copy without any files is deleted.
         has_files = any(folder.glob("[0-9]*"))
-        if folder.name.endswith(DISCARDED) or not has_files:
+        if is_being_deleted or not has_files:
             problem = ""
         return FolderCopy(folder.name, folder, folder.stat().st_mtime, problem=problem)
+
+
+def _has_unknown_keys(description: Any) -> bool:
+    """Whether a copy's description has a key that this version does not know."""
+    keys = set[str](description)
+    for repository in description["repositories"]:
+        keys.update(repository)
+    known_fields = fields(FolderCopy) + fields(CopySource)
+    known_keys = {known_field.name for known_field in known_fields}
+    return not keys <= known_keys
 
 
 def find_checkouts(
@@ -337,13 +344,10 @@ def list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
         checkout.check_no_merge_open()
         names = copying.list_changed_paths(checkout, repository)
         for root_number, (repository_number, beginning) in enumerate(copy.places):
-            if str(repository_number) != checkout.folder.name:
-                continue
-            names_in_root: set[str] = set()
-            for name in names:
-                if name.startswith(beginning):
-                    names_in_root.add(name.removeprefix(beginning))
-            names_by_root[root_number] = frozenset(names_in_root)
+            if str(repository_number) == checkout.folder.name:
+                names_below = [name for name in names if name.startswith(beginning)]
+                names_in_root = frozenset(name.removeprefix(beginning) for name in names_below)
+                names_by_root[root_number] = names_in_root
     return names_by_root
 
 

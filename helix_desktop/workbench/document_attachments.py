@@ -66,29 +66,28 @@ class FileAttachments:
     ) -> tuple[facts.Attachment, ...]:
         """Store a document with its text, and pictures of pages that have no text."""
         document = await document_reading.read_document_pages(name, content, kind)
+        page_count = len(document.pages)
         # Only pages of a PDF can be sent as pictures.
         scanned: Sequence[int] = ()
         if kind is document_kinds.PDF:
             scanned = document.numbers_without_text
-        if len(scanned) == len(document.pages):
+        if len(scanned) == page_count:
             self._check_scanned_document_can_be_seen(name, document, scanned)
         pictures: Sequence[PagePicture] = ()
         if scanned and self.sees_pictures:
             numbers = scanned[:MOST_PICTURES]
             pictures = await document_reading.draw_pages(name, content, kind, numbers, PICTURE_EDGE)
-            if all(picture.is_blank for picture in pictures) and len(pictures) == len(
-                document.pages
-            ):
+            are_all_blank = all(picture.is_blank for picture in pictures)
+            if are_all_blank and len(pictures) == page_count:
                 raise InvalidInput(f"{name} has no text, so it was not attached.")
-        original = await self.cache.store_content(
-            content, EntryOrigin("user", name, kind.media_type)
-        )
-        origin = facts.DocumentOrigin(original, kind.unit, document.unit_count)
+
+        original_origin = EntryOrigin("user", name, kind.media_type)
+        original = await self.cache.store_content(content, original_origin)
         pages = _list_page_texts(document, pictures)
-        text = format_document_text(
-            name, kind.unit, document.unit_count, original.digest, pages
-        ).encode("utf-8", "replace")
-        attached = [await self._attach_text(name, text, "text/plain", origin)]
+        text = format_document_text(name, kind.unit, document.unit_count, original.digest, pages)
+        encoded_text = text.encode("utf-8", "replace")
+        document_origin = facts.DocumentOrigin(original, kind.unit, document.unit_count)
+        attached = [await self._attach_text(name, encoded_text, "text/plain", document_origin)]
         for picture in pictures:
             if not picture.is_blank:
                 title = f"{name}, page {picture.page_number}"

@@ -66,14 +66,17 @@ async def read_previewed_file(roots: WorkspaceRoots, written_path: str) -> Previ
     shown_path = roots.display_path(path)
     document_kind = await asyncio.to_thread(document_kinds.find_document_kind, shown_path, content)
     kind = _choose_preview_kind(shown_path, content, document_kind)
-    if kind is PreviewKind.OTHER or (kind is PreviewKind.PICTURE and document_kind is None):
-        return PreviewedFile(shown_path, path.full_path, kind, content)
-    if document_kind is None or kind not in (PreviewKind.PAGES, PreviewKind.DOCUMENT):
+    has_pages = document_kind is not None and kind in (PreviewKind.PAGES, PreviewKind.DOCUMENT)
+    is_plain_picture = kind is PreviewKind.PICTURE and document_kind is None
+
+    text = ""
+    page_count = 0
+    if document_kind is not None and has_pages:
+        document = await read_document_pages(shown_path, content, document_kind)
+        text = "\n\n".join(page.text for page in document.pages)
+        page_count = len(document.pages)
+    elif kind is not PreviewKind.OTHER and not is_plain_picture:
         text = _decode_preview_text(content)
-        return PreviewedFile(shown_path, path.full_path, kind, content, text)
-    document = await read_document_pages(shown_path, content, document_kind)
-    text = "\n\n".join(page.text for page in document.pages)
-    page_count = len(document.pages)
     return PreviewedFile(shown_path, path.full_path, kind, content, text, page_count)
 
 

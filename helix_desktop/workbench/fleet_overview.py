@@ -37,27 +37,29 @@ async def collect_fleet_state(
     """
     counts = await tasks.count_fleet_tasks()
     notes = await tasks.notes.read_state()
-    budgets = {}
+    budgets: dict[str, dict[str, float]] = {}
     for scope, limit in notes.limits.items():
         budgets[scope] = {"limit": limit, "spent": notes.spent.get(scope, 0.0)}
     tasks_by_worker = dict.fromkeys(notes.workers, 0)  # A worker may have no task.
     tasks_by_worker.update(counts.by_worker)
+    # These workers have tasks but no longer report.
+    lost_workers = sorted(counts.by_worker.keys() - notes.workers.keys())
     draining_workers: list[str] = []
     for worker, is_told_to_drain in notes.workers.items():
         if is_told_to_drain:
             draining_workers.append(worker)
+    # Of what is spent, the part for requests that were cut off when a worker was killed.
+    estimated_cost = notes.spent.get("estimated", 0.0)
     state: dict[str, Any] = {
         "tasks": counts.by_state,
         "workers": tasks_by_worker,
-        # These workers have tasks but no longer report.
-        "lost": sorted(counts.by_worker.keys() - notes.workers.keys()),
+        "lost": lost_workers,
         "draining": draining_workers,
         "oldest_waiting_seconds": await tasks.oldest_waiting_seconds(),
         "is_stopped": notes.is_stopped,
         "cost": counts.dollars,
         "budgets": budgets,
-        # Of what is spent, the part for requests that were cut off when a worker was killed.
-        "estimated_cost": notes.spent.get("estimated", 0.0),
+        "estimated_cost": estimated_cost,
         "paused_providers": list(notes.paused),
         "unable": list(notes.unable),
         "setbacks": notes.setbacks,

@@ -75,7 +75,9 @@ async def _read_tasks_of_agent(
     with claims.give_up_worker_slot(use.context.conversation):
         async with fleet_task_files.open_fleet_task_list(workspace) as task_list:
             tasks = [await task_list.find_fleet_task(name) for name in names]
-            while time.monotonic() < wait_until and any(map(_may_still_change, tasks)):
+            while any(_may_still_change(task) for task in tasks):
+                if time.monotonic() >= wait_until:
+                    break
                 await asyncio.sleep(LOOK_SECONDS)
                 tasks = [await _read_again(task_list, task) for task in tasks]
     lines = [await _describe_result(task, use) for task in tasks]

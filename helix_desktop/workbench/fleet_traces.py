@@ -96,22 +96,24 @@ def _trace_calls(recorded: Sequence[Recorded]) -> list[TraceSpan]:
     spans: list[TraceSpan] = []
     tool_by_call: dict[str, str] = {}
     for entry in recorded:
+        fact = entry.fact
         # What a tool returned names only its call, which a reply before it contains.
-        if isinstance(entry.fact, ModelReplied):
-            for part in entry.fact.parts:
+        if isinstance(fact, ModelReplied):
+            for part in fact.parts:
                 if isinstance(part, ToolCall):
                     tool_by_call[part.id] = part.name
-        if isinstance(entry.fact, ToolReturned):
-            attributes = {
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": tool_by_call.get(entry.fact.call, "unknown"),
-                "gen_ai.tool.call.id": entry.fact.call,
-            }
-            error = ""
-            if not entry.fact.ok:
-                error = "The call failed."
-            begin = entry.time - entry.fact.seconds
-            spans.append(TraceSpan("execute_tool", begin, entry.time, attributes, error))
+        if not isinstance(fact, ToolReturned):
+            continue
+        attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool_by_call.get(fact.call, "unknown"),
+            "gen_ai.tool.call.id": fact.call,
+        }
+        error = ""
+        if not fact.ok:
+            error = "The call failed."
+        begin = entry.time - fact.seconds
+        spans.append(TraceSpan("execute_tool", begin, entry.time, attributes, error))
     return spans
 
 

@@ -252,10 +252,10 @@ class CopiesInUse:
             status_by_copy[copy.id] = await self.read_copy_status(copy)
         self.changed = {name: status.changed for name, status in status_by_copy.items()}
         self._compare_copies()
-        return {
-            name: replace(status, overlaps=self.overlaps[name])
-            for name, status in status_by_copy.items()
-        }
+        status_with_overlaps: dict[str, copy_files.CopyStatus] = {}
+        for name, status in status_by_copy.items():
+            status_with_overlaps[name] = replace(status, overlaps=self.overlaps[name])
+        return status_with_overlaps
 
     async def refresh_changed_files(self, name: str) -> None:
         """List again what differs in a copy, because files in it have changed."""
@@ -295,13 +295,17 @@ class RepositoryCopies(CopiesInUse):
 
     async def _apply_agent_copy(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
         """Ask in every mode. Exactly the steps that the question shows are taken, or none."""
+        session = self._bench.sessions.find_open_session(use.context.conversation)
         named_copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
         row = None
         if named_copy is not None:
             row = self._bench.conversation_row(named_copy.id)
-        session = self._bench.sessions.find_open_session(use.context.conversation)
-        if named_copy is None or row is None or session is None or row.parent != session.id:
-            raise ActionRefused("You have no sub-agent with this name that works in its own copy.")
+        if named_copy is None or row is None:
+            raise _no_such_agent_error()
+        # The copy of another conversation's agent is not this agent's to bring back.
+        if session is None or row.parent != session.id:
+            raise _no_such_agent_error()
+
         copy = await self._finish_interrupted_bring_back(named_copy)
         plan = await self._plan_changes(copy)
         if plan.steps:
@@ -768,6 +772,10 @@ class RepositoryCopies(CopiesInUse):
                 with suppress(ActionRefused):
                     await asyncio.to_thread(source.run, "update-ref", "-d", f"refs/helix/{copy.id}")
         return sentences
+
+
+def _no_such_agent_error() -> ActionRefused:
+    return ActionRefused("You have no sub-agent with this name that works in its own copy.")
 
 
 async def _make_first_checkpoint(checkpoints: Checkpoints) -> str:

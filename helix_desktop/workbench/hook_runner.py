@@ -245,29 +245,33 @@ class HookRunner:
         if self.kit.sandbox.kind is SandboxKind.NONE and not hook.is_of_user:
             return HookAnswer(note="this system has no sandbox, so hooks of a folder don't run.")
         try:
-            item_now = await asyncio.to_thread(project_hooks.reread_hook, item, hook.folder)
-            if item_now is None or item_now.content_sha256 != item.content_sha256:
-                return HookAnswer(
-                    note="it, or a file it names, was changed since you trusted it, so it did not run."
-                )
-            # The user's own hooks run without a sandbox, so nobody else may write their scripts.
-            if hook.is_of_user:
-                is_still_users = await asyncio.to_thread(
-                    runs_only_scripts_of_user,
-                    item.body,
-                    brought.user_home(),
-                    self.kit.resources.roots.folders,
-                    hook.folder,
-                )
-                if not is_still_users:
-                    return HookAnswer(
-                        note="what it runs is no longer yours alone, so it did not run."
-                    )
+            reason_not_to_run = await self._reason_not_to_run_hook(item, hook)
+            if reason_not_to_run:
+                return HookAnswer(note=reason_not_to_run)
             return await self._run_hook_process(hook, payload, watched)
         except TimeoutError:
             return HookAnswer(note=f"it did not end within {hook.seconds:g} s and was stopped.")
         except (OSError, HelixError) as error:
             return HookAnswer(note=f"it could not be run: {error}")
+
+    async def _reason_not_to_run_hook(self, item: ProjectItem, hook: ProjectHook) -> str:
+        """Return why a hook that was trusted is not run any more, or an empty text."""
+        item_now = await asyncio.to_thread(project_hooks.reread_hook, item, hook.folder)
+        if item_now is None or item_now.content_sha256 != item.content_sha256:
+            return "it, or a file it names, was changed since you trusted it, so it did not run."
+        if not hook.is_of_user:
+            return ""
+        # The user's own hooks run without a sandbox, so nobody else may write their scripts.
+        is_still_users = await asyncio.to_thread(
+            runs_only_scripts_of_user,
+            item.body,
+            brought.user_home(),
+            self.kit.resources.roots.folders,
+            hook.folder,
+        )
+        if not is_still_users:
+            return "what it runs is no longer yours alone, so it did not run."
+        return ""
 
     async def _run_hook_process(
         self, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
@@ -338,16 +342,17 @@ class HookRunner:
         """Start the user's own script as it is set. Programs in the workspace's folders
         are not searched for.
         """
-        environment = self.kit.sandbox.build_environment(os.environ, network=True, free=True)
+        sandbox = self.kit.sandbox
+        environment = sandbox.build_environment(os.environ, network=True, free=True)
         environment |= hook_variables
-        environment["PATH"] = search_path_without_roots(
-            environment.get("PATH", os.defpath), self.kit.resources.roots.folders
-        )
+        search_path = environment.get("PATH", os.defpath)
+        roots = self.kit.resources.roots.folders
+        environment["PATH"] = search_path_without_roots(search_path, roots)
         command_line = shell_command_line(hook.command)
         launch = ProcessLaunch(
             CommandAuthor.USER, command_line, hook.folder, environment, place=ProcessPlace.WATCHED
         )
-        wrap = partial(self.kit.sandbox.wrap_command, command_line, network=True, outside=True)
+        wrap = partial(sandbox.wrap_command, command_line, network=True, outside=True)
         return await RunningCommand.start_in_jail(launch, wrap, stdin=stdin, stderr=PIPE)
 
     def _add_hook_notes(self, conversation: str, event: str, answers: list[HookAnswer]) -> None:

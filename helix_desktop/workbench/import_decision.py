@@ -531,15 +531,17 @@ def _build_fold_of_summary(
     """Return a fold over what the summary replaces: the view shows its text in their place. None
     if there is one or it is not valid.
     """
-    covered = [
-        recorded for recorded in replaced_messages if not isinstance(recorded.fact, SystemSet)
-    ]
-    if not covered or _has_fold_of_summary(conversation, summary):
+    covered_seqs: list[int] = []
+    for recorded in replaced_messages:
+        if not isinstance(recorded.fact, SystemSet):
+            covered_seqs.append(recorded.seq)
+    if not covered_seqs or _has_fold_of_summary(conversation, summary):
         return None
+
     state = build_state(conversation.facts)
-    cover = Span(covered[0].seq, covered[-1].seq)
+    cover = Span(covered_seqs[0], covered_seqs[-1])
     earlier_folds = _folds_among(conversation.facts)
-    handovers = [fold for fold in earlier_folds if fold.kind is FoldKind.HANDOVER]
+    earlier_handovers = [fold for fold in earlier_folds if fold.kind is FoldKind.HANDOVER]
     tokens_of_summary = 0
     if isinstance(summary.fact, UserSaid):
         tokens_of_summary = summary.fact.parts[0].tokens
@@ -550,12 +552,13 @@ def _build_fold_of_summary(
         text=history_facts.summary_text_of_draft(summary),
         tokens=tokens_of_summary,
         tokens_before=state.branch.shown_tokens(cover),
-        number=len(handovers) + 1,
+        number=len(earlier_handovers) + 1,
         why=REWRITTEN,
     )
-    last_fact = conversation.facts[-1]
     # The fold is tried out: the engine makes only a valid one live.
-    state.advance_state(Recorded(last_fact.conversation, last_fact.seq + 1, last_fact.time, fold))
+    last_fact = conversation.facts[-1]
+    next_seq = last_fact.seq + 1
+    state.advance_state(Recorded(last_fact.conversation, next_seq, last_fact.time, fold))
     if fold.fold not in state.branch.live:
         return None
     return fold

@@ -118,20 +118,24 @@ class ChosenModel:
         """A key of this computer is used first. Without one, the provider is asked through the
         computer from which the user works here, if it lends this provider.
         """
+        own_way = ProviderWay(self.config, None, self.access.connections)
         lent = self.access.lent.find_lent_provider(self.config.name)
-        key: str | None = None
         try:
             key = await provider_catalog.find_provider_key(self.config, self.access.secrets)
         except ProviderKeyRefused:
             if lent is None:
                 raise
+            key = None
+        if key or lent is None:
+            return replace(own_way, key=key)
         is_known_only_as_lent = self.config == lent
-        if lent is not None and not key and (is_known_only_as_lent or self.config.needs_key):
-            from helix_desktop.providers.lent_http_transport import LentConnections
+        if not is_known_only_as_lent and not self.config.needs_key:
+            return replace(own_way, key=key)
 
-            connections = LentConnections(self.access.lent, lent.name, self.conversations)
-            return ProviderWay(lent, None, connections)
-        return ProviderWay(self.config, key, self.access.connections)
+        from helix_desktop.providers.lent_http_transport import LentConnections
+
+        connections = LentConnections(self.access.lent, lent.name, self.conversations)
+        return ProviderWay(lent, None, connections)
 
     async def count_request_tokens(self, request: Request) -> int:
         """Return what the model's own tokenizer counts, or 0 if its server does not count."""

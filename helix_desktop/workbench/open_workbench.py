@@ -64,7 +64,7 @@ from helix_desktop.tools.permission import (
     list_asked_programs,
 )
 from helix_desktop.tools.timed_allowance import ALLOW_ALL_FOR_AN_HOUR
-from helix_desktop.tools.toolbox import ForeignTool, WorkspacePermissions
+from helix_desktop.tools.toolbox import ForeignTool, Toolbox, WorkspacePermissions
 from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
 from helix_desktop.workbench import fleet_tools, history_imports, system_prompt_and_settings
 from helix_desktop.workbench.acp_conversations import AcpConversations
@@ -317,25 +317,24 @@ class Workbench:
         """Add the machine that wrote there last, its copy, and the `window` of an idle
         one's next request.
         """
-        machine = self.sharing.other_machine_of_last_write(row.id)
         session = self.sessions.find_open_session(row.id)
         # A copy is named like the conversation for which it was made.
         copy_name = row.id
         if session is not None:
             copy_name = session.conversation.state.own_copy
-        copy_label = self.copies.labels.get(copy_name, "")
 
         completed_row = row
+        machine = self.sharing.other_machine_of_last_write(row.id)
+        copy_label = self.copies.labels.get(copy_name, "")
         if machine or copy_label:
             overlaps = tuple(self.copies.overlaps.get(copy_name, ()))
             completed_row = replace(row, machine=machine, copy=copy_label, overlaps=overlaps)
 
-        activity = session_events.ConversationActivity
-        is_resting = session is None or session.running in (activity.IDLE, activity.FAILED)
         # A conversation of a foreign agent or with a model of its own does not use the
         # chosen model's window.
-        has_own_window = row.agent or row.id in self._model_by_conversation
-        if window and row.parts and is_resting and not has_own_window:
+        has_own_window = bool(row.agent) or row.id in self._model_by_conversation
+        shows_window = bool(window and row.parts) and not has_own_window
+        if shows_window and _is_resting(session):
             completed_row = replace(completed_row, window=window)
         return completed_row
 
@@ -651,29 +650,7 @@ class Workbench:
     ) -> SessionServices:
         """Return all that a session uses of its workspace."""
         kit = self.copies.tools_of_copy(conversation.state.own_copy)
-        other_tools = list(self.project.skill_tools())
-        other_tools.extend(self.planning.plan_tools(depth))
-        other_tools.extend(self.workforce.build_agent_tools())
-        other_tools.append(self.copies.build_apply_tool())
-        other_tools.extend(fleet_tools.build_fleet_tools(self.workspace, self.claims))
-        toolbox = kit.build_toolbox(
-            compact=partial(self._compact_stored_entry, conversation.id),
-            history=partial(
-                content_recall.recall_folded_messages,
-                conversation.state,
-                self.workspace.cache,
-                self.token_counter,
-            ),
-            start_child=self.workforce.delegate_to_agent,
-            place=self.workforce.place_in_tree(conversation.id, depth),
-            more=self._list_foreign_tools,
-            allowed_tools=allowed_tools,
-            on_demand=self.project.build_tools_on_demand(
-                conversation, self.token_counter, self.kit.finder
-            ),
-            others=tuple(other_tools),
-            guard=self.claims,
-        )
+        toolbox = self._build_toolbox(conversation, kit, depth, allowed_tools)
         run_foreign_turn = None
         if conversation.state.acp_agent:
             run_foreign_turn = partial(self.acp.run_conversation_turn, conversation, kit, toolbox)
@@ -694,6 +671,40 @@ class Workbench:
             spent=self._rows.cost_today_and_ever,
             agents_spent=partial(self.workforce.agents_spending, conversation.id),
             run_foreign_turn=run_foreign_turn,
+        )
+
+    def _build_toolbox(
+        self,
+        conversation: Conversation,
+        kit: WorkspaceTools,
+        depth: int,
+        allowed_tools: Sequence[str],
+    ) -> Toolbox:
+        """Return the tools of a conversation. `depth`: how many agents are above it."""
+        other_tools = list(self.project.skill_tools())
+        other_tools += self.planning.plan_tools(depth)
+        other_tools += self.workforce.build_agent_tools()
+        other_tools.append(self.copies.build_apply_tool())
+        other_tools += fleet_tools.build_fleet_tools(self.workspace, self.claims)
+        recall_history = partial(
+            content_recall.recall_folded_messages,
+            conversation.state,
+            self.workspace.cache,
+            self.token_counter,
+        )
+        tools_on_demand = self.project.build_tools_on_demand(
+            conversation, self.token_counter, self.kit.finder
+        )
+        return kit.build_toolbox(
+            compact=partial(self._compact_stored_entry, conversation.id),
+            history=recall_history,
+            start_child=self.workforce.delegate_to_agent,
+            place=self.workforce.place_in_tree(conversation.id, depth),
+            more=self._list_foreign_tools,
+            allowed_tools=allowed_tools,
+            on_demand=tools_on_demand,
+            others=tuple(other_tools),
+            guard=self.claims,
         )
 
     async def _compact_stored_entry(self, conversation: str, digest: Digest, purpose: str) -> str:
@@ -875,11 +886,9 @@ class Workbench:
             changed_tasks, tasks_elsewhere = await forget_text_in_tasks(self.workspace, text)
             result = await self.workspace.forget_content(text=text, entries=entries, report=report)
             await self._meters.reread_rows_and_meters(result.conversations)
-        return replace(
-            result,
-            facts=result.facts + changed_tasks,
-            elsewhere=tuple(result.elsewhere) + tuple(tasks_elsewhere),
-        )
+        changed_count = result.facts + changed_tasks
+        elsewhere = tuple(result.elsewhere) + tuple(tasks_elsewhere)
+        return replace(result, facts=changed_count, elsewhere=elsewhere)
 
     async def empty_conversation_trash(self, ids_instead: Collection[str] = ()) -> EmptyTrashResult:
         """Delete the trash, or only these, for good, with what only they use. Refused
@@ -1200,19 +1209,25 @@ class Workbench:
         """Build them with files read in a thread, because a disk may not answer."""
         settings = self.workspace.settings
         tokens = self.token_counter
-        system_prompt, (rules, notes) = await asyncio.gather(
-            asyncio.to_thread(self._build_system_prompt, settings, conversation.state.own_copy),
-            self.project.rules_and_notes_for_step(conversation.id, conversation.state, tokens),
+        reading_system_prompt = asyncio.to_thread(
+            self._build_system_prompt, settings, conversation.state.own_copy
         )
+        reading_rules = self.project.rules_and_notes_for_step(
+            conversation.id, conversation.state, tokens
+        )
+        system_prompt, (rules, notes) = await asyncio.gather(reading_system_prompt, reading_rules)
+
+        own_model = self._model_by_conversation.get(conversation.id, "")
         models: list[facts.ModelSet] = []
-        for model in self.models.model_facts(self._model_by_conversation.get(conversation.id, "")):
+        for model in self.models.model_facts(own_model):
             models.append(system_prompt_and_settings.apply_model_choices(model, settings))
+
         role = self.workforce.roles.role_file_of(conversation.state)
+        system = system_prompt_and_settings.system_prompt_for_role(system_prompt, role, tokens)
+        policy = system_prompt_and_settings.policy_of_role(role, settings.preset, settings.policy)
         return ConversationSetup(
-            system=system_prompt_and_settings.system_prompt_for_role(system_prompt, role, tokens),
-            policy=system_prompt_and_settings.policy_of_role(
-                role, settings.preset, settings.policy
-            ),
+            system=system,
+            policy=policy,
             models=tuple(models),
             rules=rules,
             notes=notes + self.planning.plan_mode_notes(),
@@ -1392,6 +1407,14 @@ def _folders_on_this_machine(folders: Sequence[str]) -> list[str]:
     return [folder for folder in folders if Path(folder).is_dir()]
 
 
+def _is_resting(session: Session | None) -> bool:
+    """Whether no turn runs in a conversation. It is not open if it has no session."""
+    if session is None:
+        return True
+    activity = session_events.ConversationActivity
+    return session.running in (activity.IDLE, activity.FAILED)
+
+
 def find_paths_below(folder: Path, wanted: str, limit: int) -> list[str]:
     """Return paths containing `wanted`, shortest first, of the first 20,000 that are not hidden."""
     matching_paths: list[str] = []
@@ -1404,12 +1427,9 @@ def find_paths_below(folder: Path, wanted: str, limit: int) -> list[str]:
             paths = sorted(next_folder.iterdir())
         except OSError:  # It cannot be read.
             continue
+        path_count += len(paths)
         for path in paths:
-            path_count += 1
-            if path.name.startswith(".") or path.is_symlink():
-                continue
-            # Nobody mentions what an interpreter compiled.
-            if path.name == "__pycache__" or path.suffix == ".pyc":
+            if not _may_be_mentioned(path):
                 continue
             if path.is_dir():
                 folders_to_list.append(path)
@@ -1419,3 +1439,10 @@ def find_paths_below(folder: Path, wanted: str, limit: int) -> list[str]:
     matching_paths.sort()
     matching_paths.sort(key=len)
     return matching_paths[:limit]
+
+
+def _may_be_mentioned(path: Path) -> bool:
+    if path.name.startswith(".") or path.is_symlink():
+        return False
+    # Nobody mentions what an interpreter compiled.
+    return path.name != "__pycache__" and path.suffix != ".pyc"

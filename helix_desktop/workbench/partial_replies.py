@@ -158,25 +158,27 @@ class PartialReplies:
     async def _write_due_replies(self) -> None:
         """Save what has come since the last time, until nothing is left to save."""
         try:
-            while True:
-                due = self._unsaved_texts()
-                if not due:
-                    return
+            due = self._unsaved_texts()
+            while due:
                 for name, streaming in due.items():
-                    streaming.written = len(streaming.pieces)
-                    streaming.is_saved = True
-                    value = {"after": streaming.after, "text": "".join(streaming.pieces)}
-                    await asyncio.to_thread(self._write_partial_reply, name, json.dumps(value))
-                    if self._of.get(name) is not streaming:
-                        # It was recorded as a fact in the meantime.
-                        await asyncio.to_thread(self._delete_partial_reply, name)
+                    await self._save_text(name, streaming)
                 await asyncio.sleep(EVERY)
+                due = self._unsaved_texts()
         except (StoreFailed, OSError):
             # The disk is full. The reply is still in memory, and the turn reports the
             # error.
             return
         finally:
             self._writing = False
+
+    async def _save_text(self, name: str, streaming: _StreamedReply) -> None:
+        streaming.written = len(streaming.pieces)
+        streaming.is_saved = True
+        value = {"after": streaming.after, "text": "".join(streaming.pieces)}
+        await asyncio.to_thread(self._write_partial_reply, name, json.dumps(value))
+        if self._of.get(name) is not streaming:
+            # It was recorded as a fact in the meantime.
+            await asyncio.to_thread(self._delete_partial_reply, name)
 
     def _unsaved_texts(self) -> dict[str, _StreamedReply]:
         unsaved: dict[str, _StreamedReply] = {}

@@ -49,15 +49,17 @@ class UsedProjectItems:
         self, state: ConversationState, roots: Sequence[Path]
     ) -> "UsedProjectItems":
         """Note the paths and skills in the facts since the last time."""
-        for recorded in state.facts[self.read :]:
+        new_facts = state.facts[self.read :]
+        for recorded in new_facts:
             fact = recorded.fact
-            if isinstance(fact, ModelReplied):
-                for part in fact.parts:
-                    if isinstance(part, ToolCall):
-                        self._collect_skills_and_paths_of_call(part, roots)
-            elif isinstance(fact, ToolReturned):
+            if isinstance(fact, ToolReturned):
                 for change in fact.changes:
                     self._add_touched_path(change.path, roots)
+            if not isinstance(fact, ModelReplied):
+                continue
+            for part in fact.parts:
+                if isinstance(part, ToolCall):
+                    self._collect_skills_and_paths_of_call(part, roots)
         self.read = len(state.facts)
         return self
 

@@ -195,11 +195,12 @@ def find_delegations(facts: Sequence[Recorded]) -> Delegations:
         fact = recorded.fact
         if isinstance(fact, ToolReturned) and fact.child:
             by_conversation[fact.child] = fact.call
-        if isinstance(fact, ModelReplied):
-            for part in fact.parts:
-                if isinstance(part, ToolCall) and part.name in claude_code_history.DELEGATES:
-                    words = text_at(parse_json_or_none(part.arguments), "prompt")
-                    by_words.setdefault(words.strip(), part.id)
+        if not isinstance(fact, ModelReplied):
+            continue
+        for part in fact.parts:
+            if isinstance(part, ToolCall) and part.name in claude_code_history.DELEGATES:
+                words = text_at(parse_json_or_none(part.arguments), "prompt")
+                by_words.setdefault(words.strip(), part.id)
     return Delegations(by_conversation, by_words)
 
 
@@ -338,22 +339,8 @@ class SessionWriter:
 
     async def _create_imported_conversation(self) -> None:
         """Append all of it in one transaction. A branch becomes a fork of its original."""
-        recording = self.session.recording
         drafts = self.session.drafts
-        original = self.earlier.imported_conversation(recording.kind, recording.forked_from)
-        start_time = _first_known_time(drafts)
-        started = await self._build_started_fact()
-        if not original:
-            all_drafts = [FactDraft(start_time, started), *drafts]
-        else:
-            # The facts up to the fork are the original's, which says where it is from.
-            beginning = FactDraft(start_time, replace(started, origin=Origin()))
-            shared_drafts = [draft for draft in drafts if draft.message < recording.forked_at]
-            fork_point = (original, len(shared_drafts) + 1)
-            forked = history_facts.build_started_fact(recording, fork=fork_point)
-            own_drafts = drafts[len(shared_drafts) :]
-            all_drafts = [beginning, *shared_drafts, FactDraft(start_time, forked), *own_drafts]
-
+        all_drafts = await self._drafts_with_beginning()
         # The drafts refer to each other by their numbers, which the facts between them move.
         places: dict[int, int] = {}
         for place, draft in enumerate(all_drafts, 1):
@@ -362,6 +349,26 @@ class SessionWriter:
         numbering = asyncio.to_thread(_renumber_drafts, all_drafts, 1, places)
         numbered, _ = await asyncio.gather(numbering, self._store_contents_of_drafts(drafts))
         await self._append_with_import_fact(numbered, "new")
+
+    async def _drafts_with_beginning(self) -> list[FactDraft]:
+        """Return the session's drafts behind the fact that begins their conversation, and in a fork
+        behind the original's facts up to it.
+        """
+        recording = self.session.recording
+        drafts = self.session.drafts
+        original = self.earlier.imported_conversation(recording.kind, recording.forked_from)
+        start_time = _first_known_time(drafts)
+        started = await self._build_started_fact()
+        if not original:
+            return [FactDraft(start_time, started), *drafts]
+
+        # The facts up to the fork are the original's, which says where it is from.
+        beginning = FactDraft(start_time, replace(started, origin=Origin()))
+        shared_drafts = [draft for draft in drafts if draft.message < recording.forked_at]
+        own_drafts = drafts[len(shared_drafts) :]
+        fork_point = (original, len(shared_drafts) + 1)
+        forked = history_facts.build_started_fact(recording, fork=fork_point)
+        return [beginning, *shared_drafts, FactDraft(start_time, forked), *own_drafts]
 
     async def _build_started_fact(self) -> ConversationStarted:
         recording = self.session.recording

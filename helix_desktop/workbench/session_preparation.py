@@ -74,14 +74,14 @@ class SessionPreparation:
         self, files: Sequence[FileToRead], tokens: TokenCounter, large_bytes: int = LARGE_BYTES
     ) -> Generator[Prepared]:
         """Yield what is in the files. If the other process ends early, the rest is read here."""
-        finished_file_count = 0
         total_bytes = 0
         for _file, (size, _modified) in files:
             total_bytes += size
+        finished_file_count = 0
         if isinstance(tokens, token_counting.TiktokenCounter) and total_bytes > large_bytes:
             with suppress(OSError, EOFError, pickle.UnpicklingError):
                 for prepared in self._prepare_in_another_process(files, tokens.name):
-                    if isinstance(prepared, Path):
+                    if isinstance(prepared, Path):  # All of this file has come.
                         finished_file_count += 1
                     yield prepared
         for file, stamp in files[finished_file_count:]:

@@ -107,14 +107,13 @@ def parse_turn_limits(table: Mapping[str, Any]) -> TurnLimits:
 
 def parse_coverage(table: Mapping[str, Any]) -> CheckpointCoverage:
     """Return what checkpoints cover, with defaults for what is not set."""
-    defaults = CheckpointCoverage()
-    return replace(
-        defaults,
-        most_files=table.get("most_files", defaults.most_files),
-        most_bytes=table.get("most_bytes", defaults.most_bytes),
-        off=table.get("off", defaults.off),
-        leave_out=tuple(table.get("leave_out", defaults.leave_out)),
-    )
+    values_set: dict[str, Any] = {}
+    for name in ("most_files", "most_bytes", "off", "leave_out"):
+        if name in table:
+            values_set[name] = table[name]
+    if "leave_out" in values_set:
+        values_set["leave_out"] = tuple(values_set["leave_out"])
+    return CheckpointCoverage(**values_set)
 
 
 def parse_hidden_patterns(settings: WorkspaceConfig) -> tuple[str, ...]:

@@ -192,13 +192,19 @@ class FileChanges:
         for turn in await asyncio.to_thread(turn_changes.group_changes_by_turn, facts):
             sources = list(turn.sources)
             for child in turn.children:
-                with suppress(HelixError):
-                    for subagent_turn in await self.turns_with_changes(child, is_subagent=True):
-                        sources.extend(subagent_turn.sources)
+                sources += await self._changes_of_subagent(child)
             if sources:
                 sources.sort(key=lambda source: (source.time, source.seq))
                 turns.append(replace(turn, sources=tuple(sources)))
         return turns
+
+    async def _changes_of_subagent(self, conversation: str) -> list[ChangeSource]:
+        """Return what a sub-agent changed, or nothing if its conversation cannot be read."""
+        sources: list[ChangeSource] = []
+        with suppress(HelixError):
+            for turn in await self.turns_with_changes(conversation, is_subagent=True):
+                sources += turn.sources
+        return sources
 
     async def changes_after_fact(self, conversation: str, seq: int) -> Sequence[FileChange]:
         """Return what was changed after a fact, also by sub-agents and on abandoned branches."""
@@ -211,10 +217,10 @@ class FileChanges:
         for turn in await self.turns_with_changes(conversation):
             for source in turn.sources:
                 # Numbers count within one conversation, so that of a sub-agent goes by time.
-                if source.conversation == conversation:
-                    if source.seq > seq:
-                        own_sources.append(source)
-                elif source.time > time_of_fact:
+                is_own = source.conversation == conversation
+                if is_own and source.seq > seq:
+                    own_sources.append(source)
+                if not is_own and source.time > time_of_fact:
                     subagent_sources.append(source)
         return await self.changes_with_folders(own_sources + subagent_sources)
 
@@ -464,30 +470,31 @@ class FileChanges:
         self, file: FileChange, ids: Sequence[str], *, conversation: str = ""
     ) -> FileUndoResult:
         """Undo some hunks of a text. Later changes elsewhere in it stay."""
-        await self.workspace_checkpoints.check_for_changes()
+        checkpoints = self.workspace_checkpoints
+        await checkpoints.check_for_changes()
         if file.change.after is None:  # If the file was deleted, its only hunk is the entire file.
             return await self.undo_file_changes([file], conversation=conversation)
-        present_item = self.workspace_checkpoints.folders.last_item_at(file.path_of_change)
+        present_item = checkpoints.folders.last_item_at(file.path_of_change)
         if present_item is None or present_item.kind is not PathKind.FILE:
             raise ActionRefused(
                 f"{file.place} is no longer a file.", remedy="Undo all changes to the file."
             )
+
         before, after = await self.contents_of_both_versions(file)
-        present = await self.workspace_checkpoints.read_item_content(present_item)
+        present = await checkpoints.read_item_content(present_item)
         chosen_ids = set(ids)
         all_hunks = diff_hunks.find_hunks(before, after)
         hunks = [hunk for hunk in all_hunks if hunk.stable_id in chosen_ids]
         content = await asyncio.to_thread(diff_hunks.revert_hunks, before, after, present, hunks)
-        target: TreeItem | None = await change_restoring.store_merged_version(
-            self.workspace_checkpoints, content, present_item
-        )
-        if not content and file.change.before is None:
-            # The agent created the file, and nothing of it is left.
-            target = None
-        steps = [change_restoring.RestoreStep(file.path_of_change, present_item, target)]
-        result = await change_restoring.restore_paths(self.workspace_checkpoints, steps)
+
+        target: TreeItem | None = None
+        was_created_by_agent = file.change.before is None
+        if content or not was_created_by_agent:  # Otherwise nothing is left of a new file.
+            target = await change_restoring.store_merged_version(checkpoints, content, present_item)
+        step = change_restoring.RestoreStep(file.path_of_change, present_item, target)
+        result = await change_restoring.restore_paths(checkpoints, [step])
         undoes = turn_changes.seqs_to_name_in_undo(file.sources, conversation)
-        return await self._record_undo(result, steps, [], conversation, undoes)
+        return await self._record_undo(result, [step], [], conversation, undoes)
 
     async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:
         """Return a file before the agent's change, after it, and now, as choices for the user."""
@@ -539,10 +546,12 @@ class FileChanges:
         sources: list[ChangeSource] = []
         for turn in await self.turns_with_changes(conversation):
             for source in turn.sources:
-                if source.seq in undone or not undone.isdisjoint(source.fact.undoes):
+                is_undo_of_these = not undone.isdisjoint(source.fact.undoes)
+                if source.seq in undone or is_undo_of_these:
                     sources.append(source)
         sources.append(ChangeSource(conversation, 0, time.time(), undo))
-        return bool(await self.file_changes_of_steps(sources))
+        changes_left = await self.file_changes_of_steps(sources)
+        return bool(changes_left)
 
     async def append_change_fact(
         self, conversation: str, fact: FilesChanged | ChangeKept | FilesCommitted

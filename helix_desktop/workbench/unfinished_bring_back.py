@@ -78,13 +78,17 @@ def read_unfinished_bring_back(folder: Path) -> UnfinishedBringBack | None:
     damaged disk makes it so.
     """
     try:
-        saved = json.loads(atomic_files.read_small_file(folder / UNFINISHED, MOST_BYTES))
+        content = atomic_files.read_small_file(folder / UNFINISHED, MOST_BYTES)
+        saved = json.loads(content)
+        moves = [BranchMove(**move) for move in saved["moves"]]
+        steps = [RestoreStep(*_unpack_items(packed)) for packed in saved["steps"]]
+        applied_changes = [PathChange(*_unpack_items(packed)) for packed in saved["taken"]]
         return UnfinishedBringBack(
-            moves=[BranchMove(**move) for move in saved["moves"]],
+            moves=moves,
             conversation=saved["conversation"],
             last_seq=saved["last_seq"],
-            steps=[RestoreStep(*_unpack_items(packed)) for packed in saved["steps"]],
-            applied_changes=[PathChange(*_unpack_items(packed)) for packed in saved["taken"]],
+            steps=steps,
+            applied_changes=applied_changes,
         )
     except (OSError, HelixError, ValueError, RecursionError, KeyError, TypeError):
         return None
@@ -124,18 +128,17 @@ async def record_written_steps(
     unwritten_paths: set[str] = set()
     for step in unfinished.steps:
         item = checkpoints.folders.last_item_at(step.path)
-        if _is_folder(item) and _is_folder(step.target):
-            if _is_left_writable(item, step.target):
-                mode_corrections.append(RestoreStep(step.path, item, step.target))
+        are_both_folders = _is_folder(item) and _is_folder(step.target)
+        if are_both_folders and _is_left_writable(item, step.target):
+            mode_corrections.append(RestoreStep(step.path, item, step.target))
+        if are_both_folders or item == step.target:
             written.append(_plan_of_written_step(step, step.target))
-        elif item == step.target:
-            written.append(_plan_of_written_step(step, step.target))
-        else:
-            unwritten_paths.add(step.path)
-            was_removed = item is None and step.now is not None
-            if was_removed and not change_restoring.can_swap_in_place(step):
-                # It was removed to make room, and nothing is there yet.
-                written.append(_plan_of_written_step(step, target=None))
+            continue
+        unwritten_paths.add(step.path)
+        was_removed = item is None and step.now is not None
+        if was_removed and not change_restoring.can_swap_in_place(step):
+            # It was removed to make room, and nothing is there yet.
+            written.append(_plan_of_written_step(step, target=None))
     await change_restoring.remove_undo_leftovers(checkpoints, unfinished.steps)
     await change_restoring.restore_paths(checkpoints, mode_corrections)
     result = await change_restoring.restore_paths(checkpoints, (), already=written)
