@@ -526,6 +526,11 @@ def open_lab(
     raise AssertionError("The comparison did not answer.")
 
 
+def is_window_unknown(session: FakeSession) -> bool:
+    main = session.state.settings.model_for_role(ModelRole.MAIN)
+    return main is not None and not main.window
+
+
 def words_of_lab(lab: ReplayLabDialog) -> list[str]:
     return [label.text() for label in lab.findChildren(QLabel) if label.text()]
 
@@ -550,12 +555,11 @@ def shown_by_lab(lab: ReplayLabDialog, session: FakeSession) -> Seen:
 def claims_of_lab(lab: ReplayLabDialog, session: FakeSession) -> list[str]:
     """What the comparison says without a basis."""
     words = words_of_lab(lab)
-    main = session.state.settings.model_for_role(ModelRole.MAIN)
     found: list[str] = []
     if not session.state.savings_until_moment().paid and any("$" in line for line in words):
         found.append(f"lab: dollars, and nothing was paid: {words}")
     is_window_named = any("in a context window of" in line for line in words)
-    if main is not None and not main.window and is_window_named:
+    if is_window_unknown(session) and is_window_named:
         found.append(f"lab: a window that nobody knows: {words}")
     for policy, button in lab._adopting.items():
         too_long = describe_preset_cost(lab._costs[policy]) == "would not have fit"
@@ -765,7 +769,7 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     for number in range(MOMENTS):
         assert disagreements(window, session, journal) == {}, f"moment {number}"
         assert claims_without_a_basis(window, session) == [], f"moment {number}"
-        if number % 5 == 0:
+        if number % 5 == 0 or is_window_unknown(session):
             lab = open_lab(window, bench, session, journal, chance)
             said_by_lab = disagreements(window, session, journal, lab)
             assert said_by_lab == {}, f"moment {number}, with the comparison of settings"
@@ -803,6 +807,18 @@ def test_the_crawler_finds_a_place_that_says_something_else(
     window.toggle_side_panel()
     window.chat.composer._figures.setText("99% full · $7.77")
     assert set(disagreements(window, session)) == {"how full", "cost in cents"}
+
+
+def test_the_crawler_finds_a_window_that_nobody_knows_in_the_comparison_of_settings(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    session.append(ModelSet(ModelRole.MAIN, "other/unknown", 0))
+    lab = open_lab(window, bench, session, StoryJournal(), random.Random(0))
+    assert claims_of_lab(lab, session) == []
+    assert any("tokens are assumed" in line for line in words_of_lab(lab))
+    lab._compared_label.setText("Each line is in a context window of 128K tokens.")
+    assert len(claims_of_lab(lab, session)) == 1
+    lab.reject()
 
 
 def test_the_crawler_reads_the_size_of_a_summary_in_every_place(

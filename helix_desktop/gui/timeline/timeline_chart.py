@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.request_costs import RequestCost
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import (
     format_date_and_time,
     format_dollars,
@@ -52,6 +53,14 @@ LEGEND = 30
 DATES = 26
 SMALL = 11  # The size of the letters, in pixels.
 _TO_THE_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+
+
+@dataclass(frozen=True, slots=True)
+class LegendRow:
+    """Names with the colours of what they are in the plot; behind them the words for the cost."""
+
+    names_and_colours: tuple[tuple[str, QColor], ...] = ()
+    cost_words: str = ""
 
 
 class TimelineChart(StepPlot):
@@ -163,11 +172,10 @@ class TimelineChart(StepPlot):
         room_at_right = pixels(16)
         if self._top_dollars:  # The prices stand at the right.
             room_at_right = pixels(RIGHT)
-        room_above = pixels(LEGEND)
-        if self._bars.names_and_colours_of_parts():  # The bars have a legend too.
-            room_above *= 2
         room_below = pixels(LANE * len(TimelineLane) + DATES)
-        return QRectF(self.rect()).adjusted(pixels(LEFT), room_above, -room_at_right, -room_below)
+        area = QRectF(self.rect()).adjusted(pixels(LEFT), 0, -room_at_right, -room_below)
+        area.setTop(pixels(LEGEND) * len(self._build_legend_rows(area.width())))
+        return area
 
     # --- Drawing the chart
 
@@ -304,6 +312,13 @@ class TimelineChart(StepPlot):
 
     def _draw_legends(self, painter: QPainter) -> None:
         """Draws the legend of the kinds, and below it that of the bars."""
+        for number, row in enumerate(self._build_legend_rows(self._plot_area.width())):
+            self._draw_legend_row(painter, row, number)
+
+    def _build_legend_rows(self, width: float) -> list[LegendRow]:
+        """Returns what stands above the plot: at least one row, as the axis has its name there. The
+        kinds stand in as many rows as they need in this width.
+        """
         kinds: list[tuple[str, QColor]] = []
         # A kind that there is none of adds nothing to the layer below it.
         layer_below: Sequence[float] | None = None
@@ -323,33 +338,41 @@ class TimelineChart(StepPlot):
             cost = f"- - -  {tr('cost without sub-agents')}"
         elif self._top_dollars:
             cost = f"- - -  {tr('cost')}"
-        self._draw_legend(painter, kinds, row=0, cost_words=cost)
-        self._draw_legend(painter, bars, row=1)
+        rows = [LegendRow(cost_words=cost)]
+        for name_and_colour in kinds:
+            longer_row = replace(
+                rows[-1], names_and_colours=(*rows[-1].names_and_colours, name_and_colour)
+            )
+            if self._legend_width(longer_row) <= width or not rows[-1].names_and_colours:
+                rows[-1] = longer_row
+            else:
+                rows.append(LegendRow((name_and_colour,)))
+        if bars:
+            rows.append(LegendRow(tuple(bars)))
+        return rows
 
-    def _draw_legend(
-        self,
-        painter: QPainter,
-        names_and_colours: Sequence[tuple[str, QColor]],
-        *,
-        row: int,
-        cost_words: str = "",
-    ) -> None:
-        """Draws a legend that ends at the plot's right edge, or nothing if it does not fit."""
+    def _legend_width(self, row: LegendRow) -> float:
+        metrics = QFontMetrics(self._theme.build_font(SMALL))
+        gap = self._theme.zoomed_pixels(22)
+        widths = [metrics.horizontalAdvance(words) + gap for words, _ in row.names_and_colours]
+        return sum(widths) + metrics.horizontalAdvance(row.cost_words)
+
+    def _draw_legend_row(self, painter: QPainter, row: LegendRow, number: int) -> None:
+        """Draws a row that ends at the plot's right edge, or nothing if it does not fit."""
         metrics = painter.fontMetrics()
         gap = self._theme.zoomed_pixels(22)
-        widths = [metrics.horizontalAdvance(words) + gap for words, _ in names_and_colours]
-        y = self._theme.zoomed_pixels(LEGEND) * (row + 0.5)  # The middle of the row.
-        x = self._plot_area.right() - sum(widths) - metrics.horizontalAdvance(cost_words)
+        y = self._theme.zoomed_pixels(LEGEND) * (number + 0.5)  # The middle of the row.
+        x = self._plot_area.right() - self._legend_width(row)
         if x < self._plot_area.left():
             return
-        for (words, colour), width in zip(names_and_colours, widths, strict=True):
+        for words, colour in row.names_and_colours:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(colour)
             painter.drawEllipse(QPointF(x + 4, y), 4, 4)
             painter.setPen(self._theme.colour_of_token("muted"))
             painter.drawText(QPointF(x + 13, y + 4), words)
-            x += width
-        painter.drawText(QPointF(x, y + 4), cost_words)
+            x += metrics.horizontalAdvance(words) + gap
+        painter.drawText(QPointF(x, y + 4), row.cost_words)
 
     def _visible_dates_with_positions(
         self, metrics: QFontMetrics, scale: PlotScale

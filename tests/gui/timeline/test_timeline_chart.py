@@ -250,3 +250,19 @@ def test_a_single_step_is_seen(theme: Theme) -> None:
     seen = picture.pixelColor(middle, just_below).rgb()
     empty = picture.pixelColor(middle, just_below - 12).rgb()
     assert seen != empty
+
+
+def test_a_legend_that_is_too_long_for_one_row_takes_several(theme: Theme) -> None:
+    """In a narrow window, nothing said which colour is what."""
+    written = Written()
+    written.add(UserSaid((Text("Hello.", 500),)))
+    written.step(2_000)
+    chart, _ = chart_of(theme, written)
+    names = {name for row in chart._build_legend_rows(2_000) for name, _ in row.names_and_colours}
+    in_one_row = chart._legend_width(*chart._build_legend_rows(2_000))
+    rows = chart._build_legend_rows(in_one_row - 1)
+    assert len(rows) == 2
+    assert {name for row in rows for name, _ in row.names_and_colours} == names
+    top = chart.scale.area.top()
+    chart.resize(round(in_one_row) + 60, chart.height())
+    assert chart._plot_area.top() > top
