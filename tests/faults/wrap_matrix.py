@@ -202,7 +202,7 @@ class Stage:
         done = subprocess.run(
             [*command, *words], env=environ, capture_output=True, text=True, check=False
         )
-        return done.stdout + done.stderr
+        return done.stdout
 
     def write(self, name: str, text: str) -> None:
         file = self.home / name
