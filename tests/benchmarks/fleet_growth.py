@@ -73,7 +73,7 @@ ADD_COUNT = (
 @dataclass
 class Measured:
     """Of one question at one size, in milliseconds: a value for each time it was asked. `rows`: how
-    many the last answer had, if it was a list.
+    many tasks the last answer had.
     """
 
     rows: int = 0
@@ -104,11 +104,23 @@ async def measure_in_turns(lists: Sequence[GrownList], rounds: int) -> None:
                 answer = await asked[name]()
                 wall = time.perf_counter() - began
                 processor = grown.processor_seconds() - processor_before
-                if isinstance(answer, list):
-                    measured.rows = len(answer)
+                measured.rows = count_rows(answer)
                 if number >= FIRST_ROUNDS:
                     measured.wall.append(1000 * wall)
                     measured.processor.append(1000 * processor)
+
+
+def count_rows(answer: object) -> int:
+    """Return how many tasks an answer lists: a page, or what the Fleet page shows of each state."""
+    match answer:
+        case list():
+            return len(answer)
+        case dict():
+            return sum(
+                len(answer.get(state.value.replace("-", "_"), ())) for state in FleetTaskState
+            )
+        case _:
+            return 0
 
 
 def build_questions(tasks: FleetTaskList) -> dict[str, Callable[[], Awaitable[object]]]:
