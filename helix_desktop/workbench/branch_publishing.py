@@ -14,6 +14,7 @@ server that the user has named (see `_variables_with_tokens_of_others`).
 import asyncio
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -63,6 +64,15 @@ _NOT_LOGGED_IN = re.compile(
 WHICH_VARIABLES = (
     "If you log in with a variable of your environment, name it in your own git settings for the login"
     " (such as `credential.helper`), or push in a terminal: git gets no other variables from here."
+)
+# They stand above those of the repository that receives commits, as no hook, filter or other program
+# of it may run.
+_SETTINGS_OF_RECEIVER = (
+    f"core.hooksPath={os.devnull}",
+    "core.alternateRefsCommand=true",
+    "core.fsmonitor=false",
+    "receive.autogc=false",
+    "receive.denyCurrentBranch=refuse",
 )
 # The settings of the user that say how to log in, and the variables that they name.
 _LOGIN_SETTINGS = r"^(credential\.(.*\.)?helper|core\.(sshcommand|askpass))$"
@@ -332,7 +342,7 @@ def _push_branch(state: BranchState) -> None:
             f"core.hooksPath={os.devnull}",
             "-c",
             "protocol.ext.allow=never",
-            "push",
+            *_push_to_server(state.address),
             "--porcelain",
             "--",
             state.address,
@@ -345,6 +355,31 @@ def _push_branch(state: BranchState) -> None:
     if finished.returncode:
         raise _error_of_push(finished, state)
     _remember_pushed_branch(state)
+
+
+def _push_to_server(address: str) -> list[str]:
+    """Returns git's words for pushing. In a folder of this computer, git starts the program that
+    receives commits, which runs what that repository's settings and hooks say. The repository that
+    is pushed can name such a folder, even one of its own.
+    """
+    if not _is_address_of_folder(address):
+        return ["-c", "protocol.file.allow=never", "push"]
+    receive = ["git"]
+    for setting in _SETTINGS_OF_RECEIVER:
+        receive += ["-c", setting]
+    receive.append("receive-pack")
+    return ["push", f"--receive-pack={' '.join(receive)}"]
+
+
+def _is_address_of_folder(address: str) -> bool:
+    """Whether git takes an address for a folder of this computer: without a colon before the first
+    slash, which would end a host's name.
+    """
+    if address.startswith("file://"):
+        return True
+    before_slash, _, _ = address.partition("/")
+    is_drive = re.match(r"[A-Za-z]:", address) is not None and sys.platform == "win32"
+    return ":" not in before_slash or is_drive
 
 
 def _variables_of_login(repository: Path, state: BranchState) -> dict[str, str]:

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -297,6 +298,54 @@ async def test_no_program_that_the_repository_names_is_run_by_a_push(
     with pytest.raises(ActionRefused):
         await publishing.push_branch(state)
     assert not mark.exists()
+
+
+HOOKS_OF_SERVERS = ("pre-receive", "update", "post-receive", "post-update", "reference-transaction", "proc-receive", "push-to-checkout", "pre-auto-gc")  # fmt: skip
+
+
+@pytest.mark.parametrize("written_as", ["{}", "file://{}"])
+@pytest.mark.parametrize("is_bare", [True, False])
+async def test_a_push_into_another_folder_runs_no_program_of_that_repository(
+    bench: Workbench, project: Path, tmp_path: Path, written_as: str, is_bare: bool
+) -> None:
+    """The defect: a repository can name a folder of its own as its remote, with hooks in it. They
+    ran outside the sandbox.
+    """
+    ran = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho {{}} >> {ran}\n")
+    program.chmod(0o755)
+    evil = project / "evil.git"
+    if is_bare:
+        git(project, "init", "-q", "--bare", str(evil))
+        place = evil
+    else:
+        git(project, "clone", "-q", str(project), str(evil))
+        place = evil / ".git"
+        (evil / ".git" / "info" / "attributes").write_text("* filter=x\n")
+    for name in HOOKS_OF_SERVERS:
+        (place / "hooks" / name).write_text(program.read_text())
+        (place / "hooks" / name).chmod(0o755)
+    settings = {
+        "core.alternateRefsCommand": str(program),
+        "receive.denyCurrentBranch": "updateInstead",
+        "filter.x.smudge": str(program),
+        "gc.recentObjectsHook": str(program),
+        "gc.auto": "1",
+    }
+    for setting, value in settings.items():
+        git(evil, "config", setting, value)
+    (place / "objects" / "info" / "alternates").write_text(f"{project}/.git/objects\n")
+    (project / "b").write_text("two\n")
+    git(project, "add", "b")
+    git(project, "commit", "-qm", "y")
+    git(project, "remote", "set-url", "origin", written_as.format(evil))
+    publishing, state = await publishing_of(bench)
+    with suppress(ActionRefused):  # A branch that is checked out there is refused.
+        await publishing.push_branch(state)
+    assert not ran.exists(), ran.read_text()
+    if is_bare:
+        assert git(evil, "rev-parse", "work") == state.commit
 
 
 async def test_a_pull_request_is_opened_with_the_text_and_its_checks_are_read(
