@@ -311,15 +311,19 @@ class Stage:
         live_requests = [own]
         if self.name == "gemini":
             live_requests = self.live_requests
-            best_for_own = closest_request(live_requests, own)
-            result.least_share = share_in_common(best_for_own, own, mark)
         best = closest_request(live_requests, restored)
-        result.share = share_in_common(best, restored, mark)
         old = without_session_ids(best.raw)
         new = without_session_ids(restored.raw)
-        end = end_before_words(old, new, mark)
+        end = old.rfind(mark.encode())
+        if end < 0:  # It is an earlier request, which had no new words.
+            end = new.rfind(mark.encode())
         same = length_of_common_beginning(old, new)
         result.size = end
+        result.share = min(same, end) / end
+        if self.name == "gemini":
+            best_for_own = without_session_ids(closest_request(live_requests, own).raw)
+            same_by_itself = length_of_common_beginning(best_for_own, without_session_ids(own.raw))
+            result.least_share = min(ASKED_SHARE, same_by_itself / end)
         if same < end:
             was = old[max(0, same - 60) : same + 140]
             now = new[max(0, same - 60) : same + 140]
@@ -387,22 +391,6 @@ def closest_request(candidates: Sequence[Asked], other: Asked) -> Asked:
         )
 
     return max(candidates, key=length_in_common)
-
-
-def end_before_words(old: bytes, new: bytes, words: str) -> int:
-    """Return where the new words of the user are. An earlier request does not have them."""
-    end = old.rfind(words.encode())
-    if end < 0:
-        end = new.rfind(words.encode())
-    return end
-
-
-def share_in_common(old_request: Asked, new_request: Asked, words: str) -> float:
-    """Return the share of the bytes before the new words with which the new request begins, too."""
-    old = without_session_ids(old_request.raw)
-    new = without_session_ids(new_request.raw)
-    end = end_before_words(old, new, words)
-    return min(length_of_common_beginning(old, new), end) / end
 
 
 def length_of_common_beginning(first: bytes, second: bytes) -> int:
