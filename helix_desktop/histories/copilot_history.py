@@ -208,6 +208,8 @@ class _CopilotMessages(history_rows.HistoryMessages):
         if not call_id:
             raise history_rows.UnreadableRow("a tool result names no call")
         result = object_at(data, "result")
+        if data.get("success") and "result" not in data:
+            raise history_rows.UnreadableRow("a tool result says nothing")
         # A command that ran and failed counts as a success there.
         exit_code = number_at(data, "shellExecution", "exitCode")
         is_ok = bool(data.get("success")) and not exit_code

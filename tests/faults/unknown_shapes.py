@@ -255,7 +255,7 @@ def originals(more: Path | None, folder: Path) -> list[Original]:
     for kind in ("claude-code", "codex", "pi", "gemini-cli"):
         paths = sorted((FIXTURES / kind).rglob("*.jsonl"))
         files += [(kind, path) for path in paths]
-    for kind in ("opencode", "cline", "goose"):
+    for kind in ("opencode", "cline", "goose", "qwen-code", "copilot-cli"):
         files.append((kind, written.KINDS[kind](folder / kind)))
     if more is not None:
         for path in sorted(path for path in more.rglob("*") if path.is_file()):
