@@ -562,7 +562,7 @@ def claims_of_lab(lab: ReplayLabDialog, session: FakeSession) -> list[str]:
     if is_window_unknown(session) and is_window_named:
         found.append(f"lab: a window that nobody knows: {words}")
     for policy, button in lab._adopting.items():
-        too_long = describe_preset_cost(lab._costs[policy]) == "would not have fit"
+        too_long = not lab._costs[policy].fits
         if too_long and button.isEnabled():
             found.append(f"lab: offers what is too long: {policy}")
     return found
