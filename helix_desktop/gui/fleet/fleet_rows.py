@@ -10,6 +10,7 @@ from typing import Any
 from PySide6.QtCore import QLocale
 
 from helix_desktop.engine.facts import ModelRole
+from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import (
@@ -20,7 +21,7 @@ from helix_desktop.gui.common.figure_formats import (
 from helix_desktop.gui.common.running_states import describe_running_state
 from helix_desktop.gui.common.setting_fields import FieldDeclaration
 from helix_desktop.gui.model_setup_port import has_unknown_price
-from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.sentence_translation import translate_sentences, translate_title
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
@@ -233,6 +234,11 @@ def _describe_now(state: str, task: Figures) -> str:
     if open_needs:
         return format_count(open_needs, "waits for {n} task", "waits for {n} tasks")
     reason = describe_task_reason(state, task)
+    if state == "needs_you" and task["asked"]:
+        # The state says already that it needs you, and there is room only for what it asks.
+        _needs_permission, _colon, title = split_task_question(task)[0].partition(": ")
+        if title:
+            return translate_title(title.removesuffix("."), mark_on_one_line)
     if reason:
         return reason
     # A task that was given a permission goes on as before.

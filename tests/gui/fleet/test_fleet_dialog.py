@@ -536,7 +536,7 @@ def test_a_task_that_needs_the_user_says_exactly_what_it_would_do(
     choose(dialog, "Task 5")
     assert not dialog.tasks_page.card.question.isVisible()
     (row,) = dialog.tasks_page.task_list.findItems("Task 3", Qt.MatchFlag.MatchExactly, 1)
-    assert row.text(5) == "The task needs your permission: Run a command."
+    assert row.text(5) == "Run a command"
 
 
 def test_a_long_call_of_a_task_is_allowed_only_once_its_end_was_in_sight(
@@ -639,6 +639,13 @@ def test_always_allowing_says_how_far_it_goes(
         "Edit: any file in this workspace",
     ]
     assert "https://a.b/*" in offered("fetch_url", "https://a.b/*")
+
+
+def test_the_list_says_what_a_task_asks_for_and_not_twice_that_it_asks() -> None:
+    """There was room for "The task needs your permission: Ru…" alone, beside "needs you"."""
+    why = "The task needs your permission: Edit src/fees.py.\n\n--- src/fees.py"
+    asking = task(3, "needs-you", why=why, asked="edit_file")
+    assert task_cells(ListedTask("needs_you", FOUND[0], asking))[5] == "Edit src/fees.py"
 
 
 def test_the_rule_that_was_chosen_for_a_task_is_the_one_that_allows_it(
