@@ -191,16 +191,9 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
         try:
             workspace = await workspaces.open_stored_workspace(identity)
         except errors.StoreBusy as busy:
-            client_exit_code = await _run_as_client(arguments, identity, console)
-            if client_exit_code is not None:
-                return client_exit_code
-            connection = await running_instance.connect_to_owner(where.run, identity)
-            if connection is not None:
-                exit_code = await _run_at_owner(connection, arguments, console)
-                # A guest must say again what it said to the process that gave way.
-                if exit_code != running_instance.LATER or _follows_workspace(arguments):
-                    return exit_code
-                silence.begin_again()
+            exit_code = await _run_where_open(arguments, identity, console, silence)
+            if exit_code is not None:
+                return exit_code
             await silence.wait_for_owner(busy)
         except errors.StoreFailed:
             if not _can_run_on_copy(arguments, known_workspace):
@@ -214,15 +207,27 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
             silence.begin_again()
 
 
-async def _run_as_client(arguments: Namespace, identity: str, console: Console) -> int | None:
-    """Runs the command as a client of the workspace's owner, which it outlives. None if the command
-    or the owner cannot do that.
+async def _run_where_open(
+    arguments: Namespace, identity: str, console: Console, silence: OwnerSilence
+) -> int | None:
+    """Runs the command in the process that has the workspace open, or as a client of it, which
+    outlives it. Returns the exit code, or None if that must be tried again in a moment.
     """
     run_as_client = getattr(arguments, "run_as_client", None)
-    if run_as_client is None:
+    if run_as_client is not None:
+        client_exit_code: int | None = await run_as_client(arguments, identity, console)
+        if client_exit_code is not None or silence.is_short:
+            # It may have no agents yet, and a command that ran there would end with it.
+            return client_exit_code
+    connection = await running_instance.connect_to_owner(arguments.places.run, identity)
+    if connection is None:
         return None
-    exit_code: int | None = await run_as_client(arguments, identity, console)
-    return exit_code
+    exit_code = await _run_at_owner(connection, arguments, console)
+    # A guest must say again what it said to the process that gave way.
+    if exit_code != running_instance.LATER or _follows_workspace(arguments):
+        return exit_code
+    silence.begin_again()
+    return None
 
 
 class OwnerSilence:
@@ -236,6 +241,11 @@ class OwnerSilence:
     def begin_again(self) -> None:
         """Says that the owner has answered, or that this process had the workspace open until now."""
         self._begun = asyncio.get_running_loop().time()
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it is too short to be told yet."""
+        return asyncio.get_running_loop().time() - self._begun < SILENT_WAIT_SECONDS
 
     async def wait_for_owner(self, busy: errors.StoreBusy) -> None:
         """Waits a moment, and says so once it has taken long. Raises StoreBusy after very long."""
