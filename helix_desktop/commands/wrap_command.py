@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -319,13 +319,22 @@ def _change_agent_configuration(
         else:
             print_sentence(f"{change.file} was written.")
         if arguments.install:
-            print_sentence("The gateway now runs in the background, and starts when you log in.")
-            print_sentence("The agent's conversations are saved in the workspace Connected agents.")
+            _say_what_holds_after_install(agent, print_sentence)
 
     if arguments.json:
         result = {"file": str(change.file), "diff": diff, "written": is_changed}
         print_text(json.dumps(result, ensure_ascii=False))
     return 0
+
+
+def _say_what_holds_after_install(
+    agent: KnownAgent, print_sentence: Callable[[str], object]
+) -> None:
+    print_sentence("The gateway now runs in the background, and starts when you log in.")
+    print_sentence("The agent's conversations are saved in the workspace Connected agents.")
+    notice = agent.notice_of_settings()
+    if notice:
+        print_sentence(notice)
 
 
 def _refuse_options_of_one_run(arguments: Namespace) -> None:

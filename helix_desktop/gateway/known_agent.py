@@ -74,7 +74,8 @@ class KnownAgent:
     One run: `launch` starts it with the gateway's address. `notice` returns what is said before.
 
     Its settings: `file` is the one to change, and `change` adds the address to its content, which
-    leaves HTTP proxies out as `no_proxy` says. `find_upstreams` returns the upstream of the usual
+    leaves HTTP proxies out as `no_proxy` says. `notice_of_settings` returns what is said once they
+    have it. `find_upstreams` returns the upstream of the usual
     providers, then one for each provider with an address of its own. `read_environment` adds the
     variables that its settings set. `find_header_names` returns the headers that they add, beside
     those in the environment. `list_bypassing_providers`: whose requests do not go through the
@@ -96,6 +97,7 @@ class KnownAgent:
     shell_variables: Sequence[str] = ()
     no_proxy: NoProxyInSettings = NoProxyInSettings.NEVER
     notice: Callable[[], str] = _nothing_to_say
+    notice_of_settings: Callable[[], str] = _nothing_to_say
     read_environment: Callable[[AgentSurroundings], Mapping[str, str]] = (
         _environment_without_settings
     )

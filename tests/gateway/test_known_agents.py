@@ -259,3 +259,15 @@ def test_the_users_settings_stay_beside_the_address() -> None:
 def test_settings_that_are_no_json_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         known_agents.KNOWN_AGENTS[name].change("{broken", URL, {})
+
+
+def test_settings_for_a_codex_that_is_not_signed_in_say_that_it_sends_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    monkeypatch.delenv("CODEX_API_KEY", raising=False)
+    codex = known_agents.find_known_agent("codex")
+    assert "sends no key there" in codex.notice_of_settings()
+    (tmp_path / "auth.json").write_text("{}")
+    assert not codex.notice_of_settings()

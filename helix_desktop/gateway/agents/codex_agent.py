@@ -1,5 +1,6 @@
 """Codex: the provider's address is in its settings."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,12 @@ def _is_codex_signed_in(environ: Mapping[str, str]) -> bool:
     if environ.get(_KEY_OF_RUN):
         return True
     return (_codex_folder(environ, Path.home()) / "auth.json").exists()
+
+
+def _notice_of_codex_settings() -> str:
+    if _is_codex_signed_in(os.environ):
+        return ""
+    return "Codex is not signed in, and then sends no key there, not even OPENAI_API_KEY. Sign in with “codex login”, or start it with “helix-desktop wrap codex”."
 
 
 def _build_codex_launch(start: AgentStart) -> AgentLaunch:
@@ -267,6 +274,7 @@ AGENT = KnownAgent(
     launch=_build_codex_launch,
     file=_codex_settings_file,
     change=_change_codex_settings,
+    notice_of_settings=_notice_of_codex_settings,
     find_upstreams=_find_codex_upstreams,
     recognized_by="codex",
     shell_variables=("OPENAI_BASE_URL", "CODEX_HOME"),
