@@ -333,7 +333,7 @@ class AgentRequests:
         context = self._agent_call_context(self._ask_user_unless_allowed)
         outcome = await self.kit.permissions.decide_or_ask(call, action, context)
         if outcome.decided_by:
-            await self.conversation.append_facts(outcome.decision_on_call(call.id))
+            await self.conversation.append_facts(outcome.permission_as_fact(call.id))
         if outcome.refused:
             raise ActionRefused(outcome.refusal)
 

@@ -19,11 +19,13 @@ LARGEST_ATTACHED = 200 << 20  # Bytes.
 
 
 def check_ask_arguments(arguments: Namespace) -> None:
-    if arguments.resume and (arguments.text or arguments.attach or not arguments.conversation):
-        raise errors.InvalidInput(
-            "To resume a turn, specify its conversation with --conversation and no TEXT."
-        )
-    if not arguments.resume and not arguments.text:
+    has_message = bool(arguments.text or arguments.attach)
+    if arguments.resume:
+        if has_message or not arguments.conversation:
+            raise errors.InvalidInput(
+                "To resume a turn, specify its conversation with --conversation and no TEXT."
+            )
+    elif not arguments.text:
         raise errors.InvalidInput("There is no message.", remedy="Enter a message as TEXT, or use - to read standard input.")  # fmt: skip
 
 

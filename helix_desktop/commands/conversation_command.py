@@ -69,17 +69,16 @@ async def print_conversation_list(
         if row.trashed:
             continue
         agent = await workspace_access.read_agent_of_conversation(workspace, row)
-        listed.append(
-            ListedConversation(
-                id=row.id,
-                title=row.title or row.begins,
-                updated=row.updated,
-                parent=row.parent,
-                copy=label_of_copy.get(row.id, ""),
-                agent=agent,
-                is_archived=row.archived,
-            )
+        listed_conversation = ListedConversation(
+            id=row.id,
+            title=row.title or row.begins,
+            updated=row.updated,
+            parent=row.parent,
+            copy=label_of_copy.get(row.id, ""),
+            agent=agent,
+            is_archived=row.archived,
         )
+        listed.append(listed_conversation)
     return await print_listed_conversations(arguments, listed, console)
 
 

@@ -110,13 +110,15 @@ def run_history_import(arguments: Namespace) -> int:
     if arguments.kind and not added_formats.is_kind_of_history(arguments.kind):
         _print_to_user([extensions.decisions.describe_those_never_allowed()])
         added_formats.check_kind_of_history(arguments.kind)
+
     absolute_paths = {str(path): str(path.absolute()) for path in arguments.paths}
-    if not absolute_paths and not arguments.watch:
+    argv = [absolute_paths.get(word, word) for word in arguments.argv]
+    if not arguments.paths and not arguments.watch:
         arguments.paths = _find_history_files()
         arguments.found = True
-        found_paths = [str(path) for path in arguments.paths]
-        arguments.argv = list(arguments.argv) + ["--found"] + found_paths
-    arguments.argv = [absolute_paths.get(word, word) for word in arguments.argv]
+        argv.append("--found")
+        argv += [str(path) for path in arguments.paths]
+    arguments.argv = argv
     arguments.paths = [path.absolute() for path in arguments.paths]
     arguments.lasting = arguments.watch
     return workspace_access.run_on_workspace(arguments)
@@ -162,13 +164,14 @@ async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> Impo
 
     # What was imported before this command line was stopped.
     earlier: dict[str, Any] = json.loads(arguments.earlier or "{}")
-    values = {"run": new_import_name()} | earlier
-    values["imported"] = [ImportedConversation(**row) for row in earlier.get("imported", ())]
+    imported_earlier = [ImportedConversation(**row) for row in earlier.get("imported", ())]
+    values: dict[str, Any] = {"run": new_import_name()}
+    values.update(earlier)
+    values["imported"] = imported_earlier
     values["here"] = set(earlier.get("here", ()))
     result = ImportResult(**values)
-    importing = OwnedTasks("import").spawn_task(
-        _import_all(arguments, workspace, result), name="import histories"
-    )
+    work = _import_all(arguments, workspace, result)
+    importing = OwnedTasks("import").spawn_task(work, name="import histories")
     arguments.stop_work = importing.cancel
     try:
         return await importing
@@ -268,18 +271,22 @@ async def _import_until_stopped(
 
 def _folders_to_watch(paths: Sequence[Path]) -> set[Path]:
     """Returns the folders of the given files, or all in which agents write."""
-    named = {path if path.is_dir() else path.parent for path in paths}
-    if named:
-        return named
+    if paths:
+        folders_named: set[Path] = set()
+        for path in paths:
+            if path.is_dir():
+                folders_named.add(path)
+            else:
+                folders_named.add(path.parent)
+        return folders_named
+
     places = HistoryPlaces.of_this_user()
-    folders: set[Path] = set()
+    folders: list[Path] = []
     for folders_of_program in history_finding.history_folders(places).values():
-        folders.update(folder for folder in folders_of_program if folder.is_dir())
+        folders += folders_of_program
     for added_format in added_formats.list_added_formats():
-        for folder in added_formats.folders_of_format(added_format, places.home):
-            if folder.is_dir():
-                folders.add(folder)
-    return folders
+        folders += added_formats.folders_of_format(added_format, places.home)
+    return {folder for folder in folders if folder.is_dir()}
 
 
 async def _forget_keys_and_print_result(

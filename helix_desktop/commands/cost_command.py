@@ -309,33 +309,32 @@ async def _read_counted_conversation(
     workspace: StoredWorkspace, conversation: str
 ) -> _CountedConversation:
     """Reads a conversation's requests, and whose session they are of."""
-    facts = await workspace.journal.read_facts(conversation)
+    recorded_facts = await workspace.journal.read_facts(conversation)
     requests = await read_original_and_explain_requests(
-        facts, shipped_prices, workspace.journal.read_facts
+        recorded_facts, shipped_prices, workspace.journal.read_facts
     )
-
-    starts: list[ConversationStarted] = []
-    for recorded in facts:
-        if isinstance(recorded.fact, ConversationStarted):
-            starts.append(recorded.fact)
-    is_imported = any(start.origin.kind for start in starts)
-    is_live = any(isinstance(recorded.fact, Received) for recorded in facts)
 
     replies: dict[int, TimedReply] = {}
     own_requests: set[int] = set()
     for request in requests:
-        fact = facts[request.seq - 1].fact
-        if isinstance(fact, ModelReplied):
-            replies[request.seq] = TimedReply(request.time, fact)
-            # Only this program notes the digest of a request, also in a conversation that
-            # it imported.
-            if fact.request:
-                own_requests.add(request.seq)
+        reply = recorded_facts[request.seq - 1].fact
+        if not isinstance(reply, ModelReplied):
+            continue
+        replies[request.seq] = TimedReply(request.time, reply)
+        # Only this program notes the digest of a request, also in a conversation that
+        # it imported.
+        if reply.request:
+            own_requests.add(request.seq)
 
-    names = names_of_session([recorded.fact for recorded in facts])
-    seen = SeenSession(frozenset(names), replies, is_live=is_live, is_imported=is_imported)
+    facts = [recorded.fact for recorded in recorded_facts]
+    starts = [fact for fact in facts if isinstance(fact, ConversationStarted)]
+    is_imported = any(start.origin.kind for start in starts)
+    is_live = any(isinstance(fact, Received) for fact in facts)
+    names = frozenset(names_of_session(facts))
+    seen = SeenSession(names, replies, is_live=is_live, is_imported=is_imported)
     agent = _agent_that_started(starts)
-    return _CountedConversation(agent, requests, seen, own_requests, _free_models_of(facts))
+    free_models = _free_models_of(recorded_facts)
+    return _CountedConversation(agent, requests, seen, own_requests, free_models)
 
 
 def _agent_that_started(starts: Sequence[ConversationStarted]) -> str:

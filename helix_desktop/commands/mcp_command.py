@@ -244,16 +244,17 @@ async def _use_agent_session(
         rows = [row for row in bench.list_conversations() if _is_agents_own(row)]
         addresses = started_by.addresses.split()
         if addresses:
-            rows = _rows_registered_at(where, addresses, rows)
-            candidates = rows
+            candidates = _rows_registered_at(where, addresses, rows)
         else:
-            candidates = [row for row in rows if _names_agent(client, row.agent)]
-        if started_by.session and not addresses:
-            own_row = await _find_row_of_session(workspace, started_by.server, candidates)
+            rows_of_name = [row for row in rows if _names_agent(client, row.agent)]
+            own_row = None
+            if started_by.session:
+                own_row = await _find_row_of_session(workspace, started_by.server, rows_of_name)
             if own_row is not None:
                 candidates = [own_row]
-        if not candidates:  # No agent of this name: the newest of any agent is meant.
-            candidates = rows
+            else:
+                # Without an agent of this name, the newest of any agent is meant.
+                candidates = rows_of_name or rows
         if not candidates:
             raise NotFound(
                 "This agent has not worked in this workspace.",

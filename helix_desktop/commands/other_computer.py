@@ -70,18 +70,25 @@ async def read_list(host: WorkspaceHost) -> Sequence[HostListRow]:
 
 def find_row_by_prefix(rows: Sequence[HostListRow], prefix: str) -> str:
     """Returns the id of the conversation with this title, or with this beginning of its id."""
-    named = [entry.row for entry in rows if prefix in (entry.row.id, entry.row.title)]
-    in_use = [row for row in named if not row.archived and not row.trashed]
+    all_ids = [entry.row.id for entry in rows]
+    named_ids: list[str] = []
+    ids_in_use: list[str] = []
+    for entry in rows:
+        row = entry.row
+        if prefix not in (row.id, row.title):
+            continue
+        named_ids.append(row.id)
+        if not row.archived and not row.trashed:
+            ids_in_use.append(row.id)
     # Others only if none that is in use has this name.
-    chosen = in_use or named
-    if len(chosen) > 1:
-        ids = ", ".join(row.id for row in chosen[:10])
+    chosen_ids = ids_in_use or named_ids
+    if len(chosen_ids) > 1:
+        some_ids = ", ".join(chosen_ids[:10])
         raise AmbiguousName(
-            f"{len(chosen)} conversations are called {prefix}: {ids}.",
+            f"{len(chosen_ids)} conversations are called {prefix}: {some_ids}.",
             remedy="Use the ID instead of the name.",
         )
-    if chosen:
-        return chosen[0].id
-    all_ids = [entry.row.id for entry in rows]
+    if chosen_ids:
+        return chosen_ids[0]
     remedy = "To see all conversations, run `conversation list`."
     return find_id_by_prefix(all_ids, prefix, ("conversation", "conversations"), remedy)

@@ -123,15 +123,20 @@ async def _provider_from_arguments(arguments: Namespace, desk: ProviderTools) ->
 
 def _with_given_values(config: ProviderConfig, arguments: Namespace) -> ProviderConfig:
     """Returns the provider with what was given. An option that was left out changes nothing."""
-    options = {
+    headers = _parse_name_value_pairs(arguments.header or [])
+    query = _parse_name_value_pairs(arguments.query or [])
+    options: dict[str, Any] = {
         "kind": arguments.kind,
         "variable": arguments.variable,
         "key_header": arguments.key_header,
-        "headers": _parse_name_value_pairs(arguments.header or []),
-        "query": _parse_name_value_pairs(arguments.query or []),
+        "headers": headers,
+        "query": query,
     }
-    given = {name: value for name, value in options.items() if value}
-    return replace(config, **given)
+    given_options: dict[str, Any] = {}
+    for name, value in options.items():
+        if value:
+            given_options[name] = value
+    return replace(config, **given_options)
 
 
 def _parse_name_value_pairs(texts: list[str]) -> tuple[tuple[str, str], ...]:

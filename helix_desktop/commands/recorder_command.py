@@ -277,7 +277,18 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
     for kind, folder in history_recorder.list_history_folders_to_record(where, places):
         if folder.is_dir():
             folders_that_are_read.append({"agent": kind, "folder": str(folder)})
+
     shares = read_share.measure_read_shares(places)
+    shares_as_json: list[dict[str, Any]] = []
+    for share in shares:
+        share_as_json = {
+            "agent": share.kind,
+            "bytes": share.bytes,
+            "read_bytes": share.read_bytes,
+            "unread_names": list(share.unread_names),
+        }
+        shares_as_json.append(share_as_json)
+
     unread = list(running.get("unread", []))
     unread += history_finding.find_unread_databases(places)
     unread += read_share.sentences_about_unread_agents(shares)
@@ -293,22 +304,15 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
         "damaged": running.get("damaged", []),
         "keys": running.get("keys", []),
         "unread": list(dict.fromkeys(unread)),
-        "read_shares": [
-            {
-                "agent": share.kind,
-                "bytes": share.bytes,
-                "read_bytes": share.read_bytes,
-                "unread_names": list(share.unread_names),
-            }
-            for share in shares
-        ],
+        "read_shares": shares_as_json,
     }
 
     lines = _describe_status(status)
     for share in shares:
         lines.append(f"- {read_share.describe_read_share(share)}")
     lines += notes
-    return asyncio.run(workspace_access.print_result(arguments, Terminal(), status, *lines))
+    printing = workspace_access.print_result(arguments, Terminal(), status, *lines)
+    return asyncio.run(printing)
 
 
 def _describe_status(status: Mapping[str, Any]) -> list[str]:

@@ -63,7 +63,8 @@ async def _add_tasks(arguments: Namespace, tasks: FleetTaskList, console: Consol
     if arguments.file or arguments.text == ["-"]:
         if arguments.file and arguments.text:
             raise InvalidInput("Specify the tasks as TEXT or as a file, not both.")
-        for number, line in enumerate(await _read_lines(console), 1):
+        lines = await _read_lines(console)
+        for number, line in enumerate(lines, 1):
             if line.strip():
                 new_tasks.append(_parse_task_line(line.strip(), number, options))
     else:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -212,17 +213,21 @@ class ConfiguredProviders:
     def _config_from_table(self, name: str, table: Mapping[str, Any]) -> ProviderConfig:
         """Return what the file says of a provider. What it leaves out is as usual for this name."""
         preset = PRESETS.get(name, ProviderConfig(name))
+        text = partial(self._text_setting, name, table)
+        headers = self._texts_setting(name, table, "headers")
+        query = self._texts_setting(name, table, "query")
+        models = self._table_setting(name, table, "models")
         config = ProviderConfig(
             name,
-            kind=self._text_setting(name, table, "kind", preset.kind),
-            base_url=self._text_setting(name, table, "base_url", preset.base_url),
-            variable=self._text_setting(name, table, "variable", preset.variable),
-            key_host=self._text_setting(name, table, "key_host", ""),
-            key_header=self._text_setting(name, table, "key_header", preset.key_header),
-            headers=tuple(self._texts_setting(name, table, "headers").items()),
-            query=tuple(self._texts_setting(name, table, "query").items()),
+            kind=text("kind", preset.kind),
+            base_url=text("base_url", preset.base_url),
+            variable=text("variable", preset.variable),
+            key_host=text("key_host", ""),
+            key_header=text("key_header", preset.key_header),
+            headers=tuple(headers.items()),
+            query=tuple(query.items()),
             patience=self._patience_setting(name, table),
-            corrections=_unwrap_corrections(self._table_setting(name, table, "models")),
+            corrections=_unwrap_corrections(models),
             reported=_model_notes_of(self._reported, name),
             learned=_model_notes_of(self._learned, name),
         )

@@ -158,16 +158,18 @@ def build_demo_scene(request: Request) -> DemoScene:
                 calls.append(part)
             elif isinstance(part, ToolResult):
                 results[part.call] = part
+    calls_and_results = [(call, results.get(call.id)) for call in calls]
 
     note = ""
     if messages:
         note = _user_text_beside_results(messages[-1])
+    # The script answers in the language of the newest text that shows one.
     newest_texts_first: list[str] = []
     for message in reversed(messages):
-        newest_texts_first.extend(_texts_by_user(message))
+        newest_texts_first += _texts_by_user(message)
     return DemoScene(
         asked=question,
-        done=tuple((call, results.get(call.id)) for call in calls),
+        done=tuple(calls_and_results),
         tools=request.tools,
         texts=tuple(_texts_of_messages(messages)),
         say=choose_translator(newest_texts_first),

@@ -201,13 +201,12 @@ class HttpModelClient:
             reply = _read_template_marks(reply)
         if reply.stop is Stop.END and request.tools:
             reply = self._read_calls_in_text(reply, request)
+        usage = fill_in_cost(reply.usage, self.info)
+        why = reply.why
+        if not why:
+            why = self._describe_reached_limit(request, reply)
         # The model keeps the name under which the user configured it.
-        return replace(
-            reply,
-            model=self.info.name,
-            usage=fill_in_cost(reply.usage, self.info),
-            why=reply.why or self._describe_reached_limit(request, reply),
-        )
+        return replace(reply, model=self.info.name, usage=usage, why=why)
 
     def _read_calls_in_text(self, reply: Reply, request: Request) -> Reply:
         """Return the reply with the calls that the model wrote as text, if there are any.

@@ -132,16 +132,19 @@ def build_http_client(
         trusted = trusted_certificates()
     else:
         trusted = trusted_certificates(frozenset(proxies.items()))
+    timeout = httpx.Timeout(connect=connect, read=None, write=write, pool=None)
     limits = httpx.Limits(
         max_connections=None, max_keepalive_connections=kept, keepalive_expiry=30.0
     )
+    headers = {"user-agent": f"helix-desktop/{__version__}", "accept-encoding": "identity"}
     try:
+        mounts = _proxy_mounts(proxies or {}, limits, trusted)
         return httpx.AsyncClient(
-            timeout=httpx.Timeout(connect=connect, read=None, write=write, pool=None),
+            timeout=timeout,
             limits=limits,
-            headers={"user-agent": f"helix-desktop/{__version__}", "accept-encoding": "identity"},
+            headers=headers,
             verify=trusted,
-            mounts=_proxy_mounts(proxies or {}, limits, trusted),
+            mounts=mounts,
             trust_env=uses_environment,
             follow_redirects=False,
             cookies=_cookie_jar_that_keeps_none(),

@@ -204,23 +204,28 @@ def _models_path(config: provider_catalog.ProviderConfig) -> str:
     return "/models"
 
 
+# Where servers say how large a model's window is, and how long a reply may be.
+_PATHS_OF_WINDOW = (
+    ("context_length",),  # OpenRouter
+    ("max_model_len",),  # vLLM
+    ("inputTokenLimit",),  # Gemini
+    ("max_input_tokens",),  # Anthropic
+    ("context_window",),  # Groq
+    ("max_context_length",),  # Mistral
+    ("meta", "n_ctx"),  # llama.cpp
+)
+_PATHS_OF_MAX_OUTPUT = (
+    ("top_provider", "max_completion_tokens"),
+    ("outputTokenLimit",),
+    ("max_tokens",),
+    ("max_completion_tokens",),
+)
+
+
 def _reported_details(item: json_values.Json) -> json_values.Object:
     """Return what a list says about a model, under the catalogue's names."""
-    windows = (
-        json_values.number_at(item, "context_length"),  # OpenRouter's name for the window's size
-        json_values.number_at(item, "max_model_len"),  # vLLM's name for the window's size
-        json_values.number_at(item, "inputTokenLimit"),  # Gemini's name for the window's size
-        json_values.number_at(item, "max_input_tokens"),  # Anthropic's name for the window's size
-        json_values.number_at(item, "context_window"),  # Groq's name for the window's size
-        json_values.number_at(item, "max_context_length"),  # Mistral's name for the window's size
-        json_values.number_at(item, "meta", "n_ctx"),  # llama.cpp's name for the window's size
-    )
-    outputs = (
-        json_values.number_at(item, "top_provider", "max_completion_tokens"),
-        json_values.number_at(item, "outputTokenLimit"),
-        json_values.number_at(item, "max_tokens"),
-        json_values.number_at(item, "max_completion_tokens"),
-    )
+    windows = [json_values.number_at(item, *path) for path in _PATHS_OF_WINDOW]
+    outputs = [json_values.number_at(item, *path) for path in _PATHS_OF_MAX_OUTPUT]
     all_details: json_values.Object = {"window": max(windows), "max_output": max(outputs)}
     all_details.update(_reported_prices(item))
     all_details.update(_reported_abilities(item))

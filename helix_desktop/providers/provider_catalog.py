@@ -84,10 +84,9 @@ class ProviderConfig:
         well-known provider.
         """
         hosts_of_variable: list[str] = []
-        if self.variable:
-            for preset in PRESETS.values():
-                if preset.variable == self.variable:
-                    hosts_of_variable.append(preset.host)
+        for preset in PRESETS.values():
+            if preset.variable and preset.variable == self.variable:
+                hosts_of_variable.append(preset.host)
         is_of_well_known_provider = bool(hosts_of_variable)
         return ProviderKey(
             self.name,

@@ -464,26 +464,33 @@ class _AutorunScan:
         self, path: str, *, hook: bool = False, settings: bool = False
     ) -> AutorunFile | None:
         """Add a file to the result. Its kind decides which part of it can be run."""
+        link_target = ""
         try:
             status = os.lstat(path)
-            link_target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
+            if stat.S_ISLNK(status.st_mode):
+                link_target = os.readlink(path)
         except OSError:
             return None
         stamp = (status.st_ino, status.st_ctime_ns, status.st_size, hook, settings)
-        known_item = self.guard.items.get(path)
         # A change so recent may have left the times as they were.
         is_changed_recently = status.st_ctime_ns > min(time.time_ns(), self.since) - _SETTLED_NS
-        if (
-            known_item is not None
-            and known_item[0] == stamp
-            and not link_target
-            and not is_changed_recently
-        ):
-            file = known_item[1]
-        else:
+        file: AutorunFile | None = None
+        if not link_target and not is_changed_recently:
+            file = self._file_as_known(path, stamp)
+        if file is None:
             file = self._read_autorun_file(path, status, link_target, hook=hook, settings=settings)
         self.items[path] = (stamp, file)
         self.found[path] = file
+        return file
+
+    def _file_as_known(self, path: str, stamp: tuple[int, ...]) -> AutorunFile | None:
+        """Return what an earlier scan read, if the file has not changed since."""
+        known_item = self.guard.items.get(path)
+        if known_item is None:
+            return None
+        known_stamp, file = known_item
+        if known_stamp != stamp:
+            return None
         return file
 
     def _read_autorun_file(
@@ -791,15 +798,18 @@ def _read_risky_user_settings() -> list[tuple[str, str]]:
     to each folder.
     """
     home = Path.home()
-    risky = []
+    all_settings: list[tuple[str, str]] = []
     for path in (home / ".gitconfig", home / ".config/git/config", Path("/etc/gitconfig")):
         with suppress(OSError):
             text = path.read_text(errors="surrogateescape")
-            for name, value in risky_git_settings.parse_git_settings(text):
-                runs = risky_git_settings.may_setting_run_program(name, value)
-                if runs and not value.startswith("/"):
-                    risky.append((name, value))
-    return risky
+            all_settings += risky_git_settings.parse_git_settings(text)
+
+    risky_settings: list[tuple[str, str]] = []
+    for name, value in all_settings:
+        runs_program = risky_git_settings.may_setting_run_program(name, value)
+        if runs_program and not value.startswith("/"):
+            risky_settings.append((name, value))
+    return risky_settings
 
 
 def _split_setting_words(value: str) -> list[str]:

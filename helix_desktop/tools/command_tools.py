@@ -217,13 +217,16 @@ def build_command_tools(commands: WorkspaceCommands) -> tuple[BuiltInTool, ...]:
     """Return the tools for commands. The description of `run_command` says which shell this
     system has and whether there is a sandbox, as the model can't know it.
     """
-    shell = "PowerShell" if sys.platform == "win32" else "shell"
+    shell = "shell"
+    if sys.platform == "win32":
+        shell = "PowerShell"
     where = "It runs in a sandbox: it can write only in the workspace, and has no network without `network`. "
     if commands.sandbox.kind is SandboxKind.NONE:
         where = "There is no sandbox on this system, so the user is asked for every command. "
     description = RUN_COMMAND.description.format(shell=shell, where=where)
+    declaration = replace(RUN_COMMAND, description=description)
     return (
-        BuiltInTool(replace(RUN_COMMAND, description=description), partial(run_command, commands)),
+        BuiltInTool(declaration, partial(run_command, commands)),
         BuiltInTool(LIST_COMMANDS, partial(list_commands, commands)),
         BuiltInTool(READ_COMMAND_OUTPUT, partial(read_background_output, commands)),
         BuiltInTool(STOP_COMMAND, partial(stop_command, commands)),

@@ -61,16 +61,15 @@ async def _read_file(path_text: str, resources: ToolResources) -> bytes:
     """Read a file of the workspace, after asking for permission to read it."""
     root_path = await asyncio.to_thread(resources.roots.resolve_real_path, path_text)
     displayed_path = resources.roots.display_path(root_path)
-    await resources.permit(
-        ToolAction(
-            NAME,
-            ActionEffect.READ,
-            f"Read {displayed_path}",
-            displayed_path,
-            path=displayed_path,
-            named_path=root_path.named,
-        )
+    action = ToolAction(
+        NAME,
+        ActionEffect.READ,
+        f"Read {displayed_path}",
+        displayed_path,
+        path=displayed_path,
+        named_path=root_path.named,
     )
+    await resources.permit(action)
     return await asyncio.to_thread(
         workspace_roots.read_whole_file, resources.roots, root_path, LARGEST_VERSION
     )

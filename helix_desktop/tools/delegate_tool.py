@@ -114,13 +114,7 @@ class AgentDelegation:
             raise InvalidInput(
                 f"Specify a task. The task and its context together can be up to {_LONGEST_TASK:,} characters long."
             )
-        tools = tuple(dict.fromkeys(str(name) for name in args.list_argument("tools")))
-        for name in tools:
-            if name not in self._names():
-                raise InvalidInput(
-                    f"There is no tool {name[:60]!r}.",
-                    remedy="To give the agent all tools, omit `tools`.",
-                )
+        named_tools = self._parse_tool_names(args)
         role = self._find_allowed_role(args.text_argument("agent").strip())
         role_name = ""
         if role is not None:
@@ -130,12 +124,26 @@ class AgentDelegation:
             call=resources.call.id,
             task=task,
             context=context,
-            tools=self._choose_subagent_tools(role, tools),
+            tools=self._choose_subagent_tools(role, named_tools),
             depth=self._place.depth + 1,
             role=role_name,
             background=args.flag_argument("background"),
             isolated=args.flag_argument("isolate"),
         )
+
+    def _parse_tool_names(self, args: built_in_tool.ToolArguments) -> tuple[str, ...]:
+        """Return the tools that the call names, each once. InvalidInput if there is no such tool."""
+        names: list[str] = []
+        for argument in args.list_argument("tools"):
+            name = str(argument)
+            if name not in self._names():
+                raise InvalidInput(
+                    f"There is no tool {name[:60]!r}.",
+                    remedy="To give the agent all tools, omit `tools`.",
+                )
+            if name not in names:
+                names.append(name)
+        return tuple(names)
 
     def _check_delegation_bounds(self) -> None:
         """Refuse a sub-agent that would be too deep among those that started one another, or

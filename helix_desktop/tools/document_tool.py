@@ -63,24 +63,24 @@ async def _open_file(path_text: str, resources: ToolResources) -> _OpenDocument:
     """Read a document of the workspace, after asking for permission to read it."""
     root_path = await asyncio.to_thread(resources.roots.resolve_real_path, path_text)
     displayed_path = resources.roots.display_path(root_path)
-    await resources.permit(
-        ToolAction(
-            ToolName.READ_DOCUMENT,
-            ActionEffect.READ,
-            f"Read {displayed_path}",
-            displayed_path,
-            path=displayed_path,
-            named_path=root_path.named,
-        )
+    action = ToolAction(
+        ToolName.READ_DOCUMENT,
+        ActionEffect.READ,
+        f"Read {displayed_path}",
+        displayed_path,
+        path=displayed_path,
+        named_path=root_path.named,
     )
+    await resources.permit(action)
     content = await asyncio.to_thread(
         workspace_roots.read_whole_file,
         resources.roots,
         root_path,
         document_reading.LARGEST_DOCUMENT_BYTES,
     )
+    file_name = root_path.full_path.name
     return await _read_document_bytes(
-        resources.cache, resources.call.name, displayed_path, root_path.full_path.name, content
+        resources.cache, resources.call.name, displayed_path, file_name, content
     )
 
 

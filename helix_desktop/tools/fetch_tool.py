@@ -103,26 +103,32 @@ async def _fetch_through_redirects(
     somewhere else a moment later.
     """
     permitted: set[str] = set()
+    next_url = url
     for _ in range(MOST_REDIRECTS + 1):
-        if url.host not in permitted and not _numeric_address(url.host):
-            await _ask_to_fetch(resources, FetchTarget(url, "", is_private=False))
-            permitted.add(url.host)
-        target = await _look_up_target(url)
-        if target.is_private or url.host not in permitted:
+        if next_url.host not in permitted and not _numeric_address(next_url.host):
+            await _ask_to_fetch(resources, FetchTarget(next_url, "", is_private=False))
+            permitted.add(next_url.host)
+        target = await _look_up_target(next_url)
+        if target.is_private or next_url.host not in permitted:
             await _ask_to_fetch(resources, target)
-            permitted.add(url.host)
-        direct = url.copy_with(host=target.address)
+            permitted.add(next_url.host)
+
+        url_with_address = next_url.copy_with(host=target.address)
         headers = {
-            "Host": url.netloc.decode("ascii"),
+            "Host": next_url.netloc.decode("ascii"),
             "User-Agent": "helix-desktop",
             "Accept-Encoding": OFFERED_CODINGS,
         }
-        named = {"sni_hostname": url.host}
-        async with client.stream("GET", direct, headers=headers, extensions=named) as response:
+        # The server proves who it is by its name, although it is reached by its address.
+        extensions = {"sni_hostname": next_url.host}
+        async with client.stream(
+            "GET", url_with_address, headers=headers, extensions=extensions
+        ) as response:
             if not response.has_redirect_location:
-                return await _result_of_response(url, response, raw=raw)
-            url = _parse_web_address(str(url.join(response.headers["location"])))
-    raise ActionRefused(f"{url} redirected too many times: more than {MOST_REDIRECTS}.")
+                return await _result_of_response(next_url, response, raw=raw)
+            location = next_url.join(response.headers["location"])
+            next_url = _parse_web_address(str(location))
+    raise ActionRefused(f"{next_url} redirected too many times: more than {MOST_REDIRECTS}.")
 
 
 async def _result_of_response(

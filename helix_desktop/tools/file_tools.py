@@ -572,13 +572,15 @@ async def _store_output_with_file_text(
 
 async def ask_and_write(resources: ToolResources, change: FileEdit, title: str) -> ToolOutput:
     """Ask with the diff, keep both contents, write the file, and report it."""
+    root_path = change.root_path
     if change.before is not None:
-        await _refuse_unsaved_file(resources, change.root_path)
-    displayed_path = resources.roots.display_path(change.root_path)
+        await _refuse_unsaved_file(resources, root_path)
+    displayed_path = resources.roots.display_path(root_path)
     if change.before == change.after:
         return ToolOutput(
             f"{displayed_path} already is exactly so; nothing was written.", source=displayed_path
         )
+
     diff = await asyncio.to_thread(change.format_as_diff, printable_name(displayed_path))
     action = ToolAction(
         resources.call.name,
@@ -586,22 +588,23 @@ async def ask_and_write(resources: ToolResources, change: FileEdit, title: str) 
         title,
         diff,
         path=displayed_path,
-        named_path=change.root_path.named,
+        named_path=root_path.named,
     )
-    if autorun_files.changes_what_runs(
-        change.root_path.inside, change.before or b"", change.after or b""
-    ):
+    content_before = change.before or b""
+    content_after = change.after or b""
+    if autorun_files.changes_what_runs(root_path.inside, content_before, content_after):
         action = replace(
             action,
             reason_to_ask="other programs run the contents of this file",
             separate_permission="runs_later",
         )
     await resources.permit(action)
+
     digest_before = await _store_version(resources, change.before, displayed_path)
     digest_after = await _store_version(resources, change.after, displayed_path)
     await _finish_write_ignoring_cancel(resources, change)
-    resources.files_seen.set_content_seen(change.root_path.full_path, digest_after)
-    fact = FileChanged(str(change.root_path.full_path), digest_before, digest_after)
+    resources.files_seen.set_content_seen(root_path.full_path, digest_after)
+    fact = FileChanged(str(root_path.full_path), digest_before, digest_after)
     return ToolOutput(diff or f"Wrote {displayed_path}.", source=displayed_path, changes=(fact,))
 
 
@@ -690,26 +693,27 @@ def _read_if_small(resources: ToolResources, root_path: RootPath) -> bytes | Non
 
 async def list_files(args: ToolArguments, resources: ToolResources) -> ToolOutput:
     """List a folder, its folders first. The tool `list_files`."""
-    root_path = await asyncio.to_thread(
-        resources.roots.resolve_real_path, args.text_argument("path", ".")
-    )
+    path_text = args.text_argument("path", ".")
+    root_path = await asyncio.to_thread(resources.roots.resolve_real_path, path_text)
     displayed_path = resources.roots.display_path(root_path)
-    await resources.permit(
-        ToolAction(
-            ToolName.LIST_FILES,
-            ActionEffect.READ,
-            f"List {displayed_path}",
-            displayed_path,
-            path=displayed_path,
-            named_path=root_path.named,
-        )
+    action = ToolAction(
+        ToolName.LIST_FILES,
+        ActionEffect.READ,
+        f"List {displayed_path}",
+        displayed_path,
+        path=displayed_path,
+        named_path=root_path.named,
     )
+    await resources.permit(action)
+
     entries = await asyncio.to_thread(workspace_roots.list_folder, resources.roots, root_path)
     entries.sort(key=lambda entry: (entry.kind != "folder", entry.name))
     lines = [_format_folder_entry(entry) for entry in entries[:MOST_LISTED]]
     if len(entries) > MOST_LISTED:
         lines.append(f"[… {len(entries) - MOST_LISTED:,} more, not listed]")
-    return ToolOutput("\n".join(lines) or "[an empty folder]", source=displayed_path)
+    if not lines:
+        lines.append("[an empty folder]")
+    return ToolOutput("\n".join(lines), source=displayed_path)
 
 
 def _format_folder_entry(item: FolderEntry) -> str:

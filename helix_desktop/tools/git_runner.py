@@ -168,23 +168,22 @@ def _name_of_setting(entry: str) -> str:
 
 def _list_settings_that_switch_off(names: Sequence[str]) -> list[str]:
     """Return settings without which git would run programs that the repository names."""
-    settings = []
+    settings: list[str] = []
     for name in names:
-        is_driver = _DRIVER.fullmatch(name) is not None
-        is_filter = name.startswith("filter.")
-        is_hook = name.startswith("hook.")
-        if "=" in name and (is_driver or is_filter or is_hook):
+        section = name.rpartition(".")[0]
+        settings_for_name: list[str] = []
+        if _DRIVER.fullmatch(name) is not None:
+            settings_for_name.append(f"{name}=")
+        if name.startswith("filter."):  # One that is required would make git fail without it.
+            settings_for_name.append(f"{section}.required=false")
+        if name.startswith("hook."):
+            settings_for_name.append(f"{section}.enabled=false")
+        if settings_for_name and "=" in name:
             raise ActionRefused(
                 "This repository's Git settings name a program with “=”, which Git cannot be told to leave out.",
                 remedy="Rename that filter, driver or hook in the repository's .git/config.",
             )
-        section = name.rpartition(".")[0]
-        if is_driver:
-            settings.append(f"{name}=")
-        if is_filter:  # A filter that is required would make git fail without it.
-            settings.append(f"{section}.required=false")
-        if is_hook:
-            settings.append(f"{section}.enabled=false")
+        settings += settings_for_name
     return settings
 
 

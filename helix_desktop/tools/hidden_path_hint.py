@@ -155,17 +155,21 @@ def _find_hidden_paths(
     `list_shown` is only called if a path in the home is named at all.
     """
     paths_in_home: dict[str, str] = {}
-    for word in list(dict.fromkeys(_PATH.findall(text)))[:_MOST_PATHS]:
+    words = list(dict.fromkeys(_PATH.findall(text)))
+    for word in words[:_MOST_PATHS]:
         path = _real_path_of_word(word, homes, environ)
         is_in_home = any(is_within_folder(path, home) and path != home for home in homes)
         if is_in_home and os.path.exists(path):
             paths_in_home[word] = path
     if not paths_in_home:
         return []
+
     shown_folders = list_shown()
-    return [
-        word for word, path in paths_in_home.items() if not _touches_any_folder(path, shown_folders)
-    ]
+    hidden_words: list[str] = []
+    for word, path in paths_in_home.items():
+        if not _touches_any_folder(path, shown_folders):
+            hidden_words.append(word)
+    return hidden_words
 
 
 def _real_path_of_word(word: str, homes: Sequence[str], environ: Mapping[str, str]) -> str:

@@ -240,14 +240,20 @@ def find_openings_on_computer(
     """
     found: list[HomeOpening] = []
     for opening in OPENINGS:
-        has_files = any((home / path).exists() for path in opening.paths)
-        has_variable = any(environ.get(variable) for variable in opening.variables)
-        only_this = CommandOpenings((opening.name,))
-        sockets = opened_sockets(only_this, environ, network=True)
-        has_socket = any(Path(socket).exists() for socket in sockets)
-        if opening.name in opened or has_files or has_variable or has_socket:
+        if opening.name in opened or _is_set_up_here(opening, home, environ):
             found.append(opening)
     return found
+
+
+def _is_set_up_here(opening: HomeOpening, home: Path, environ: Mapping[str, str]) -> bool:
+    """Whether a program has files, a variable or a socket on this computer."""
+    if any((home / path).exists() for path in opening.paths):
+        return True
+    if any(environ.get(variable) for variable in opening.variables):
+        return True
+    only_this = CommandOpenings((opening.name,))
+    sockets = opened_sockets(only_this, environ, network=True)
+    return any(Path(socket).exists() for socket in sockets)
 
 
 def titles_of_openings(names: Sequence[str]) -> list[str]:

@@ -104,14 +104,18 @@ class PermissionRule:
         a permission.
         """
         field_names = {item.name for item in fields(cls)}
-        unknown_names = [name for name in values if name not in field_names]
-        if unknown_names or values.get("decision") not in DECISIONS:
+        has_unknown_name = not field_names.issuperset(values)
+        if has_unknown_name or values.get("decision") not in DECISIONS:
             raise InvalidInput(
                 f"A permission rule could not be understood: {dict(values)}.",
                 remedy="A rule needs a decision (allow, ask or deny), and can have a tool, path, command and network.",
             )
-        texts = {name: str(value) for name, value in values.items() if name != "network"}
-        return cls(**texts, network=values.get("network") is True)
+        texts: dict[str, str] = {}
+        for name, value in values.items():
+            if name != "network":
+                texts[name] = str(value)
+        may_use_network = values.get("network") is True
+        return cls(**texts, network=may_use_network)
 
     def as_rule_table(self) -> dict[str, str | bool]:
         """Return a table for the workspace's settings, without default values."""
@@ -542,8 +546,9 @@ def covers_nothing(rule: PermissionRule) -> bool:
 
 def covers_every_command(rule: PermissionRule) -> bool:
     """Whether a rule allows all commands without asking, whatever they run."""
-    runs_commands = fnmatch.fnmatchcase(ToolName.RUN_COMMAND, rule.tool or "*")
-    return rule.decision == "allow" and runs_commands and not rule.command and not rule.path
+    if rule.decision != "allow" or rule.command or rule.path:
+        return False
+    return fnmatch.fnmatchcase(ToolName.RUN_COMMAND, rule.tool or "*")
 
 
 def is_rule_too_wide(rule: PermissionRule) -> bool:

@@ -982,11 +982,12 @@ def repair_branch_move(source: GitCheckout, move: BranchMove) -> bool:
 
 def _write_versions_not_written_yet(source: GitCheckout, move: BranchMove) -> None:
     """The branch was moved, but older versions may still stand where the commit's belong."""
-    entries_of_older_versions = {
-        os.fsencode(name): os.fsencode(line) for name, line in move.replaced.items()
-    }
+    line_of_older_version: dict[bytes, bytes] = {}
+    for name, line in move.replaced.items():
+        line_of_older_version[os.fsencode(name)] = os.fsencode(line)
+    names_replaced = set(line_of_older_version)
     names_in_older_version = set(
-        _find_files_as_in_commit(source, set(entries_of_older_versions), entries_of_older_versions)
+        _find_files_as_in_commit(source, names_replaced, line_of_older_version)
     )
     staged_names = source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD")
     _write_files_of_index(source, names_in_older_version.difference(staged_names))

@@ -22,9 +22,10 @@ class LineMatcher:
     """Matches lines of content one by one, and writes the matching ones and those around them."""
 
     def __init__(self, options: dict[str, object]) -> None:
-        self._pattern = re.compile(
-            str(options["pattern"]), re.IGNORECASE if options.get("ignore_case") else 0
-        )
+        flags = re.NOFLAG
+        if options.get("ignore_case"):
+            flags = re.IGNORECASE
+        self._pattern = re.compile(str(options["pattern"]), flags)
         self._context = int(str(options.get("context", 0)))
         self._most_matches = int(str(options.get("most", 200)))
         self.hits = 0

@@ -71,13 +71,17 @@ class HeldPaths:
 
 def home_folders(environ: Mapping[str, str]) -> list[str]:
     """Return the real paths of the user's home, as named by the environment and by the system."""
-    named = [environ.get("HOME", "")]
+    named_homes = [environ.get("HOME", "")]
     with suppress(ImportError, KeyError):
         import pwd
 
-        named.append(pwd.getpwuid(os.getuid()).pw_dir)
-    homes = [name for name in named if name.startswith("/") and os.path.isdir(name)]
-    return list(dict.fromkeys(map(os.path.realpath, homes)))
+        account = pwd.getpwuid(os.getuid())
+        named_homes.append(account.pw_dir)
+    homes: list[str] = []
+    for name in named_homes:
+        if name.startswith("/") and os.path.isdir(name):
+            homes.append(os.path.realpath(name))
+    return list(dict.fromkeys(homes))
 
 
 def build_closed_home(

@@ -56,28 +56,27 @@ async def search_files(
     is missing or does not know the pattern, the program itself searches.
     """
     pattern = args.text_argument("pattern")
-    root_path = await asyncio.to_thread(
-        resources.roots.resolve_real_path, args.text_argument("path", ".")
-    )
+    path_text = args.text_argument("path", ".")
+    root_path = await asyncio.to_thread(resources.roots.resolve_real_path, path_text)
     displayed_path = resources.roots.display_path(root_path)
-    await resources.permit(
-        ToolAction(
-            ToolName.SEARCH_FILES,
-            ActionEffect.READ,
-            f"Search {displayed_path}",
-            pattern,
-            path=displayed_path,
-            named_path=root_path.named,
-        )
+    action = ToolAction(
+        ToolName.SEARCH_FILES,
+        ActionEffect.READ,
+        f"Search {displayed_path}",
+        pattern,
+        path=displayed_path,
+        named_path=root_path.named,
     )
+    await resources.permit(action)
+
     await asyncio.to_thread(stat_path, resources.roots, root_path)
     limit = min(args.number_argument("limit", 200) or 200, MOST_HITS)
     result = await _search_with_ripgrep(sandbox, resources, root_path, args, limit)
     if result is None:
         result = await _search_without_ripgrep(resources, root_path, args, limit)
-    found_text = format_found_lines(result) or _say_nothing_matches(
-        pattern, args.text_argument("files")
-    )
+    found_text = format_found_lines(result)
+    if not found_text:
+        found_text = _say_nothing_matches(pattern, args.text_argument("files"))
     return ToolOutput(found_text, source=pattern)
 
 

@@ -49,7 +49,7 @@ class PermissionOutcome:
     def refused(self) -> bool:
         return bool(self.refusal)
 
-    def decision_on_call(self, call_id: str) -> Decided:
+    def permission_as_fact(self, call_id: str) -> Decided:
         """Return the fact that says who allowed or refused what a call was to do."""
         return Decided(
             call=call_id,
@@ -121,6 +121,7 @@ class WorkspacePermissions:
         choices: Sequence[Sequence[PermissionRule]] = ()
         if "always" in decision.scopes:
             choices = permission.choices_to_offer(action, rules)
+        shown_choices = [permission.describe_choice(choice) for choice in choices]
         command_access = ""
         # How an agent of another program runs its commands is not known.
         if call.name == ToolName.RUN_COMMAND and action.effect is ActionEffect.RUN:
@@ -131,7 +132,7 @@ class WorkspacePermissions:
             action.preview,
             decision.reason,
             decision.scopes,
-            rules=tuple(map(permission.describe_choice, choices)),
+            rules=tuple(shown_choices),
             rule_folders=permission.list_folders_of_choices(action, choices),
             apart=decision.separate_permission,
             programs=permission.list_asked_programs(action, rules),
@@ -145,7 +146,8 @@ class WorkspacePermissions:
         if answer.scope not in decision.scopes:
             return PermissionOutcome("user", device=answer.device)
         if 0 <= answer.rule < len(choices):
-            self._add_rules(choices[answer.rule], context.conversation, answer.scope)
+            chosen_rules = choices[answer.rule]
+            self._add_rules(chosen_rules, context.conversation, answer.scope)
         return PermissionOutcome("user", answer.scope, answer.device)
 
     def _add_rules(self, choice: Sequence[PermissionRule], conversation: str, scope: str) -> None:
@@ -464,6 +466,7 @@ class Toolbox:
         """Store the call's output, unless the tool has stored it already, and return it with
         what was decided about the call.
         """
+        decided = running.decided
         stored = result.stored
         content = None  # Only what is in memory anyway is handed on.
         if stored is None:
@@ -473,7 +476,7 @@ class Toolbox:
             if isinstance(output, bytes):
                 content = output
             origin = EntryOrigin(running.call.name, result.source, result.media_type)
-            if running.decided.refused:
+            if decided.refused:
                 origin = NOT_RUN
             stored = await self._around.cache.store_content(output, origin)
         return CallOutcome(
@@ -484,12 +487,12 @@ class Toolbox:
             changes=result.changes,
             child=result.child,
             todo=result.todo,
-            decided_by=running.decided.decided_by,
-            decided_scope=running.decided.scope,
-            decided_on=running.decided.device,
+            decided_by=decided.decided_by,
+            decided_scope=decided.scope,
+            decided_on=decided.device,
             keep=running.keep,
             repeated=bool(result.repeat_of),
-            refused=running.decided.refused,
+            refused=decided.refused,
             stopped=result.stopped,
             content=content,
         )

@@ -212,17 +212,23 @@ class OnDemandTools:
         if not specs:
             return 0
         texts = [spec.name + spec.description + spec.schema for spec in specs]
-        sample = "".join(texts[:: max(1, len(texts) // 16)])
-        return sum(map(len, texts)) * self.tokens.count_tokens(sample) // max(1, len(sample))
+        step = max(1, len(texts) // 16)
+        sample = "".join(texts[::step])
+        length_of_all = sum(map(len, texts))
+        length_of_sample = max(1, len(sample))
+        return length_of_all * self.tokens.count_tokens(sample) // length_of_sample
 
     def _summarise_server(self, server: str, specs: Sequence[ToolSpec]) -> str:
         """Return as many names of the server's tools as fit into its line."""
-        share_of_server = self.token_room().catalogue_tokens // max(8, len(self._is_sent_by_server))
+        server_count = max(8, len(self._is_sent_by_server))
+        share_of_server = self.token_room().catalogue_tokens // server_count
         token_limit = max(_LEAST_TOKENS_OF_LINE, share_of_server)
         names = [spec.name.removeprefix(f"{server}__") for spec in specs]
         summary = ", ".join(names[:40])
         while self.tokens.count_tokens(summary) > token_limit - 4 and len(names) > 1:
-            names = names[: max(1, min(len(names), 40) * 3 // 4)]
+            shown_count = min(len(names), 40)
+            fewer = max(1, shown_count * 3 // 4)
+            names = names[:fewer]
             summary = ", ".join(names) + " …"
         return summary
 
@@ -230,10 +236,13 @@ class OnDemandTools:
         """Return the definitions of find_tools and call_tool. The first one's description lists
         the sources of tools, so that the model knows what it can search for.
         """
-        servers = SourceCatalogue(_HEADING.strip(), tuple(self._summaries_by_server.values()))
-        catalogues = self._catalogue_lines_that_fit([servers] + list(self.catalogues()))
-        description = "\n\n".join([_FIND_TOOLS.description, *catalogues])
-        description = description.replace(f"\n{_HEADING}", _HEADING)
+        summaries = tuple(self._summaries_by_server.values())
+        catalogues = [SourceCatalogue(_HEADING.strip(), summaries)]
+        catalogues += self.catalogues()
+        paragraphs = [_FIND_TOOLS.description]
+        paragraphs += self._catalogue_lines_that_fit(catalogues)
+        # The heading of the servers ends the description itself, without an empty line before it.
+        description = "\n\n".join(paragraphs).replace(f"\n{_HEADING}", _HEADING)
         return (
             build_spec(FIND_TOOLS, description, _FIND_TOOLS.schema),
             build_spec(CALL_TOOL, _CALL_TOOL.description, _CALL_TOOL.schema),

@@ -367,23 +367,27 @@ class _PathRestorer:
             if now is not None and now.kind is PathKind.FILE and now.content == target.content:
                 atomic_swap.set_entry_mode(folder, name, target.mode, PathKind.FILE)
                 return
-            handle, beside = await asyncio.to_thread(atomic_swap.create_unnamed_file, folder)
-            try:
-                await self._write_target_content(handle, target)
-                beside = await asyncio.to_thread(_finish_new_file, folder, handle, target, beside)
-            except BaseException:
-                if beside:
-                    with suppress(OSError):
-                        os.unlink(beside, dir_fd=folder)
-                raise
-            finally:
-                os.close(handle)
+            beside = await self._write_restored_version(folder, target)
             await self._swap_and_sync(folder, name, beside, now)
         for twin in self._hard_links_to_renew(step.path):
+            item_at_twin = self._checkpoints.folders.last_item_at(twin)
             with suppress(ChangedMeanwhile):
-                await self._link_to_leader(
-                    twin, step.path, self._checkpoints.folders.last_item_at(twin), target.mode
-                )
+                await self._link_to_leader(twin, step.path, item_at_twin, target.mode)
+
+    async def _write_restored_version(self, folder: int, target: TreeItem) -> str:
+        """Write a new file into a folder, and return the temporary name that it has there."""
+        handle, beside = await asyncio.to_thread(atomic_swap.create_unnamed_file, folder)
+        try:
+            await self._write_target_content(handle, target)
+            beside = await asyncio.to_thread(_finish_new_file, folder, handle, target, beside)
+        except BaseException:
+            if beside:
+                with suppress(OSError):
+                    os.unlink(beside, dir_fd=folder)
+            raise
+        finally:
+            os.close(handle)
+        return beside
 
     def _hard_links_to_renew(self, leader: str) -> list[str]:
         """Return other names of a file that stay, and so must become names of the new file."""

@@ -370,15 +370,15 @@ class Checkpoints:
         if not changes and not left_out:
             return None
         # People count files.
-        changes_of_files = [
-            change for change in changes if not folder_state.is_change_of_folder(change)
-        ]
+        changes_of_files: list[PathChange] = []
+        for change in changes:
+            if not folder_state.is_change_of_folder(change):
+                changes_of_files.append(change)
         added, removed = await self._count_added_and_removed(changes_of_files)
-        (difference,) = await self.contents.store_many(
-            [(folder_state.encode_difference(changes, before), ABOUT)]
-        )
-        names = tuple(self.displayed_path(change.path) for change in changes_of_files[:MOST_NAMES])
-        left_out_names = tuple(map(self.displayed_path, left_out[:MOST_NAMES]))
+        encoded_difference = folder_state.encode_difference(changes, before)
+        (difference,) = await self.contents.store_many([(encoded_difference, ABOUT)])
+        names = [self.displayed_path(change.path) for change in changes_of_files[:MOST_NAMES]]
+        left_out_names = [self.displayed_path(path) for path in left_out[:MOST_NAMES]]
         return FilesChanged(
             difference,
             before,
@@ -388,8 +388,8 @@ class Checkpoints:
             removed,
             call,
             by,
-            names=names,
-            left_out=left_out_names,
+            names=tuple(names),
+            left_out=tuple(left_out_names),
         )
 
     async def aclose(self) -> None:

@@ -437,26 +437,26 @@ class FolderWalk:
         """
         path = f"{folder.path}/{name}"
         mode = status.st_mode & 0o7777
-        match stat.S_IFMT(status.st_mode):
-            case stat.S_IFREG:
-                reliable_stamp = stamp if self._is_stamp_reliable(status) else UNRELIABLE_STAMP
-                wanted_file = WantedFile(path, reliable_stamp, mode, status.st_size, stamp)
-                if status.st_size > self._coverage.most_file_bytes:
-                    leave_out_file(
-                        self.result, self._known, wanted_file, folder.current_records, LARGE
-                    )
-                    return
-                # The stamp is not trusted until the content is known.
-                folder.current_records[name] = UNRELIABLE_STAMP
-                self.result.wanted.append(wanted_file)
-            case stat.S_IFLNK:
-                with suppress(OSError):
-                    target = os.fsencode(os.readlink(name, dir_fd=folder.handle))
-                    item = TreeItem(PathKind.LINK, 0o777, 0, target)
-                    folder.current_records[name] = stamp + pack_item(item)
-            case _:
-                folder.current_records[name] = stamp + pack_item(TreeItem(PathKind.OTHER, mode))
-                self._add_uncovered_entry(folder.path, path, "a socket, pipe or device")
+        if stat.S_ISREG(status.st_mode):
+            reliable_stamp = UNRELIABLE_STAMP
+            if self._is_stamp_reliable(status):
+                reliable_stamp = stamp
+            wanted_file = WantedFile(path, reliable_stamp, mode, status.st_size, stamp)
+            if status.st_size > self._coverage.most_file_bytes:
+                leave_out_file(self.result, self._known, wanted_file, folder.current_records, LARGE)
+                return
+            # The stamp is not trusted until the content is known.
+            folder.current_records[name] = UNRELIABLE_STAMP
+            self.result.wanted.append(wanted_file)
+        elif stat.S_ISLNK(status.st_mode):
+            with suppress(OSError):
+                target = os.fsencode(os.readlink(name, dir_fd=folder.handle))
+                link = TreeItem(PathKind.LINK, 0o777, 0, target)
+                folder.current_records[name] = stamp + pack_item(link)
+        else:
+            other_item = TreeItem(PathKind.OTHER, mode)
+            folder.current_records[name] = stamp + pack_item(other_item)
+            self._add_uncovered_entry(folder.path, path, "a socket, pipe or device")
 
     def _is_stamp_reliable(self, status: os.stat_result) -> bool:
         """Whether a later change is certain to change the file's times."""
@@ -520,17 +520,19 @@ def leave_out_file(
     current_records: dict[str, bytes],
     reason: str,
 ) -> None:
-    """Leave a file unread. If it replaces something covered, it still counts as changed."""
+    """Leave a file unread: it is named among the uncovered ones of `result`. If it replaces
+    something covered, its entry in `current_records` says that it has changed.
+    """
     folder, _, name = wanted_file.path.rpartition("/")
-    if known_records.get(folder, {}).get(name):
-        current_records[name] = wanted_file.stamp + pack_item(
-            TreeItem(PathKind.OTHER, wanted_file.mode, wanted_file.size, wanted_file.stamp_met)
-        )
-    else:
+    uncovered_path = UncoveredPath(wanted_file.path, reason, is_beyond_limits=True)
+    result.uncovered.setdefault(folder, []).append(uncovered_path)
+
+    records_of_folder = known_records.get(folder, {})
+    if not records_of_folder.get(name):
         current_records.pop(name, None)
-    result.uncovered.setdefault(folder, []).append(
-        UncoveredPath(wanted_file.path, reason, is_beyond_limits=True)
-    )
+        return
+    item = TreeItem(PathKind.OTHER, wanted_file.mode, wanted_file.size, wanted_file.stamp_met)
+    current_records[name] = wanted_file.stamp + pack_item(item)
 
 
 def grant_access_to_path(

@@ -239,9 +239,11 @@ def started_by_trap(finder: ProgramFinder, arguments: list[str]) -> list[Started
 
 
 def started_by_command(finder: ProgramFinder, arguments: list[str]) -> list[StartedProgram]:
-    # `command -v name` only says where a program is.
-    if arguments and arguments[0].startswith("-") and ("v" in arguments[0] or "V" in arguments[0]):
-        return []
+    if arguments and arguments[0].startswith("-"):
+        # `command -v name` only says where a program is.
+        options = arguments[0]
+        if "v" in options or "V" in options:
+            return []
     return finder.started_by_wrapper(program_tables.WRAPPERS["command"], arguments)
 
 
@@ -676,8 +678,10 @@ def name_of_command(words: Sequence[str]) -> str:
     """What a person calls it: `ls`, `git log`, `gh pr list`. Shell expansions are shown as `…`."""
     count = max(count_safe_prefix(words), 1)
     has_subcommands = words[0] in program_tables.PROGRAMS_WITH_SUBCOMMANDS | {"git"}
-    if count == 1 and has_subcommands and len(words) > 1 and not words[1].startswith("-"):
-        count = 2
+    if count == 1 and has_subcommands:
+        names_subcommand = len(words) > 1 and not words[1].startswith("-")
+        if names_subcommand:
+            count = 2
     return describe_word(" ".join(words[:count]))
 
 

@@ -432,7 +432,10 @@ class ProgramFinder:
 
 def _can_be_program(name: str) -> bool:
     """Whether this name of a program is known in full."""
-    return name != "" and is_certain_word(name) and name not in _NO_PROGRAMS and "=" not in name
+    if not name or not is_certain_word(name):
+        return False
+    # A word with "=" sets a variable.
+    return name not in _NO_PROGRAMS and "=" not in name
 
 
 def _reads_program_from_input(name: str, words: Sequence[str]) -> bool:

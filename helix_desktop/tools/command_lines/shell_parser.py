@@ -149,14 +149,12 @@ class ShellWordParser(ABC):
     def parse_word(self) -> ShellWord | None:
         """Return the next word without quotes, or None if there is none."""
         char = self.peek_after_blanks()
-        if not char or char == "#" or (char in WORD_ENDS and not self.is_at_process_substitution()):
+        if not char or char == "#" or self._is_at_end_of_word():
             return None
         start = self.position
         pieces: list[str] = []
         unquoted_pieces: list[str] = []
-        while self.position < len(self.text):
-            if self.text[self.position] in WORD_ENDS and not self.is_at_process_substitution():
-                break
+        while self.position < len(self.text) and not self._is_at_end_of_word():
             if self.text.startswith("\\\n", self.position):
                 behind = self.text[self.position + 2 : self.position + 3]
                 if behind and behind not in WORD_ENDS and self.position > start:
@@ -166,6 +164,12 @@ class ShellWordParser(ABC):
             pieces.append(piece)
             unquoted_pieces.append(unquoted_piece)
         return self._build_word(start, "".join(pieces), "".join(unquoted_pieces))
+
+    def _is_at_end_of_word(self) -> bool:
+        """Whether a word cannot go on here. `<(…)` and `>(…)` are parts of a word."""
+        if self.text[self.position] not in WORD_ENDS:
+            return False
+        return not self.is_at_process_substitution()
 
     def _build_word(self, start: int, text: str, unquoted_text: str) -> ShellWord:
         """`unquoted_text`: the unquoted characters, which may have a special meaning."""
@@ -379,7 +383,9 @@ class ShellWordParser(ABC):
         read in different ways there.
         """
         char = self.text[self.position]
-        if (char == "'" and quoted) or char == "\n" or self.text.startswith("\\\n", self.position):
+        is_quote_within_quotes = char == "'" and quoted
+        ends_line = char == "\n" or self.text.startswith("\\\n", self.position)
+        if is_quote_within_quotes or ends_line:
             raise UnreadableCommand("it has an expansion that could not be parsed")
         if char == '"':
             self.position += 1
