@@ -23,7 +23,7 @@ from acp import RequestError
 
 from helix_desktop.acp_client.agent_connection import MISSING_FILE
 from helix_desktop.acp_client.turn_recording import AcpCall, TurnRecorder
-from helix_desktop.concurrency import wait_with_limit
+from helix_desktop.concurrency import finish_even_if_cancelled, wait_with_limit
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import Fact, ToolCall
 from helix_desktop.engine.ports import (
@@ -440,11 +440,16 @@ class AgentRequests:
     async def _run_own_tool_and_record(self, call: ToolCall, context: CallContext) -> CallOutcome:
         """Records the changes and who allowed them. The call itself is recorded as the agent's."""
         outcome = await self.tools.run_tool_call(call, context)
+        # What was done is recorded even if the agent or the user stops the request at this moment.
+        recording = self._record_outcome(call, outcome)
+        await finish_even_if_cancelled(recording, _end_no_recording)
+        return outcome
+
+    async def _record_outcome(self, call: ToolCall, outcome: CallOutcome) -> None:
         new_facts: list[Fact] = [outcome.decision_on_call(call.id)]
         if outcome.files:
             new_facts.append(outcome.files)
         await self.conversation.append_facts(*new_facts)
-        return outcome
 
     # --- Running commands for the agent in terminals
 
@@ -496,7 +501,19 @@ class AgentRequests:
             self.recorder.notify_of_terminal_output(terminal_id, text)
 
         context = self._agent_call_context(ask, show_live)
-        outcome = await self._run_own_tool_and_record(call, context)
+        outcome = await self.tools.run_tool_call(call, context)
+        # The agent may kill the terminal as the command ends: what ran is recorded all the same.
+        await finish_even_if_cancelled(
+            self._record_terminal(terminal_id, terminal, call, outcome),
+            _end_no_recording,
+            hurry=terminal.first_request.set,
+        )
+        return outcome
+
+    async def _record_terminal(
+        self, terminal_id: str, terminal: AgentTerminal, call: ToolCall, outcome: CallOutcome
+    ) -> None:
+        await self._record_outcome(call, outcome)
         start = max(0, outcome.output.size - terminal.limit_bytes)
         cache = self.kit.resources.cache
         end_of_output = await cache.read_range(outcome.output.digest, start, terminal.limit_bytes)
@@ -505,7 +522,6 @@ class AgentRequests:
         with suppress(TimeoutError, asyncio.CancelledError):
             await wait_with_limit(terminal.first_request.wait(), SHOW_SECONDS)
         await self.recorder.record_finished_command(terminal_id, call, outcome)
-        return outcome
 
     async def _answer_terminal_request(self, method: str, terminal_id: str) -> dict[str, Any]:
         """Returns a command's output, waits for its end, or ends it."""
@@ -526,6 +542,10 @@ class AgentRequests:
         if method == "terminal/release":
             self.terminals.pop(terminal_id, None)
         return {}
+
+
+async def _end_no_recording(_: object) -> None:
+    """Recording leaves nothing open."""
 
 
 def _command_of_call(call: AcpCall) -> str:

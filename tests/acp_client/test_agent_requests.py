@@ -12,7 +12,16 @@ import pytest
 
 from helix_desktop.acp_client import agent_requests, turn_recording
 from helix_desktop.engine.changes import git_patch
-from helix_desktop.engine.facts import Decided, FilesChanged, Text, ToolReturned, TurnEnd, UserSaid
+from helix_desktop.engine.facts import (
+    Decided,
+    FilesChanged,
+    Stop,
+    Text,
+    ToolReturned,
+    TurnEnd,
+    Usage,
+    UserSaid,
+)
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import Event, ReplyStreamed, ToolPrinted
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
@@ -702,3 +711,31 @@ async def test_a_file_that_is_not_there_is_told_by_the_protocols_code_which_agen
     assert "not-there.txt does not exist." in said(session)
     await run_turn(session, "read /etc/not-ours", YES)
     assert '"code": -32603' in said(session)
+
+
+async def test_a_command_that_ran_is_recorded_whenever_its_terminal_is_killed(
+    bench: Workbench, folder: Path
+) -> None:
+    """The defect: killed between its end and its recording, a command stood nowhere."""
+    await bench.choose_permission_mode("allow all")
+    session = await bench.start_conversation(acp_agent="Script")
+    recorder = turn_recording.TurnRecorder(session.conversation, bench.kit.resources, "m")
+    turn = agent_requests.AgentRequests(
+        session.conversation, bench.kit, bench.kit.build_toolbox(), recorder,
+        lambda _: asyncio.sleep(0, YES), bench.tasks.spawn_task,
+    )  # fmt: skip
+    for rounds in range(8):
+        turn._create_terminal({"command": f"touch ran{rounds}"})
+        running = list(turn.terminals.values())[-1].running
+        while not facts_of(session, Decided)[rounds:] and not running.done():
+            await asyncio.sleep(0)
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+    await recorder.finish_turn(Stop.END, Usage())
+    recorded = " ".join(call.arguments for call in calls(session))
+    ran = [path.name for path in folder.glob("ran*")]
+    assert ran
+    assert [name for name in ran if name not in recorded] == []
+    assert len(outputs(session)) == len(calls(session))
