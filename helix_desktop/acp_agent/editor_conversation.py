@@ -293,7 +293,8 @@ class EditorConversation:
             "session/request_permission", serialize_params(request)
         )
         chosen_id = text_at(answer, "outcome", "optionId")
-        if chosen_id not in allowing_ids:
+        was_chosen = text_at(answer, "outcome", "outcome") == "selected"
+        if not was_chosen or chosen_id not in allowing_ids:
             return PermissionAnswer(allowed=False)
         chosen_scope, _, rule_number = chosen_id.partition(":")
         return PermissionAnswer(allowed=True, scope=chosen_scope, rule=int(rule_number))

@@ -22,6 +22,7 @@ from helix_desktop.json_values import list_at, object_at, value_at
 from helix_desktop.running_instance import LATER
 
 LONGEST_MESSAGE = 64 << 20  # Longer messages from the editor, in bytes, are dropped.
+DEEPEST_MESSAGE = 200  # Values within values. Python reads about 980, and writes fewer.
 MOST_WAITING = 1_000  # The most requests from the editor that may await an answer in one workspace.
 MOST_UNSENT = 10_000  # Once this many messages wait to be read by the editor, senders wait, too.
 RETRY_SECONDS = 0.1
@@ -316,10 +317,28 @@ def decode_message(line: bytes) -> Message:
         fields = object_at(json.loads(line))
     except (ValueError, RecursionError) as error:
         raise InvalidInput("This line is not valid JSON.") from error
+    if _is_nested_too_deeply(line, fields):
+        raise InvalidInput(NO_MESSAGE)
     is_message = "method" in fields or "id" in fields
     if not is_message or not isinstance(fields.get("method", ""), str):
         raise InvalidInput(NO_MESSAGE)
     return fields
+
+
+def _is_nested_too_deeply(line: bytes, fields: Message) -> bool:
+    """Whether the message could be read here, but perhaps not be written, or read elsewhere."""
+    if line.count(b"[") + line.count(b"{") <= DEEPEST_MESSAGE:
+        return False
+    level: list[Any] = [fields]
+    for _ in range(DEEPEST_MESSAGE):
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner.extend(value.values())
+            elif isinstance(value, list):
+                inner.extend(value)
+        level = inner
+    return bool(level)
 
 
 def encode_message(message: Message) -> bytes:

@@ -234,6 +234,29 @@ async def test_what_the_editor_denies_is_not_done_and_the_turn_goes_on(
         assert editor.of_kind("tool_call_update")[-1].status == "failed"
 
 
+class ContradictoryEditor(Editor):
+    """It cancels, and names an option all the same."""
+
+    async def request_permission(
+        self, session_id: str, tool_call: Any, options: Any, **_: Any
+    ) -> Any:
+        self.asked.append((tool_call, options))
+        return {"outcome": {"outcome": "cancelled", "optionId": options[0].option_id}}
+
+
+async def test_a_question_that_the_editor_cancels_is_not_allowed_by_an_option_that_it_names(
+    tmp_path: Path, folder: Path
+) -> None:
+    editor = ContradictoryEditor()
+    async with started(editor, tmp_path / "home", folder) as agent:
+        new = await agent.new_session(cwd=str(folder), mcp_servers=[])
+        await agent.set_config_option("model", new.session_id, "demo/demo")
+        asking = agent.prompt(session_id=new.session_id, prompt=[text_block("write c.txt: text")])
+        await asyncio.wait_for(asking, 60)
+        assert len(editor.asked) == 1
+        assert not (folder / "c.txt").exists()
+
+
 async def test_a_turn_that_waits_for_a_silent_editor_is_cancelled_at_once(
     tmp_path: Path, folder: Path
 ) -> None:
@@ -330,6 +353,9 @@ class HostileEditor:
         self.send(b'{"jsonrpc":"2.0","method":"session/unknown"}\n' * 500)
         self.send(b"x" * (LONGEST_MESSAGE + 1) + b"\n")
         self.send(b"[" * 100_000 + b"\n")
+        for depth in range(970, 990):  # Some of these could be read, but not be passed on.
+            deep = b"[" * depth + b"]" * depth
+            self.send(b'{"id":"None","method":"session/list","params":{"x":%b}}\n' % deep)
         for identity in ('"0:["', '"0:1"', "{}", "null", "7"):  # answers to what nobody asked
             self.send(f'{{"jsonrpc":"2.0","id":{identity},"result":{{}}}}\n'.encode())
 
