@@ -220,11 +220,7 @@ class AgentRequests:
         """Returns the action to be permitted. Of several files, the one with the
         strictest decision counts.
         """
-        paths = set(_find_paths_in_call_input(call))
-        for key in ("locations", "content"):
-            for named in objects_at(call.description, key):
-                paths.add(_path_of_file_address(text_at(named, "path")))
-        paths.discard("")
+        paths = _list_paths_of_call(call)
         if len(paths) > MOST_PATHS:
             raise ActionRefused(
                 f"A call can name at most {MOST_PATHS:,} files.",
@@ -577,6 +573,17 @@ def _folder_of_call(call: AcpCall) -> str:
         if value and _FOLDER_KEY.fullmatch(key):
             folders.append(str(value))
     return ", ".join(dict.fromkeys(folders))
+
+
+def _list_paths_of_call(call: AcpCall) -> list[str]:
+    """Returns each path that the call names, in their order: of several that are judged alike, the
+    question names the first one.
+    """
+    named_paths = list(_find_paths_in_call_input(call))
+    for key in ("locations", "content"):
+        for named in objects_at(call.description, key):
+            named_paths.append(_path_of_file_address(text_at(named, "path")))
+    return [path for path in dict.fromkeys(named_paths) if path]
 
 
 def _find_paths_in_call_input(call: AcpCall) -> Iterator[str]:
