@@ -457,7 +457,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._inside.addWidget(preview)
         self._length = widgets.build_plain_label("", "faint", self)
         self._full_size = self._build_full_size_button(preview)
-        row_below = build_row((self._length, 1), self._full_size)
+        row_below = build_row((self._length, 1), self._full_size, wraps=True)
         self._inside.addLayout(row_below)
 
         if isinstance(preview, ExactDifferenceView):

@@ -254,6 +254,29 @@ def test_in_a_small_window_a_change_has_the_room(window: MainWindow) -> None:
     assert view.viewport().height() >= 10 * view._ink.code_line_height
 
 
+def test_in_a_narrow_window_what_stands_below_a_change_wraps_instead_of_overlapping(
+    window: MainWindow,
+) -> None:
+    """Its length became a column of eleven lines, and the rule lay upon "Show in full size"."""
+    window.resize(900, 600)
+    window.chat.turn_end_help.hide()
+    body = "".join(f" same {number}\n-old {number}\n+new {number}\n" for number in range(10))
+    preview = f"--- a.txt\n+++ a.txt\n@@ -1,20 +1,20 @@\n{body}"
+    edit = replace(EDIT, preview=preview, rules=(EDIT.call.name,), rule_folders=(".",))
+    window.chat.approvals.show_waiting_questions({1: edit})
+    card = window.chat.approvals._cards[1]
+    long_words = "The changed lines and those around them: 8 lines · 162 characters · scroll on"
+    card._length.setText(long_words)
+    for _ in range(10):
+        QApplication.processEvents()
+    (rule,) = [
+        label for label in card.findChildren(QLabel) if label.text().startswith("Edit: any file")
+    ]
+    assert card._length.height() <= 3 * card._length.fontMetrics().lineSpacing()
+    assert card._full_size.isVisible()
+    assert not rule.geometry().intersects(card._full_size.geometry())
+
+
 @pytest.mark.parametrize(
     ("size", "lines", "words"),
     [((1440, 900), 21, "line"), ((1440, 900), 21, "long " * 20), ((900, 600), 6, "line")],
