@@ -323,7 +323,8 @@ class CommandPalette(SearchPopup):
             return
         self._results = results
         highlighted_item = self._highlighted_item()
-        self._has_search_answered = True
+        # Workspaces answer one after the other. The first may have found nothing.
+        self._has_search_answered = bool(results) or not more
         self._refill_palette()
         if more:
             self._nothing.setText(tr("Searching for “{words}”…", words=query))

@@ -251,6 +251,7 @@ def test_what_return_would_do_is_not_exchanged_by_an_answer(
     QTest.keyClick(palette.line, Qt.Key.Key_Return)
     assert (done, palette.isVisible()) == ([], True)
 
+    palette.show_search_results("late fee", (), more=True)  # One workspace has nothing.
     first = PaletteItem("the late fee", partial(done.append, "first"), kind="message")
     palette.show_search_results("late fee", [first], more=True)
     earlier = PaletteItem("a late fee", partial(done.append, "earlier"), kind="message")
