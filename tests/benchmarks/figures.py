@@ -179,7 +179,7 @@ def _missed(rows: Sequence[tuple[str, Row]]) -> Iterator[str]:
 # the same run. What is unfavourable stands beside what is favourable.
 QUOTED = (
     ("start", "first paint", "The window appears after {ours} ms. A program that only shows an empty window takes {bare Qt window} ms, so this is {× bare Qt window} times as long."),
-    ("start", "window complete, stores still opening", "Everything in it is there after {ours} ms, {× bare Qt window} times as long."),
+    ("start", "window complete, stores still opening", "All its parts are there after {ours} ms, {× bare Qt window} times as long; your workspaces are still being opened then."),
     ("start", "memory after start", "At the start, Helix Desktop uses {ours} MB of memory, {× bare Qt window} times as much as the empty window."),
     ("view", "a step after 100,000 messages", "Long conversations stay fast: after 100,000 messages, Helix Desktop adds {ours} ms of processor time to each step, {× a step after 1,000 messages} times as much as after 1,000 messages."),
 )  # fmt: skip
