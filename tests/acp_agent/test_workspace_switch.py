@@ -216,3 +216,139 @@ async def test_an_editor_that_does_not_read_holds_nothing_up_and_the_program_end
     sent.put_nowait(b"")
     await asyncio.wait_for(running, workspace_switch.QUIT_SECONDS + 0.5)
     stuck.set()
+
+
+# --- One pipe and one message alone
+
+
+async def test_a_workspace_is_sent_its_messages_in_order_and_then_the_end() -> None:
+    pipe = WorkspacePipe(1, "w", ignore)
+    pipe.send_message({"id": 1})
+    pipe.send_end_of_input()
+    assert await pipe.read_input() == b'{"id":1}\n'
+    assert await pipe.read_input() == b""
+
+
+async def ignore(_: WorkspacePipe, _message: dict[str, Any]) -> None:
+    return None
+
+
+async def test_the_next_process_gets_the_greeting_first_and_nothing_that_was_for_the_last() -> None:
+    heard: list[dict[str, Any]] = []
+
+    async def hear(_: WorkspacePipe, message: dict[str, Any]) -> None:
+        heard.append(message)
+
+    pipe = WorkspacePipe(1, "w", hear)
+    pipe.send_message({"id": "old"})
+    await pipe.write_output(b'{"id": 1}\n{"half":')
+    pipe.restart_with_greeting({"method": "initialize", "id": 7})
+    pipe.send_message({"id": "new"})
+    assert json.loads(await pipe.read_input()) == {"method": "initialize", "id": "greeting"}
+    assert json.loads(await pipe.read_input()) == {"id": "new"}
+    await pipe.write_output(b'{"id": 2}\n{"id"')
+    await pipe.write_output(b": 3}\n")
+    assert heard == [{"id": 1}, {"id": 2}, {"id": 3}]
+
+
+def nested(depth: int) -> bytes:
+    """A message whose values lie so deep, with more brackets than may be counted."""
+    inner = b"[" * depth + b"]" * depth
+    return b'{"id": 1, "method": "m", "x": %b, "y": [%b]}' % (inner, b",".join([b"[]"] * 300))
+
+
+def test_a_message_is_nested_as_deeply_as_can_be_passed_on_and_no_deeper() -> None:
+    deepest = workspace_switch.DEEPEST_MESSAGE
+    assert workspace_switch.decode_message(nested(deepest - 1))["id"] == 1
+    with pytest.raises(InvalidInput):
+        workspace_switch.decode_message(nested(deepest))
+
+
+@pytest.mark.parametrize("line", [b'{"id": 1}', b'{"method": "m"}', b'{"id": null}'])
+def test_a_message_has_a_method_or_an_id(line: bytes) -> None:
+    assert workspace_switch.decode_message(line) == json.loads(line)
+
+
+@pytest.mark.parametrize("line", [b"{}", b'{"method": 5}', b'{"x": 1}', b"5", b"nonsense"])
+def test_what_has_neither_is_no_message(line: bytes) -> None:
+    with pytest.raises(InvalidInput):
+        workspace_switch.decode_message(line)
+
+
+def test_a_message_may_be_as_long_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b'{"id": 1}'
+    monkeypatch.setattr(workspace_switch, "LONGEST_MESSAGE", len(line))
+    assert workspace_switch.decode_message(line) == {"id": 1}
+    with pytest.raises(InvalidInput):
+        workspace_switch.decode_message(line + b" ")
+
+
+async def test_questions_of_two_workspaces_with_one_id_reach_the_workspace_that_asked() -> None:
+    editor = SwitchedEditor(echo)
+    for name in ("one", "two"):
+        await editor.ask("session/new", f"id-{name}", cwd=f"/{name}")
+    questions = [await editor.ask("session/ask", f"ask-{n}", sessionId=f"s-{n}") for n in ("one", "two")]  # fmt: skip
+    first, second = (question["id"] for question in questions)
+    assert first != second
+    for identity, words in ((second, "for two"), (first, "for one")):
+        editor.sent.put_nowait(encoded({"jsonrpc": "2.0", "id": identity, "result": words}))
+    answers = [await asyncio.wait_for(editor.got.get(), 100) for _ in range(2)]
+    heard = {answer["id"]: answer["result"]["result"] for answer in answers}
+    assert heard == {"ask-one": "for one", "ask-two": "for two"}
+    await editor.end()
+
+
+async def test_signing_in_needs_nothing_and_a_list_of_sessions_is_of_the_folder_it_began_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    editor = SwitchedEditor(echo)
+    assert (await editor.ask("authenticate", methodId="x"))["result"] == {}
+    assert (await editor.ask("session/list"))["result"]["sessionId"] == "s-here"
+    refused = await editor.ask("session/new")
+    assert "names no folder" in refused["error"]["message"]
+    await editor.end()
+
+
+async def test_sessions_that_a_list_names_belong_to_its_workspace() -> None:
+    async def listing(workspace: str, line: WorkspacePipe) -> int:
+        while data := await line.read_input():
+            message = json.loads(data)
+            sessions = [{"sessionId": f"{workspace}-{number}"} for number in range(2)]
+            result = {"sessions": sessions, "by": workspace}
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            await line.write_output(encoded(answer))
+        return 0
+
+    editor = SwitchedEditor(listing)
+    for name in ("one", "two"):
+        await editor.ask("session/list", cwd=f"/{name}")
+    answer = await editor.ask("session/prompt", sessionId="one-1")
+    assert answer["result"]["by"] == "one"
+    await editor.end()
+
+
+async def test_a_workspace_that_gave_way_is_waited_for_and_one_that_nobody_asks_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running_instance, "GIVEN_WAY_SECONDS", 0.0)
+    monkeypatch.setattr(workspace_switch, "RETRY_SECONDS", 0.0)
+    opened = 0
+
+    async def giving_way(workspace: str, line: WorkspacePipe) -> int:
+        nonlocal opened
+        opened += 1
+        if opened == 1:
+            return running_instance.LATER
+        return await echo(workspace, line)
+
+    editor = SwitchedEditor(giving_way)
+    answer = await editor.ask("session/new", cwd="/one")
+    if "error" in answer:
+        assert answer["error"]["message"] == workspace_switch.MOVED
+        assert answer["error"]["code"] == -32603
+        answer = await editor.ask("session/new", cwd="/one")
+    assert answer["result"]["greeted"]
+    assert opened == 2
+    await editor.end()

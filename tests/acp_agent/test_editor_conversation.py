@@ -1,0 +1,287 @@
+"""One conversation of an editor: what it is told in which order, what it is asked, and how a turn ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.acp_agent import editor_conversation
+from helix_desktop.acp_agent.agent_description import SIGN_IN
+from helix_desktop.acp_agent.editor_conversation import _build_question_card, _offer_scope
+from helix_desktop.engine.facts import Text, ToolCall, ToolReturned
+from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.workbench import Workbench
+from tests.acp_agent.editor_in_process import (
+    EditorInProcess,
+    choose,
+    connected,
+    new_session,
+    words,
+)
+from tests.workbench.conftest import Desks
+
+
+@pytest.fixture
+async def bench(desks: Desks, folder: Path) -> Workbench:
+    opened = await desks().create_workspace("w", folder)
+    await opened.choose_model_for_role("demo/demo")
+    return opened
+
+
+def said(editor: EditorInProcess) -> str:
+    texts = [update["content"]["text"] for update in editor.updates_of("agent_message_chunk")]
+    return "".join(texts)
+
+
+async def test_the_end_of_a_turn_comes_after_all_that_was_said_and_done(bench: Workbench) -> None:
+    async with connected(bench) as editor:
+        session = await new_session(editor, bench)
+        answer = await editor.prompt(session, "read README.md")
+        assert answer == {"stopReason": "end_turn"}
+        kinds = [update["sessionUpdate"] for update in editor.updates]
+        assert kinds.index("tool_call") < kinds.index("tool_call_update")
+        assert kinds.index("tool_call_update") < kinds.index("agent_message_chunk")
+        assert "Counting sequences." in said(editor)
+        assert editor.updates_of("user_message_chunk") == [], "the editor shows its own message"
+        assert editor.updates_of("usage_update")[-1]["used"] > 0
+
+
+async def test_a_message_that_was_written_in_the_window_is_shown_in_the_editor(
+    bench: Workbench,
+) -> None:
+    async with connected(bench) as editor:
+        session_id = await new_session(editor, bench)
+        await editor.prompt(session_id, "read README.md")
+        session = await bench.open_session(session_id)
+        session.send_message((Text("from the window"),))
+        await session.wait_until_idle()
+        await editor.wait_until(lambda: editor.updates_of("user_message_chunk"))
+        (shown,) = editor.updates_of("user_message_chunk")
+        assert shown["content"]["text"] == "from the window"
+
+
+async def test_a_conversation_is_stored_with_its_first_message_and_keeps_the_model_that_was_chosen(
+    desks: Desks, folder: Path
+) -> None:
+    bench = await desks().create_workspace("w", folder)
+    async with connected(bench) as editor:
+        session = await new_session(editor, bench)
+        error = await editor.refusal("session/prompt", sessionId=session, prompt=words("hello"))
+        assert error["code"] == -32000
+        assert error["message"] == f"No model has been chosen for w. {SIGN_IN}"
+        assert bench.conversation_row(session) is None
+        chosen = {"configId": "model", "value": "demo/demo"}
+        await editor.request("session/set_config_option", sessionId=session, **chosen)
+        assert bench.conversation_row(session) is None
+        await editor.prompt(session, "read README.md")
+        assert bench.conversation_row(session) is not None
+        stored = (await bench.open_session(session)).conversation.state
+        assert stored.own_model == "demo/demo"
+
+
+async def test_a_second_message_is_refused_while_the_agent_answers_and_a_cancelled_one_is_not_done(
+    bench: Workbench, folder: Path
+) -> None:
+    async with connected(bench) as editor:
+        session = await new_session(editor, bench)
+        turn = editor.begin_request(
+            "session/prompt", sessionId=session, prompt=words("write new.txt: text")
+        )
+        await editor.wait_until(lambda: editor.asked)
+        error = await editor.refusal("session/prompt", sessionId=session, prompt=words("more"))
+        assert "still answering" in error["message"]
+        assert "cancel the answer first" in error["message"]
+        editor.pipe.send_message(
+            {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}
+        )
+        assert (await asyncio.wait_for(turn, 60))["result"] == {"stopReason": "cancelled"}
+        assert not (folder / "new.txt").exists()
+        answer = await editor.prompt(session, "read README.md")
+        assert answer == {"stopReason": "end_turn"}, "the next turn is not cancelled"
+
+
+async def test_a_turn_that_somebody_else_began_is_not_stopped_by_the_editor(
+    bench: Workbench, folder: Path
+) -> None:
+    async with connected(bench) as editor:
+        session_id = await new_session(editor, bench)
+        await editor.prompt(session_id, "read README.md")
+        session = await bench.open_session(session_id)
+        session.send_message((Text("write new.txt: text"),))
+        await editor.wait_until(lambda: editor.asked)
+        await editor.request("session/close", sessionId=session_id)
+        assert not session.is_idle
+        session.stop_turn()
+        await session.wait_until_idle()
+
+
+@pytest.mark.parametrize(
+    ("option", "is_written", "mode"),
+    [("once:0", True, "ask"), ("deny", False, "ask"), ("nonsense:0", False, "ask")],
+)
+async def test_what_the_editors_user_chooses_is_done(
+    bench: Workbench, folder: Path, option: str, is_written: bool, mode: str
+) -> None:
+    async with connected(bench) as editor:
+        editor.answers["session/request_permission"] = choose(option)
+        session = await new_session(editor, bench)
+        await editor.prompt(session, "write new.txt: text")
+        assert (folder / "new.txt").exists() == is_written
+        assert bench.permission_mode == mode
+        (asked,) = editor.asked
+        names = {each["optionId"]: each["name"] for each in asked["params"]["options"]}
+        assert names["once:0"] == "Allow once"
+        assert names["deny"] == "Deny"
+        assert asked["params"]["sessionId"] == session
+        status = editor.updates_of("tool_call_update")[-1]["status"]
+        assert status == ("completed" if is_written else "failed")
+
+
+async def test_what_is_allowed_in_this_conversation_is_not_asked_about_again(
+    bench: Workbench, folder: Path
+) -> None:
+    async with connected(bench) as editor:
+        editor.answers["session/request_permission"] = choose("conversation:0")
+        session = await new_session(editor, bench)
+        await editor.prompt(session, "write new.txt: text")
+        await editor.prompt(session, "write new.txt: another")
+        assert len(editor.asked) == 1
+        assert (folder / "new.txt").read_text().startswith("another")
+
+
+async def test_an_editor_that_cannot_show_a_question_denies_it_with_that_reason(
+    bench: Workbench, folder: Path
+) -> None:
+    async with connected(bench) as editor:
+        editor.answers["session/request_permission"] = lambda _: {
+            "error": {"code": -32601, "message": "no questions here"}
+        }
+        session_id = await new_session(editor, bench)
+        answer = await editor.prompt(session_id, "write new.txt: text")
+        assert answer == {"stopReason": "end_turn"}
+        assert not (folder / "new.txt").exists()
+        session = await bench.open_session(session_id)
+        heads = [
+            recorded.fact.head
+            for recorded in session.all_facts
+            if isinstance(recorded.fact, ToolReturned)
+        ]
+        assert "The editor could not show the question." in heads[-1]
+
+
+async def test_a_mode_that_was_chosen_elsewhere_is_told_with_the_options_once(
+    bench: Workbench,
+) -> None:
+    async with connected(bench) as editor:
+        session = await new_session(editor, bench)
+        await editor.prompt(session, "read README.md")
+        assert editor.updates_of("current_mode_update") == []
+        await bench.choose_permission_mode("plan")
+        await editor.prompt(session, "read README.md")
+        await editor.prompt(session, "read README.md")
+        (mode,) = editor.updates_of("current_mode_update")
+        assert mode["currentModeId"] == "plan"
+        (options,) = editor.updates_of("config_option_update")
+        assert options["configOptions"][0]["currentValue"] == "plan"
+
+
+async def test_a_loaded_conversation_is_told_from_its_beginning_and_then_its_commands_and_usage(
+    bench: Workbench,
+) -> None:
+    async with connected(bench) as editor:
+        session = await new_session(editor, bench)
+        await editor.prompt(session, "read README.md")
+        live = said(editor)
+        await editor.request("session/close", sessionId=session)
+        editor.updates.clear()
+        await editor.request(
+            "session/load", sessionId=session, cwd=str(bench.main_folder), mcpServers=[]
+        )
+        kinds = [update["sessionUpdate"] for update in editor.updates]
+        assert kinds.index("user_message_chunk") < kinds.index("agent_message_chunk")
+        assert kinds[-2:] == ["available_commands_update", "usage_update"]
+        assert said(editor) == live
+        first = editor.updates_of("user_message_chunk")[0]
+        assert first["content"]["text"] == "read README.md"
+
+
+async def test_a_file_is_read_from_the_disk_once_an_editor_did_not_send_it_in_time(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editor_conversation, "READ_SECONDS", 0.01)
+    async with connected(bench, fs={"readTextFile": True}) as editor:
+        session = await new_session(editor, bench)
+        for _ in range(2):
+            await editor.prompt(session, "read README.md")
+        assert "Counting sequences." in said(editor)
+        methods = [request["method"] for request in editor.asked]
+        assert methods == ["fs/read_text_file"], "it is not asked a second time"
+
+
+async def test_what_the_editor_has_not_saved_is_what_the_agent_reads(
+    bench: Workbench, folder: Path
+) -> None:
+    async with connected(bench, fs={"readTextFile": True}) as editor:
+        editor.answers["fs/read_text_file"] = lambda _: {"result": {"content": "unsaved words"}}
+        session = await new_session(editor, bench)
+        await editor.prompt(session, "read README.md")
+        assert "unsaved words" in said(editor)
+        (asked,) = editor.asked
+        assert asked["params"] == {"sessionId": session, "path": str(folder / "README.md")}
+
+
+def options_of(scope: str, rules: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
+    question = PermissionQuestion(ToolCall("c", "run_command", "{}"), "Run", "make", rules=rules)
+    offered = _offer_scope(question, scope)
+    return [(option.option_id, option.name, option.kind) for option in offered]
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "kind"),
+    [
+        ("once", "Allow once", "allow_once"),
+        ("conversation", "Allow in this conversation", "allow_always"),
+        ("always", "Always allow", "allow_always"),
+        ("ask", "Approve and ask before changes", "allow_once"),
+        ("edits", "Approve, allow edits", "allow_always"),
+        ("all", "Approve, allow everything", "allow_always"),
+    ],
+)
+def test_each_scope_has_a_name_and_says_whether_it_lasts(scope: str, name: str, kind: str) -> None:
+    assert options_of(scope) == [(f"{scope}:0", name, kind)]
+
+
+def test_each_rule_that_would_allow_it_longer_is_an_option_of_its_own() -> None:
+    rules = ("make", "make *")
+    assert options_of("always", rules) == [
+        ("always:0", "Always allow make", "allow_always"),
+        ("always:1", "Always allow make *", "allow_always"),
+    ]
+    assert [option_id for option_id, _, _ in options_of("once", rules)] == ["once:0"]
+
+
+def card_of(**values: Any) -> Any:
+    call = ToolCall("c1", "run_command", '{"command": "make"}')
+    return _build_question_card(PermissionQuestion(call, preview="make *all*", **values))
+
+
+def test_the_card_of_a_command_shows_it_word_for_word_below_the_reason() -> None:
+    card = card_of(title="Run make", why="it changes files")
+    assert (card.tool_call_id, card.title, card.kind) == ("c1", "Run make", "execute")
+    assert card.status == "pending"
+    assert card.content[0].content.text == "It changes files\n\n```\nmake *all*\n```"
+
+
+def test_a_card_without_a_reason_or_a_title_shows_the_call() -> None:
+    card = card_of(title="")
+    assert card.title == "run_command make"
+    assert card.content[0].content.text == "```\nmake *all*\n```"
+
+
+def test_a_plan_is_drawn_as_the_markdown_that_it_is_and_switches_the_mode() -> None:
+    card = card_of(title="Plan", plan=True)
+    assert card.kind == "switch_mode"
+    assert card.content[0].content.text == "make *all*"
