@@ -7,25 +7,31 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from acp import RequestError
 
 from helix_desktop.acp_client import agent_requests, turn_recording
+from helix_desktop.acp_client.turn_recording import AcpCall
 from helix_desktop.engine.changes import git_patch
 from helix_desktop.engine.facts import (
     Decided,
     FilesChanged,
     Stop,
+    Stored,
     Text,
     ToolReturned,
     TurnEnd,
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.ports import CallOutcome, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import Event, ReplyStreamed, ToolPrinted
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
-from helix_desktop.tools.permission import PermissionRule
+from helix_desktop.errors import ActionRefused
+from helix_desktop.tools.permission import ActionEffect, PermissionRule
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.workbench import Workbench
 from tests.acp_client.conftest import ASKED, calls, facts_of, outputs, run_turn, said
@@ -739,3 +745,339 @@ async def test_a_command_that_ran_is_recorded_whenever_its_terminal_is_killed(
     assert ran
     assert [name for name in ran if name not in recorded] == []
     assert len(outputs(session)) == len(calls(session))
+
+
+# --- What a call is, by what it names
+
+
+def described(**description: Any) -> AcpCall:
+    return AcpCall("c1", description)
+
+
+@pytest.mark.parametrize(
+    ("call_input", "command"),
+    [
+        ({"command": "make all"}, "make all"),
+        ({"cmd": "make all"}, "make all"),
+        ({"command": ["make", "a b"]}, "make 'a b'"),
+        ({"command": "make", "args": ["all", "a b", 3]}, "make all 'a b' 3"),
+        ({"command": "make", "cmd": "make"}, "make"),
+        ({"command": "make", "cmd": "rm x"}, "make\nrm x"),
+        ({"args": ["all"]}, ""),
+        ({"command": []}, ""),
+        ({"command": "", "cmd": None}, ""),
+    ],
+)
+def test_a_command_is_read_as_agents_write_it(call_input: Any, command: str) -> None:
+    assert agent_requests._command_of_call(described(rawInput=call_input)) == command
+
+
+@pytest.mark.parametrize(
+    ("call_input", "folder"),
+    [
+        ({"cwd": "/p"}, "/p"),
+        ({"working_directory": "/p", "directory": "/q"}, "/p, /q"),
+        ({"workdir": "/p", "dir_path": "/p"}, "/p"),
+        ({"FOLDER": "/p"}, "/p"),
+        ({"cwd": ""}, ""),
+        ({"my cwd": "/p", "cwdx": "/p"}, ""),
+    ],
+)
+def test_the_folder_of_a_command_is_read_as_agents_write_it(call_input: Any, folder: str) -> None:
+    assert agent_requests._folder_of_call(described(rawInput=call_input)) == folder
+
+
+@pytest.mark.parametrize(
+    ("description", "path", "effect"),
+    [
+        ({"kind": "read"}, "a.txt", ActionEffect.READ),
+        ({"kind": "read"}, "", ActionEffect.FOREIGN),
+        ({"kind": "search", "rawInput": {"pattern": "x"}}, "", ActionEffect.READ),
+        ({"kind": "search", "rawInput": {"glob": "*.py"}}, "", ActionEffect.READ),
+        ({"kind": "edit"}, "a.txt", ActionEffect.EDIT),
+        ({"kind": "delete"}, "", ActionEffect.FOREIGN),
+        ({"kind": "execute"}, "", ActionEffect.FOREIGN),
+        ({"kind": "execute", "rawInput": {"command": "ls"}}, "", ActionEffect.RUN),
+        ({"kind": "read", "rawInput": {"command": "cat x"}}, "x", ActionEffect.RUN),
+        ({"kind": "fetch"}, "", ActionEffect.FETCH),
+        ({"kind": "other"}, "a.txt", ActionEffect.FOREIGN),
+        ({}, "", ActionEffect.FOREIGN),
+    ],
+)
+def test_what_a_call_does_is_known_by_what_it_names(
+    description: Any, path: str, effect: ActionEffect
+) -> None:
+    assert agent_requests._effect_of_call(described(**description), path) is effect
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("https://example.org/x", "example.org"),
+        ("no address", ""),
+        ("http://[broken", ""),
+        ("", ""),
+    ],
+)
+def test_a_page_is_known_by_its_host(address: str, host: str) -> None:
+    assert agent_requests._host_of_call(described(rawInput={"url": address})) == host
+
+
+@pytest.mark.parametrize(
+    ("params", "line"),
+    [
+        ({"command": "ls -la | wc"}, "ls -la | wc"),
+        ({"command": "my prog", "args": ["a b", 3]}, "'my prog' 'a b' 3"),
+        (
+            {"command": "ls", "env": [{"name": "A", "value": "x y"}, {"name": "B_2", "value": ""}]},
+            "A='x y' B_2='' ls",
+        ),
+        ({"command": "ls", "env": [{"name": "A;rm", "value": "x"}, {"name": "2", "value": ""}]}, "ls"),
+    ],
+)  # fmt: skip
+def test_the_command_line_of_a_terminal_has_its_variables_and_only_those_that_are_names(
+    params: Any, line: str
+) -> None:
+    assert agent_requests._format_terminal_command(params) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("file:///a/b%20c", "/a/b c"),
+        (" FILE://localhost/a ", "/a"),
+        ("file://other/a", "//other/a"),
+        ("file:/a", "/a"),
+        ("file://[broken/a", "//file://[broken/a"),
+        ("a/file:/b", "a/file:/b"),
+    ],
+)
+def test_the_address_of_a_file_is_a_path_and_on_another_computer_one_outside(
+    text: str, path: str
+) -> None:
+    assert agent_requests._path_of_file_address(text) == path
+
+
+def test_the_paths_of_a_call_are_named_once_and_those_of_its_input_first() -> None:
+    call = described(
+        rawInput={"file_path": "b.txt", "note": "no path", "command": "/etc/passwd"},
+        locations=[{"path": "a.txt"}, {"path": "file:///c.txt"}, {}],
+        content=[{"type": "diff", "path": "a.txt"}, {"type": "diff", "path": "d.txt"}],
+    )
+    assert agent_requests._list_paths_of_call(call) == ["b.txt", "a.txt", "/c.txt", "d.txt"]
+
+
+# --- How a command in a terminal ended
+
+
+async def terminal_of(outcome: CallOutcome | Exception) -> agent_requests.AgentTerminal:
+    async def run() -> CallOutcome:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    running = asyncio.ensure_future(run())  # noqa: TID251 - as the workspace spawns it
+    await asyncio.wait([running])
+    return agent_requests.AgentTerminal(running, limit_bytes=10)
+
+
+OUTPUT = Stored(Digest(bytes(32)), 3)
+KILLED = {"exitCode": None, "signal": "SIGKILL"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (CallOutcome(OUTPUT, exit_code=0), {"exitCode": 0, "signal": None}),
+        (CallOutcome(OUTPUT, ok=False, exit_code=7), {"exitCode": 7, "signal": None}),
+        (CallOutcome(OUTPUT, ok=False), {"exitCode": 1, "signal": None}),
+        (CallOutcome(OUTPUT), {"exitCode": 0, "signal": None}),
+        (CallOutcome(OUTPUT, exit_code=0, stopped=True), KILLED),
+        (OSError("no such program"), KILLED),
+    ],
+)
+async def test_an_agent_hears_how_its_command_ended(
+    outcome: CallOutcome | Exception, status: dict[str, Any]
+) -> None:
+    assert (await terminal_of(outcome)).exit_status() == status
+
+
+async def test_a_command_that_was_cancelled_was_killed() -> None:
+    running = asyncio.ensure_future(asyncio.Event().wait())  # noqa: TID251 - as it is spawned
+    running.cancel()
+    await asyncio.wait([running])
+    terminal = agent_requests.AgentTerminal(cast(Any, running), limit_bytes=10)
+    assert terminal.exit_status() == KILLED
+
+
+async def test_of_what_a_command_prints_the_end_is_kept_and_it_is_said_that_it_was_cut() -> None:
+    terminal = await terminal_of(CallOutcome(OUTPUT))
+    terminal.add_printed_text("0123456789")
+    assert (terminal.printed, terminal.is_cut) == ("0123456789", False)
+    terminal.add_printed_text("x")
+    assert (terminal.printed, terminal.is_cut) == ("123456789x", True)
+
+
+# --- Requests, answered without an agent's process
+
+
+@pytest.fixture
+async def turn(bench: Workbench) -> agent_requests.AgentRequests:
+    """The requests of one turn. Every question is allowed."""
+    session = await bench.start_conversation(acp_agent="Script")
+    recorder = turn_recording.TurnRecorder(session.conversation, bench.kit.resources, "Agent")
+
+    async def allow(question: PermissionQuestion) -> PermissionAnswer:
+        ASKED.append(question)
+        return YES
+
+    ASKED.clear()
+    return agent_requests.AgentRequests(
+        session.conversation,
+        bench.kit,
+        bench.kit.build_toolbox(),
+        recorder,
+        allow,
+        bench.tasks.spawn_task,
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({}, "1\n2\n3\n4\n"),
+        ({"line": 1}, "1\n2\n3\n4\n"),
+        ({"line": 3}, "3\n4\n"),
+        ({"limit": 2}, "1\n2\n"),
+        ({"line": 2, "limit": 2}, "2\n3\n"),
+        ({"line": 0, "limit": 0}, "1\n2\n3\n4\n"),
+        ({"line": 9}, ""),
+    ],
+)
+async def test_an_agent_reads_the_lines_that_it_asks_for(
+    turn: agent_requests.AgentRequests, folder: Path, params: dict[str, int], text: str
+) -> None:
+    (folder / "four.txt").write_text("1\n2\n3\n4\n")
+    asked = {"path": str(folder / "four.txt"), **params}
+    assert await turn.answer_agent("fs/read_text_file", asked) == {"content": text}
+
+
+async def test_a_method_that_nobody_knows_and_a_terminal_that_is_not_there_are_refused(
+    turn: agent_requests.AgentRequests,
+) -> None:
+    with pytest.raises(RequestError) as unknown:
+        await turn.answer_agent("fs/format_disk", {})
+    assert unknown.value.code == -32601
+    with pytest.raises(RequestError, match="There is no terminal xxx") as missing:
+        await turn.answer_agent("terminal/output", {"terminalId": "x" * 200})
+    assert missing.value.code == -32002
+    assert "x" * 81 not in str(missing.value)
+
+
+def permission(*kinds: str) -> dict[str, Any]:
+    options = [{"optionId": f"my {kind}", "kind": kind, "name": kind} for kind in kinds]
+    call = {"toolCallId": "c1", "title": "look", "kind": "read", "rawInput": {"path": "README.md"}}
+    return {"toolCall": call, "options": options}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "chosen"),
+    [
+        (("allow_always", "allow_once", "reject_once"), "my allow_once"),
+        (("allow_always", "reject_once"), "my allow_always"),
+        (("reject_once", "reject_always"), None),
+        ((), None),
+    ],
+)
+async def test_of_the_agents_options_the_one_for_this_call_alone_is_taken(
+    turn: agent_requests.AgentRequests, kinds: tuple[str, ...], chosen: str | None
+) -> None:
+    answer = await turn.answer_agent("session/request_permission", permission(*kinds))
+    outcome = answer["outcome"]
+    assert outcome.get("optionId") == chosen
+    assert outcome["outcome"] == ("selected" if chosen else "cancelled")
+
+
+async def test_a_call_with_too_many_files_is_rejected_and_not_for_good(
+    turn: agent_requests.AgentRequests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_requests, "MOST_PATHS", 2)
+    asked = permission("reject_always", "reject_once", "allow_once")
+    asked["toolCall"]["locations"] = [{"path": "a"}]
+    answer = await turn.answer_agent("session/request_permission", asked)
+    assert answer["outcome"]["optionId"] == "my allow_once"
+    asked["toolCall"] |= {"toolCallId": "c2", "locations": [{"path": "a"}, {"path": "b"}]}
+    answer = await turn.answer_agent("session/request_permission", asked)
+    assert answer["outcome"]["optionId"] == "my reject_once"
+
+
+async def test_a_turn_waits_while_somebody_is_asked_and_while_a_command_runs(
+    bench: Workbench, turn: agent_requests.AgentRequests
+) -> None:
+    waiting: list[bool] = []
+
+    async def look(_: PermissionQuestion) -> PermissionAnswer:
+        waiting.append(turn.is_waiting)
+        return YES
+
+    turn.ask_user = look
+    assert not turn.is_waiting
+    form = {"requestedSchema": {"type": "object", "properties": {}}, "message": "Who?"}
+    await turn.answer_agent("elicitation/create", form)
+    assert waiting == [True]
+    assert not turn.is_waiting
+    await bench.choose_permission_mode("allow all")
+    created = await turn.answer_agent("terminal/create", {"command": "sleep 600"})
+    assert turn.is_waiting
+    await turn.answer_agent("terminal/kill", created)
+    assert not turn.is_waiting
+
+
+async def test_no_more_commands_run_at_once_than_an_agent_may_run(
+    bench: Workbench, turn: agent_requests.AgentRequests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_requests, "MOST_TERMINALS", 1)
+    await bench.choose_permission_mode("allow all")
+    created = await turn.answer_agent("terminal/create", {"command": "sleep 600"})
+    with pytest.raises(ActionRefused, match="already running 1 commands"):
+        await turn.answer_agent("terminal/create", {"command": "true"})
+    await turn.answer_agent("terminal/release", created)
+    assert turn.terminals == {}
+    await turn.answer_agent("terminal/create", {"command": "true"})
+    await turn.stop_commands()
+
+
+async def test_a_form_without_fields_or_of_too_many_words_is_declined(
+    turn: agent_requests.AgentRequests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = {"type": "object", "properties": {}}
+    asked = {"message": "Who?", "requestedSchema": schema}
+    declined = {"action": "decline"}
+    assert await turn.answer_agent("elicitation/create", {"message": "Who?"}) == declined
+    monkeypatch.setattr(agent_requests, "LONGEST_FORM_MESSAGE", 4)
+    monkeypatch.setattr(agent_requests, "LONGEST_FORM", len(json.dumps(schema)))
+    accepted = {"action": "accept", "content": {}}
+    assert await turn.answer_agent("elicitation/create", asked) == accepted
+    longer = asked | {"message": "Who??"}
+    assert await turn.answer_agent("elicitation/create", longer) == declined
+    larger = asked | {"requestedSchema": {**schema, "x": 1}}
+    assert await turn.answer_agent("elicitation/create", larger) == declined
+    assert len(ASKED) == 1
+
+
+async def test_what_was_allowed_to_be_written_is_exactly_that_change(
+    turn: agent_requests.AgentRequests,
+) -> None:
+    turn._allowed_edits.append(agent_requests.AllowedEdit("a.txt", "old", "new"))
+    turn._allowed_edits.append(agent_requests.AllowedEdit("b.txt", "", "whole"))
+
+    def was_allowed(path: str, before: bytes | None, content: str) -> bool:
+        return turn._was_edit_allowed(path, before, {"path": path, "content": content})
+
+    assert was_allowed("a.txt", b"old old", "new old")
+    assert not was_allowed("a.txt", b"old old", "new new")
+    assert not was_allowed("c.txt", b"old old", "new old")
+    assert not was_allowed("a.txt", None, "new")
+    assert was_allowed("b.txt", None, "whole")
+    assert not was_allowed("b.txt", b"there", "whole")
+    assert not was_allowed("b.txt", b"there", "wholethere")
