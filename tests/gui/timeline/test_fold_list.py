@@ -1,0 +1,293 @@
+"""The rows of what was shortened: their words, their height, and which one is chosen."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QFontMetrics
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QApplication, QStyle, QStyleOptionViewItem
+
+from helix_desktop.engine.facts import Unfolded
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline import fold_list
+from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
+from helix_desktop.gui.timeline.fold_list import (
+    FIGURES_LINE,
+    ROW,
+    SEPARATOR,
+    FoldList,
+    describe_event_time,
+    wrap_figures,
+)
+from helix_desktop.gui.timeline.fold_sentences import describe_event_briefly, describe_event_title
+from tests.gui.timeline.conftest import Written
+from tests.gui.timeline.recording_painter import RecordingPainter
+
+ROLE = Qt.ItemDataRole
+
+
+@pytest.fixture
+def story(written: Written) -> ConversationTimeline:
+    made = ConversationTimeline()
+    made.read_all_facts(written.facts)
+    return made
+
+
+@pytest.fixture
+def rows(theme: Theme, story: ConversationTimeline) -> FoldList:
+    made = FoldList(theme)
+    made.resize(600, 400)
+    made.show_fold_events(list(reversed(story.events)), 128_000, keep=None)
+    made.show()
+    return made
+
+
+def test_a_row_says_what_was_shortened_when_and_what_it_did(rows: FoldList) -> None:
+    newest = rows.rows.items[0]
+    index = rows.rows.index(0)
+    title = describe_event_title(newest)
+    brief = describe_event_briefly(newest, 128_000)
+    spoken = f"{title}, {describe_event_time(newest)}, {brief}"
+    assert rows.rows.data(index) == spoken
+    assert rows.rows.data(index, ROLE.AccessibleTextRole) == spoken
+    assert rows.rows.data(index, ROLE.DecorationRole) is None
+    tooltip = str(rows.rows.data(index, ROLE.ToolTipRole))
+    assert title in tooltip
+    assert "tokens" in tooltip
+
+
+def test_an_undone_row_says_so_and_the_start_of_the_conversation_is_never_undone(
+    rows: FoldList, story: ConversationTimeline, written: Written
+) -> None:
+    assert "undone" not in str(rows.rows.data(rows.rows.index(0)))
+    written.add(Unfolded("h2"))
+    story.read_next_fact(written.facts[-1])
+    assert str(rows.rows.data(rows.rows.index(0))).endswith(", undone")
+    assert rows.rows.is_event_undone(story.events[-1])
+    assert not rows.rows.is_event_undone(story.events[0])
+    assert not rows.rows.is_event_undone(story.events[1])
+
+
+def test_the_time_of_several_that_share_a_row_is_from_the_first_to_the_last(
+    story: ConversationTimeline,
+) -> None:
+    event = story.events[1]
+    alone = describe_event_time(event)
+    assert "–" not in alone
+    together = describe_event_time(replace(event, last_time=event.time + 600))
+    assert together.startswith(f"{alone}–")
+    assert together[-2:] != alone[-2:]
+
+
+def width_of(words: str, metrics: QFontMetrics) -> int:
+    return metrics.horizontalAdvance(words)
+
+
+def test_figures_are_broken_between_two_of_them_where_they_no_longer_fit(theme: Theme) -> None:
+    metrics = QFontMetrics(theme.build_font())
+    both = SEPARATOR.join(("one figure", "another"))
+    room = width_of(both, metrics)
+    assert wrap_figures(both, metrics, room) == [both]
+    assert wrap_figures(both, metrics, room - 1) == ["one figure", "another"]
+
+
+def test_a_figure_longer_than_a_line_is_broken_between_words_and_a_longer_word_is_cut(
+    theme: Theme,
+) -> None:
+    metrics = QFontMetrics(theme.build_font())
+    room = width_of("two words", metrics)
+    assert wrap_figures("two words more", metrics, room) == ["two words", "more"]
+    (cut,) = wrap_figures("w" * 80, metrics, room)
+    assert cut.endswith("…")
+    assert width_of(cut, metrics) <= room
+
+
+def heights(rows: FoldList) -> list[int]:
+    option = QStyleOptionViewItem()
+    delegate = rows.itemDelegate()
+    count = rows.rows.rowCount()
+    return [delegate.sizeHint(option, rows.rows.index(row)).height() for row in range(count)]
+
+
+def test_a_row_is_higher_by_a_line_for_each_line_of_figures_beyond_the_first(
+    rows: FoldList, theme: Theme
+) -> None:
+    rows.resize(2_000, 400)
+    assert set(heights(rows)) == {theme.zoomed_pixels(ROW)}
+    rows.resize(230, 400)
+    narrow = heights(rows)
+    line = theme.zoomed_pixels(FIGURES_LINE)
+    extra = [height - theme.zoomed_pixels(ROW) for height in narrow]
+    assert max(extra) >= line
+    assert all(height % line == 0 for height in extra)
+
+
+def test_in_a_very_long_list_all_rows_are_equally_high(
+    rows: FoldList, story: ConversationTimeline, theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.resize(230, 400)
+    monkeypatch.setattr(fold_list, "MOST_MEASURED_ROWS", len(story.events))
+    rows.show_fold_events(story.events, 128_000, keep=None)
+    assert not rows.uniformItemSizes()
+    monkeypatch.setattr(fold_list, "MOST_MEASURED_ROWS", len(story.events) - 1)
+    rows.show_fold_events(story.events, 128_000, keep=None)
+    assert rows.uniformItemSizes()
+    assert set(heights(rows)) == {theme.zoomed_pixels(ROW)}
+
+
+def test_a_row_that_is_clicked_is_chosen_and_one_that_stays_chosen_is_not_chosen_again(
+    rows: FoldList, story: ConversationTimeline
+) -> None:
+    chosen = QSignalSpy(rows.chosen)
+    second = rows.rows.items[1]
+    place = rows.visualRect(rows.rows.index(1)).center()
+    QTest.mouseClick(rows.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert [chosen.at(number)[0] for number in range(chosen.count())] == [second]
+    rows.show_fold_events(list(reversed(story.events)), 64_000, keep=second)
+    assert chosen.count() == 1
+    assert rows.currentIndex().row() == 1
+    assert rows.rows.window == 64_000
+    QTest.keyClick(rows, Qt.Key.Key_Down)
+    assert chosen.at(1)[0] is rows.rows.items[2]
+
+
+def test_new_rows_leave_the_list_where_it_was_scrolled_to(
+    rows: FoldList, story: ConversationTimeline
+) -> None:
+    many = list(story.events) * 20
+    rows.show_fold_events(many, 128_000, keep=None)
+    rows.doItemsLayout()
+    rows.verticalScrollBar().setValue(120)
+    rows.show_fold_events(many, 128_000, keep=None)
+    assert rows.verticalScrollBar().value() == 120
+
+
+def test_an_event_is_found_in_the_row_that_it_shares_with_others(
+    rows: FoldList, story: ConversationTimeline
+) -> None:
+    start, markers, first, second = story.events
+    shared = replace(first, made_folds=first.made_folds + second.made_folds, last_time=second.time)
+    shown: list[TimelineEvent] = [shared, markers, start]
+    rows.show_fold_events(shown, 128_000, keep=None)
+    assert not rows.currentIndex().isValid()
+    rows.select_fold_event(first)
+    assert rows.currentIndex().row() == 0
+    rows.select_fold_event(None)
+    assert rows.currentIndex().row() == 0
+    rows.select_fold_event(markers)
+    assert rows.currentIndex().row() == 1
+
+
+def test_an_event_of_another_conversation_or_time_is_in_no_row(
+    rows: FoldList, story: ConversationTimeline, written: Written
+) -> None:
+    other = ConversationTimeline()
+    other.read_all_facts(written.facts)
+    rows.show_fold_events(story.events[1:], 128_000, keep=None)
+    rows.select_fold_event(other.events[2])
+    assert not rows.currentIndex().isValid()
+    rows.select_fold_event(replace(story.events[2], time=story.events[2].time + 1))
+    assert not rows.currentIndex().isValid()
+    rows.select_fold_event(replace(story.events[2]))
+    assert rows.currentIndex().row() == 1
+
+
+def painted(
+    rows: FoldList, row: int, height: int, width: int = 600, *, is_selected: bool = False
+) -> RecordingPainter:
+    painter = RecordingPainter(width, height)
+    option = QStyleOptionViewItem()
+    option.rect = QRect(0, 0, width, height)
+    if is_selected:
+        option.state |= QStyle.StateFlag.State_Selected
+    delegate: Any = rows.itemDelegate()
+    delegate.draw_row(painter, option, rows.rows.index(row))
+    painter.end()
+    return painter
+
+
+def words_of(painter: RecordingPainter) -> list[str]:
+    return [painted_words.text for painted_words in painter.words]
+
+
+def test_a_row_has_its_title_the_time_behind_it_and_the_figures_below(
+    rows: FoldList, theme: Theme
+) -> None:
+    event = rows.rows.items[0]
+    painter = painted(rows, 0, ROW)
+    title, when, *figures = painter.words
+    assert (title.text, when.text) == (describe_event_title(event), describe_event_time(event))
+    assert [line.text for line in figures] == [describe_event_briefly(event, 128_000)]
+    assert title.rect.top() == when.rect.top()
+    assert when.rect.left() > title.rect.left() + 20
+    assert figures[0].rect.left() == title.rect.left()
+    assert figures[0].rect.top() >= title.rect.top() + QFontMetrics(theme.build_font()).height()
+    assert figures[0].rect.bottom() <= ROW
+    assert not title.is_struck_out
+    (ring,) = painter.shapes
+    assert ring.rect.right() < title.rect.left()
+    assert title.rect.top() <= ring.rect.center().y() <= title.rect.bottom()
+
+
+def test_an_undone_row_is_struck_out_and_a_selected_one_stands_on_a_surface(
+    rows: FoldList, story: ConversationTimeline, written: Written
+) -> None:
+    plain = painted(rows, 0, ROW)
+    assert len(painted(rows, 0, ROW, is_selected=True).shapes) == len(plain.shapes) + 1
+    written.add(Unfolded("h2"))
+    story.read_next_fact(written.facts[-1])
+    title, when, *_ = painted(rows, 0, ROW).words
+    assert title.is_struck_out
+    assert title.colour != plain.words[0].colour
+    assert when.text.endswith(" · undone")
+    assert not when.is_struck_out
+
+
+def test_each_kind_has_a_ring_in_its_own_colour(rows: FoldList) -> None:
+    colours = [painted(rows, row, ROW).shapes[0].colour for row in range(4)]
+    summary, earlier_summary, markers, _start = colours
+    assert summary == earlier_summary
+    assert markers != summary
+
+
+def test_lines_that_have_no_room_are_cut_and_those_that_have_are_below_each_other(
+    rows: FoldList, theme: Theme
+) -> None:
+    metrics = QFontMetrics(theme.build_font())
+    brief = describe_event_briefly(rows.rows.items[0], 128_000)
+    high = painted(rows, 0, ROW + 6 * FIGURES_LINE, width=230).words[2:]
+    assert len(high) > 1
+    assert SEPARATOR.join(line.text for line in high).replace(SEPARATOR, " ") == brief.replace(
+        SEPARATOR, " "
+    )
+    tops = [line.rect.top() for line in high]
+    assert all(after - before >= metrics.height() for before, after in itertools.pairwise(tops))
+    low = painted(rows, 0, ROW, width=230).words[2:]
+    assert len(low) == 1
+    assert low[0].text.endswith("…")
+    assert low[0].text[:5] == brief[:5]
+
+
+def test_a_narrow_row_cuts_its_title_and_never_its_time(rows: FoldList, theme: Theme) -> None:
+    title, when, *_ = painted(rows, 2, ROW, width=230).words
+    assert title.text.endswith("…")
+    assert when.text == describe_event_time(rows.rows.items[2])
+    metrics = QFontMetrics(theme.build_font())
+    assert when.rect.left() + metrics.horizontalAdvance(when.text) <= 230
+
+
+def test_a_resized_list_keeps_the_chosen_row_in_sight(
+    rows: FoldList, story: ConversationTimeline
+) -> None:
+    many = list(story.events) * 20
+    rows.show_fold_events(many, 128_000, keep=None)
+    rows.setCurrentIndex(rows.rows.index(60))
+    rows.resize(600, 160)
+    for _ in range(5):
+        QApplication.processEvents()
+    assert rows.viewport().rect().intersects(rows.visualRect(rows.rows.index(60)))

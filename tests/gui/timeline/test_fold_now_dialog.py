@@ -1,0 +1,108 @@
+"""Shortening now: what it costs is said before it is begun, and what was wished is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from PySide6.QtWidgets import QPushButton, QWidget
+
+from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
+from tests.gui.fake_desk import FakeSession, now
+from tests.gui.timeline.conftest import Written
+
+
+class Folded(FakeSession):
+    """Notes what it was asked to fold. `cost`: what folds of each kind would cost."""
+
+    cost: float | None = 0.03
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.wanted: list[tuple[FoldKind, str]] = []
+
+    def estimate_fold_cost(self, kind: FoldKind) -> float | None:
+        return self.cost
+
+    async def fold_on_request(self, kind: FoldKind, *, wish: str = "") -> None:
+        self.wanted.append((kind, wish))
+
+
+@pytest.fixture
+def folded(written: Written) -> Folded:
+    return Folded("c", written.facts)
+
+
+@pytest.fixture
+def parent(theme: Theme) -> Iterator[QWidget]:
+    made = QWidget()
+    yield made
+    made.close()
+
+
+def dialog_of(session: Folded, parent: QWidget, **values: Any) -> FoldNowDialog:
+    return FoldNowDialog(session, BackgroundRunner(now), parent, **values)
+
+
+def test_the_way_that_is_asked_for_is_chosen_at_first(folded: Folded, parent: QWidget) -> None:
+    assert dialog_of(folded, parent).kind.currentData() == FoldKind.HANDOVER
+    marker = dialog_of(folded, parent, kind=FoldKind.MARKER)
+    assert marker.kind.currentData() == FoldKind.MARKER
+    offered = [FoldKind(marker.kind.itemData(number)) for number in range(marker.kind.count())]
+    assert offered == [
+        FoldKind.HANDOVER,
+        FoldKind.OBSERVATIONS,
+        FoldKind.REFLECTION,
+        FoldKind.MARKER,
+    ]
+
+
+def test_what_it_costs_is_said_and_said_anew_for_another_way(
+    folded: Folded, parent: QWidget
+) -> None:
+    dialog = dialog_of(folded, parent)
+    assert dialog.cost.text() == "A model writes this text for about $0.030."
+    dialog.kind.setCurrentIndex(dialog.kind.count() - 1)
+    assert dialog.cost.text() == "This costs nothing: no model is used."
+
+
+def test_without_anything_to_shorten_that_is_said(folded: Folded, parent: QWidget) -> None:
+    folded.cost = 0
+    assert "nothing" in dialog_of(folded, parent).cost.text().lower()
+
+
+def test_an_unknown_cost_is_none_only_where_the_model_runs_here(
+    folded: Folded, parent: QWidget
+) -> None:
+    folded.cost = None
+    charged = "its provider may charge for it"
+    free = "This costs nothing: the model runs on this computer."
+    assert dialog_of(folded, parent).cost.text() == free
+    assert charged in dialog_of(folded, parent, can_tell_cost=False).cost.text()
+    folded.append(ModelSet(ModelRole.MAIN, "elsewhere/m", 128_000, 8_000, 0.0, 0.0, 0.0, 0.0))
+    assert charged in dialog_of(folded, parent).cost.text()
+    folded.append(ModelSet(ModelRole.MAIN, "ollama/m", 128_000, 8_000, 0.0, 0.0, 0.0, 0.0))
+    assert dialog_of(folded, parent).cost.text() == free
+
+
+def test_start_shortens_as_chosen_with_the_wish_and_closes(folded: Folded, parent: QWidget) -> None:
+    dialog = dialog_of(folded, parent)
+    dialog.open()
+    dialog.kind.setCurrentIndex(1)
+    dialog.wish.setText("  the decisions ")
+    start = next(each for each in dialog.findChildren(QPushButton) if each.text() == "Start")
+    start.click()
+    assert folded.wanted == [(FoldKind.OBSERVATIONS, "the decisions")]
+    assert not dialog.isVisible()
+
+
+def test_nothing_is_shortened_before_it_is_started(folded: Folded, parent: QWidget) -> None:
+    dialog = dialog_of(folded, parent)
+    dialog.open()
+    assert dialog.wish.hasFocus() or dialog.focusWidget() is dialog.wish
+    dialog.reject()
+    assert folded.wanted == []
