@@ -72,3 +72,16 @@ def test_a_repair_restores_what_the_journal_has_and_names_what_is_lost(
     assert figures["repairs"][-1].endswith("used in: build the thing.")
     _, printed, _ = helix("cache", "verify", "--workspace", "Work")
     assert "it was lost when the cache was damaged" in printed
+
+
+def test_entries_are_listed_newest_first_and_as_many_as_wanted(
+    helix: Helix, workspace: Path
+) -> None:
+    code, printed, _ = helix("cache", "list", "--workspace", "Work", "--json")
+    assert code == 0
+    entries = json.loads(printed)
+    assert [entry["size"] for entry in entries] == [len(LONG), len(SHORT)]
+    _, printed, _ = helix("cache", "list", "--workspace", "Work", "--json", "--limit", "1")
+    assert len(json.loads(printed)) == 1
+    _, printed, _ = helix("cache", "list", "--workspace", "Work", "--json", "--tool", "other")
+    assert json.loads(printed) == []

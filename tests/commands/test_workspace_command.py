@@ -164,3 +164,16 @@ def test_a_confirmation_is_an_option_even_behind_words_that_look_like_options() 
     assert seen[-1] == ["changes", "restore", "--yes", "--", "-file"]
     read = build_command_line_parser(seen[-1]).parse_args(seen[-1])
     assert (read.yes, read.paths) == (True, ["-file"])
+
+
+def test_the_details_of_a_workspace_are_printed_for_people_and_for_scripts(
+    tmp_path: Path, helix: Helix
+) -> None:
+    identity = helix("workspace", "new", "Thesis", "--folder", tmp_path)[1].strip()
+    code, printed, _ = helix("workspace", "show", "Thesis", "--json")
+    assert code == 0
+    details = json.loads(printed)
+    assert (details["id"], details["name"]) == (identity, "Thesis")
+    code, printed, _ = helix("workspace", "show", "Thesis")
+    assert code == 0
+    assert str(tmp_path) in printed

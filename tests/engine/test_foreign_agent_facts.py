@@ -8,7 +8,8 @@ from typing import Any
 
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine import facts
-from helix_desktop.engine.foreign_agent_facts import AgentFollower
+from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.state.view_items import ViewItem
 from tests.engine.keeping import Quarters, keeping
 
@@ -55,3 +56,19 @@ async def test_what_a_fold_of_a_long_history_covers_is_freed_in_steps_between_wh
     ]  # What the user said last stays.
     assert before - counts[-1] > MESSAGES - AT_ONCE
     assert max(one - two for one, two in itertools.pairwise(counts)) <= AT_ONCE
+
+
+async def test_an_output_that_is_stored_already_is_not_stored_again() -> None:
+    at = await keeping(preset="none")
+    follower = AgentFollower(at.conversation, at.folding, at.cache, Quarters())
+    call = facts.ToolCall("c1", "read", "{}")
+    await at.conversation.append_facts(facts.ModelReplied((call,), "m", facts.Stop.CALLS))
+    stored = await at.cache.store_content(b"as the agent stored it", EntryOrigin("read", "a.py"))
+    await follower.record_outputs([AgentOutput("c1", "as it is shown", stored=stored)])
+    (returned,) = [
+        recorded.fact
+        for recorded in at.conversation.state.facts
+        if isinstance(recorded.fact, facts.ToolReturned)
+    ]
+    assert returned.output == stored
+    assert returned.head == "as it is shown"

@@ -92,3 +92,16 @@ async def test_several_long_values_are_stored_together() -> None:
     (fold,) = kept.folds(FoldKind.MARKER)
     assert (await kept.cache.read_content(fold.entries[0])).decode() == arguments
     await kept.request()
+
+
+async def test_parts_that_are_replaced_for_one_batch_bear_its_name_and_others_have_their_own() -> (
+    None
+):
+    kept, seqs = await with_outputs()
+    shortener = kept.folding._shortener
+    await shortener.replace_with_markers([PartRef(seqs[0])], "because", batch="given")
+    await shortener.replace_with_markers([PartRef(seqs[1])], "because", batch="given")
+    await shortener.replace_with_markers([PartRef(seqs[2])], "because")
+    first, second, third = (fold.batch for fold in kept.folds(FoldKind.MARKER))
+    assert first == second == "given"
+    assert third not in ("", "given")

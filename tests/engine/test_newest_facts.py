@@ -158,3 +158,12 @@ async def test_more_newest_facts_than_a_host_reads_are_refused() -> None:
     told = [Recorded("talk", seq, 1.0, fact) for seq in range(1, 2_000)]
     with pytest.raises(ValueError):
         build_state_of_newest_facts(told)
+
+
+def test_facts_without_a_gap_leave_nothing_unknown() -> None:
+    talk = Talk()
+    talk.add(ConversationStarted(title="Whole"))
+    talk.user("words")
+    talk.reply("an answer")
+    assert not build_state_of_newest_facts(talk.facts).has_unknown_facts
+    assert build_state_of_newest_facts(talk.facts[1:]).has_unknown_facts

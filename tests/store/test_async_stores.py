@@ -6,13 +6,14 @@ import random
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from helix_desktop import concurrency
 from helix_desktop.engine.cache_entry_rows import EntryFilter
-from helix_desktop.engine.facts import Fact, Recorded, Text, UserSaid
+from helix_desktop.engine.facts import Fact, Recorded, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, InvalidInput
@@ -226,3 +227,13 @@ async def test_what_is_removed_for_room_is_counted_oldest_first_and_only_as_much
     assert removed.bytes == kept_before - kept_now
     rows = await workspace.index.entries_page(EntryFilter(gone=True))
     assert {row.about.source for row in rows} == {"0", "1"}
+
+
+async def test_a_check_names_an_entry_that_the_cache_never_had(workspace: StoredWorkspace) -> None:
+    """A fact refers to it, and no list of the cache has it."""
+    kept = await workspace.cache.store_content(b"kept", SHELL)
+    lost = replace(kept, digest=Digest.of_content(b"lost"))
+    returned = [ToolReturned("1", kept, 1), ToolReturned("2", lost, 1)]
+    await workspace.journal.append_to_journal("c", returned)
+    checked = await workspace.cache.verify_cache()
+    assert [digest for digest, _why in checked.damaged] == [lost.digest]

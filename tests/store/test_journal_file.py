@@ -15,7 +15,7 @@ from helix_desktop.engine.facts import (
     Text,
     UserSaid,
 )
-from helix_desktop.errors import JournalCorrupt, StoreFull, WrittenByNewerVersion
+from helix_desktop.errors import JournalCorrupt, NotFound, StoreFull, WrittenByNewerVersion
 from helix_desktop.store.journal_file import (
     JournalFile,
     checksum_of_fact,
@@ -212,3 +212,13 @@ def test_a_seal_is_over_place_time_and_text() -> None:
         checksum_of_fact("a", 1, 1.0, "y"),
     }
     assert len(seals) == 5
+
+
+def test_a_conversation_can_go_on_from_its_very_first_fact(journal: JournalFile) -> None:
+    first, started = journal.copy_conversation("a", 1, "new")
+    assert first.fact == ConversationStarted("A")
+    assert started.fact == ConversationStarted(forked_from="a", forked_at=1)
+    assert [recorded.seq for recorded in journal.read_recorded("new")] == [1, 2]
+    for last in (0, -1, 5):
+        with pytest.raises(NotFound, match=f"no record {last} to fork from"):
+            journal.copy_conversation("a", last, "another")

@@ -4,9 +4,13 @@ sessions of agents, each in small.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.search_query import stem_of_word
+from helix_desktop.store import search_ranking
 from helix_desktop.store.search_ranking import HANDOVER, NOTES
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -179,3 +183,18 @@ async def test_an_older_version_comes_later_though_less_stands_around_its_words(
     snippets = [hit.snippet for hit in await workspace.index.search_index("the needle")]
     assert snippets.index("the needle, newer") < snippets.index("the needle, older")
     assert snippets.index("the needle, beside") < snippets.index("the needle, older")
+
+
+def rank(text: str, **weights: float) -> float:
+    stems = {stem: re.compile(stem) for stem in map(stem_of_word, weights)}
+    return search_ranking._rank_by_frequency(text, stems, weights, 0.0)
+
+
+def test_a_word_in_full_counts_more_than_another_word_of_its_stem() -> None:
+    assert stem_of_word("testing") != "testing"
+    assert rank("testing it", testing=1.0) > rank("tested it", testing=1.0)
+
+
+def test_a_word_that_is_its_own_stem_counts_once() -> None:
+    stem = stem_of_word("testing")
+    assert rank(f"{stem} it", **{stem: 1.0}) == rank(f"{stem}ed it", testing=1.0)

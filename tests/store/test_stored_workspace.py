@@ -261,3 +261,13 @@ async def test_contents_of_old_checkpoints_are_removed_and_what_that_frees_is_sa
     assert await workspace.cache.read_content(kept.digest) == b"kept" * 1000
     with pytest.raises(NotFound):
         await workspace.cache.read_content(unused.digest)
+
+
+async def test_what_a_conversation_refers_to_is_used(workspace: StoredWorkspace) -> None:
+    """What nothing uses may be removed, also from a shared store."""
+    used = await workspace.cache.store_content(b"used", EntryOrigin("shell", "ls"))
+    unused = await workspace.cache.store_content(b"unused", EntryOrigin("shell", "ls"))
+    await workspace.journal.append_to_journal("c", [ToolReturned("1", used, 1)])
+    entries = await workspace._used_entries()
+    assert used.digest in entries
+    assert unused.digest not in entries

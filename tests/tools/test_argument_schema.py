@@ -200,3 +200,16 @@ def test_a_call_of_a_servers_tool_is_put_right_where_it_is_plain() -> None:
     ) == {"other": None}
     as_written = {"ids": '{"a": 1}', "count": "five", "deep": "yes", "name": "5", "other": "[1]"}
     assert argument_schema.correct_arguments_of_server_tool(as_written, own) == as_written
+
+
+def test_a_value_that_is_nothing_is_named_as_null() -> None:
+    with pytest.raises(InvalidInput, match="items, item 2 must be of type object, not null"):
+        argument_schema.fit_arguments_to_schema({"path": "a", "items": [{}, None]}, OWN, "t")
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_what_is_true_or_false_is_a_boolean_and_no_number(value: bool) -> None:
+    fitted = argument_schema.fit_arguments_to_schema({"path": "a", "all": value}, OWN, "t")
+    assert fitted["all"] is value
+    with pytest.raises(InvalidInput, match="count must be of type integer, not boolean"):
+        argument_schema.fit_arguments_to_schema({"path": "a", "count": value}, OWN, "t")

@@ -329,3 +329,19 @@ async def test_what_changed_between_two_turns_belongs_to_no_step_of_the_next_cal
     assert step.is_between_turns, "it is of another conversation"
     await here.run("read_file", conversation="c", path="nothing")
     assert not step.is_between_turns
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+async def test_who_waits_for_the_first_checkpoint_is_told_and_nobody_else(
+    here: World, is_ready: bool
+) -> None:
+    cache = cast("Any", here.cache)
+    checkpoints = Checkpoints([here.folder], cache, file=here.folder.parent / "checkpoints")
+    here.kit.resources = replace(here.kit.resources, checkpoints=checkpoints)
+    here.box = here.kit.build_toolbox()
+    if is_ready:
+        await checkpoints.begin_step("", "c", "command")
+    assert checkpoints.is_ready == is_ready
+    await here.run("run_command", command="true")
+    told = [words for words in here.person.shown if "Waiting for the first checkpoint" in words]
+    assert len(told) == (not is_ready)
