@@ -23,7 +23,8 @@ The draw of 27 November 2026: seed 9701, 20 mutants of "acp", of "timeline" and 
 "fleet" each, and 50 of "all". The draw of 28 November 2026: seed 7019, 40 mutants of
 "work", and seed 7027, 40 more, after the tests that the first draw led to; seed 7103, 40 of
 "work", that morning, and seed 7127, 40 of "work", after trials for what survived of it and of 80
-of seed 7201; seed 7211, 40 of "work", after trials for what survived of 7127.
+of seed 7201; seed 7211, 40 of "work", after trials for what survived of 7127; seed 7307, 20
+mutants of "acp", of "timeline" and of "fleet" each, and 50 of "all".
 """
 
 from __future__ import annotations
@@ -134,6 +135,11 @@ COVERED_BY: Mapping[
     "gui/fleet/task_answer_view.py": ("gui/fleet/test_fleet_dialog.py",),
     "gui/fleet/fleet_rows.py": ("gui/fleet/test_fleet_dialog.py",),
     "gui/fleet/fleet_list.py": ("gui/fleet/test_fleet_dialog.py",),
+    "gui/fleet/fleet_tasks_page.py": ("gui/fleet/test_fleet_dialog.py",),
+    "gui/fleet/fleet_schedules_page.py": ("gui/fleet/test_fleet_dialog.py",),
+    "gui/fleet/fleet_computers_page.py": ("gui/fleet/test_fleet_dialog.py",),
+    "gui/fleet/fleet_conversations_page.py": ("gui/fleet/test_fleet_dialog.py",),
+    "gui/fleet/task_detail_card.py": ("gui/fleet/test_fleet_dialog.py",),
     "store/fleet_task_list.py": ("store/shared/test_fleet_task_list.py",),
     "store/fleet_statements.py": ("store/shared/test_fleet_task_list.py",),
     "store/fleet_task_history.py": ("store/shared/test_fleet_task_list.py",),
