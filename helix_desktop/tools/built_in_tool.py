@@ -1,5 +1,6 @@
 """Defines a built-in tool: its declaration, and a coroutine given its arguments and resources."""
 
+import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -15,8 +16,8 @@ from helix_desktop.engine.ports import (
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.checkpoints import Checkpoints
-from helix_desktop.tools.permission import ToolAction
-from helix_desktop.tools.workspace_roots import WorkspaceRoots
+from helix_desktop.tools.permission import ActionEffect, ToolAction
+from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots
 
 Schema = Mapping[str, object]
 
@@ -147,6 +148,27 @@ class ToolResources:
     @property
     def tokens(self) -> TokenCounter:
         return self.workspace_resources.tokens
+
+    async def permit_reading(
+        self, path_text: str, tool: str, question: str, *, searched_for: str = ""
+    ) -> RootPath:
+        """Return where a path leads, once the rules or the user permit to read what is there.
+
+        Raises ActionRefused if they do not. The user is asked this question, with the path in
+        place of `{}`, and is shown what is searched for there, if anything is.
+        """
+        root_path = await asyncio.to_thread(self.roots.resolve_real_path, path_text)
+        displayed_path = self.roots.display_path(root_path)
+        action = ToolAction(
+            tool,
+            ActionEffect.READ,
+            title=question.format(displayed_path),
+            preview=searched_for or displayed_path,
+            path=displayed_path,
+            named_path=root_path.named,
+        )
+        await self.permit(action)
+        return root_path
 
     async def store_result(
         self, content: bytes | AsyncIterable[bytes], source: str, media_type: str = "text/plain"

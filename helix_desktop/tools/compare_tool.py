@@ -20,7 +20,6 @@ from helix_desktop.tools.built_in_tool import (
     ToolResources,
 )
 from helix_desktop.tools.file_text import decode_file_text
-from helix_desktop.tools.permission import ActionEffect, ToolAction
 
 NAME = "compare_versions"
 LARGEST_VERSION = 4 << 20  # In bytes.
@@ -59,17 +58,7 @@ async def _read_entry(hash_prefix: str, resources: ToolResources) -> bytes:
 
 async def _read_file(path_text: str, resources: ToolResources) -> bytes:
     """Read a file of the workspace, after asking for permission to read it."""
-    root_path = await asyncio.to_thread(resources.roots.resolve_real_path, path_text)
-    displayed_path = resources.roots.display_path(root_path)
-    action = ToolAction(
-        NAME,
-        ActionEffect.READ,
-        f"Read {displayed_path}",
-        displayed_path,
-        path=displayed_path,
-        named_path=root_path.named,
-    )
-    await resources.permit(action)
+    root_path = await resources.permit_reading(path_text, NAME, "Read {}")
     return await asyncio.to_thread(
         workspace_roots.read_whole_file, resources.roots, root_path, LARGEST_VERSION
     )

@@ -26,7 +26,6 @@ from helix_desktop.tools.built_in_tool import (
     ToolOutput,
     ToolResources,
 )
-from helix_desktop.tools.permission import ActionEffect, ToolAction
 
 _HASH = re.compile(r"[0-9a-f]{8,64}")
 
@@ -61,23 +60,14 @@ async def read_document(args: ToolArguments, resources: ToolResources) -> ToolOu
 
 async def _open_file(path_text: str, resources: ToolResources) -> _OpenDocument:
     """Read a document of the workspace, after asking for permission to read it."""
-    root_path = await asyncio.to_thread(resources.roots.resolve_real_path, path_text)
-    displayed_path = resources.roots.display_path(root_path)
-    action = ToolAction(
-        ToolName.READ_DOCUMENT,
-        ActionEffect.READ,
-        f"Read {displayed_path}",
-        displayed_path,
-        path=displayed_path,
-        named_path=root_path.named,
-    )
-    await resources.permit(action)
+    root_path = await resources.permit_reading(path_text, ToolName.READ_DOCUMENT, "Read {}")
     content = await asyncio.to_thread(
         workspace_roots.read_whole_file,
         resources.roots,
         root_path,
         document_reading.LARGEST_DOCUMENT_BYTES,
     )
+    displayed_path = resources.roots.display_path(root_path)
     file_name = root_path.full_path.name
     return await _read_document_bytes(
         resources.cache, resources.call.name, displayed_path, file_name, content

@@ -72,20 +72,9 @@ async def read_file(args: ToolArguments, resources: ToolResources) -> ToolOutput
     What is unsaved in an editor comes before what is on the disk. If the same was read before
     and is unchanged, the earlier output is named instead of being repeated.
     """
-    root_path = await asyncio.to_thread(
-        resources.roots.resolve_real_path, args.text_argument("path")
-    )
+    path_text = args.text_argument("path")
+    root_path = await resources.permit_reading(path_text, ToolName.READ_FILE, "Read {}")
     displayed_path = resources.roots.display_path(root_path)
-    await resources.permit(
-        ToolAction(
-            ToolName.READ_FILE,
-            ActionEffect.READ,
-            f"Read {displayed_path}",
-            displayed_path,
-            path=displayed_path,
-            named_path=root_path.named,
-        )
-    )
     first_line = args.number_argument("first_line", 0)
     last_line = args.number_argument("last_line", 0)
     if last_line and last_line < max(first_line, 1):
@@ -694,18 +683,7 @@ def _read_if_small(resources: ToolResources, root_path: RootPath) -> bytes | Non
 async def list_files(args: ToolArguments, resources: ToolResources) -> ToolOutput:
     """List a folder, its folders first. The tool `list_files`."""
     path_text = args.text_argument("path", ".")
-    root_path = await asyncio.to_thread(resources.roots.resolve_real_path, path_text)
-    displayed_path = resources.roots.display_path(root_path)
-    action = ToolAction(
-        ToolName.LIST_FILES,
-        ActionEffect.READ,
-        f"List {displayed_path}",
-        displayed_path,
-        path=displayed_path,
-        named_path=root_path.named,
-    )
-    await resources.permit(action)
-
+    root_path = await resources.permit_reading(path_text, ToolName.LIST_FILES, "List {}")
     entries = await asyncio.to_thread(workspace_roots.list_folder, resources.roots, root_path)
     entries.sort(key=lambda entry: (entry.kind != "folder", entry.name))
     lines = [_format_folder_entry(entry) for entry in entries[:MOST_LISTED]]
@@ -713,6 +691,7 @@ async def list_files(args: ToolArguments, resources: ToolResources) -> ToolOutpu
         lines.append(f"[… {len(entries) - MOST_LISTED:,} more, not listed]")
     if not lines:
         lines.append("[an empty folder]")
+    displayed_path = resources.roots.display_path(root_path)
     return ToolOutput("\n".join(lines), source=displayed_path)
 
 
@@ -741,16 +720,16 @@ async def glob_files(args: ToolArguments, resources: ToolResources) -> ToolOutpu
         named_folder = str(folder)
     root_path = await asyncio.to_thread(resources.roots.resolve_real_path, named_folder)
     displayed_path = resources.roots.display_path(root_path)
-    await resources.permit(
-        ToolAction(
-            ToolName.GLOB_FILES,
-            ActionEffect.READ,
-            f"Find {pattern}",
-            pattern,
-            path=displayed_path,
-            named_path=root_path.named,
-        )
+    # The question names the pattern and not the folder, unlike that of `permit_reading`.
+    action = ToolAction(
+        ToolName.GLOB_FILES,
+        ActionEffect.READ,
+        f"Find {pattern}",
+        pattern,
+        path=displayed_path,
+        named_path=root_path.named,
     )
+    await resources.permit(action)
     paths = await asyncio.to_thread(
         glob_patterns.find_paths_by_glob, resources.roots, root_path, pattern, MOST_LISTED + 1
     )

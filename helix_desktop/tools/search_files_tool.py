@@ -25,7 +25,6 @@ from helix_desktop.tools.built_in_tool import (
     ToolResources,
 )
 from helix_desktop.tools.file_tools import printable_name
-from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.regex_search import (
     SECONDS,
     FoundLine,
@@ -57,18 +56,9 @@ async def search_files(
     """
     pattern = args.text_argument("pattern")
     path_text = args.text_argument("path", ".")
-    root_path = await asyncio.to_thread(resources.roots.resolve_real_path, path_text)
-    displayed_path = resources.roots.display_path(root_path)
-    action = ToolAction(
-        ToolName.SEARCH_FILES,
-        ActionEffect.READ,
-        f"Search {displayed_path}",
-        pattern,
-        path=displayed_path,
-        named_path=root_path.named,
+    root_path = await resources.permit_reading(
+        path_text, ToolName.SEARCH_FILES, "Search {}", searched_for=pattern
     )
-    await resources.permit(action)
-
     await asyncio.to_thread(stat_path, resources.roots, root_path)
     limit = min(args.number_argument("limit", 200) or 200, MOST_HITS)
     result = await _search_with_ripgrep(sandbox, resources, root_path, args, limit)

@@ -29,6 +29,7 @@ PLACES = {  # which argument of what is read by people
     "PermissionDecision": (2,),
     "UnreadableCommand": (0,),
     "ToolAction": (2,),
+    "permit_reading": (2,),
     "PermissionQuestion": (1, 3),
     "LinkStatus": (1,),
     "McpConnectionStatus": (1,),
