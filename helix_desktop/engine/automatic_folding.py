@@ -25,18 +25,16 @@ from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.failed_fold_attempts import FailedFoldAttempts
 from helix_desktop.engine.fold_document_writer import EVERY_WAY
 from helix_desktop.engine.fold_kinds import FOLD_KINDS
-from helix_desktop.engine.large_output_shortener import LargeOutputShortener
+from helix_desktop.engine.large_output_shortener import (
+    LargeOutputShortener,
+    most_tokens_always_shown_whole,
+)
 from helix_desktop.engine.marker_folding import PartShortener
 from helix_desktop.engine.prompt_cache_terms import cache_lifetime_seconds
 from helix_desktop.engine.request_shortening import RequestShortener, ShortenerSupport
 from helix_desktop.engine.session_events import FoldProgress
 from helix_desktop.engine.session_setup import FoldServices
-from helix_desktop.engine.strategies import (
-    added_strategies,
-    handover,
-    large_output_choice,
-    markers,
-)
+from helix_desktop.engine.strategies import added_strategies, handover, markers
 from helix_desktop.engine.strategies.added_strategies import (
     AddedFoldStrategy,
     ChosenFold,
@@ -245,7 +243,7 @@ class ConversationFolding:
     def _fold_or_keep_cache_alive(self) -> None:
         """Do what pays in a pause. The timer calls this shortly before the cache expires."""
         situation = replace(self.current_situation(), is_pausing=True)
-        seconds_left = markers.seconds_until_cold(situation)
+        seconds_left = context_usage.seconds_until_cold(situation.state, situation.now)
         if seconds_left <= 0:
             return  # Too late: the provider has forgotten the conversation.
         if seconds_left > 2 * WRITING_SECONDS:
@@ -359,11 +357,11 @@ class ConversationFolding:
         """Whether so many new tokens fit whole, no fold waits, and the provider's cache is warm."""
         situation = self.current_situation()
         meter = situation.meter
-        if self._written_document is not None or markers.is_cache_cold(situation):
+        if self._written_document is not None or context_usage.is_cache_cold(
+            situation.state, situation.now
+        ):
             return False
-        most_shown_whole = large_output_choice.most_tokens_always_shown_whole(
-            situation.policy, meter.window
-        )
+        most_shown_whole = most_tokens_always_shown_whole(situation.policy, meter.window)
         return tokens * meter.factor <= min(most_shown_whole, meter.free_tokens)
 
     @property
@@ -453,7 +451,8 @@ class ConversationFolding:
             situation,
             plan.span,
             of_transcript=kind is not facts.FoldKind.HANDOVER,
-            is_cold=not cached_tokens or markers.is_cache_cold(situation),
+            is_cold=not cached_tokens
+            or context_usage.is_cache_cold(situation.state, situation.now),
         )
         return cost_in_input_tokens * chosen.price_input / context_usage.PER_MILLION
 

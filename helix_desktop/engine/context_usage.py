@@ -17,6 +17,7 @@ from helix_desktop.engine.fold_economics import relative_prices
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.prompt_cache_terms import (
     HOUR_SECONDS,
+    cache_lifetime_seconds,
     is_cached_for_an_hour,
     prices_of_main_model,
 )
@@ -325,6 +326,24 @@ def count_cached_tokens(state: Moment, model: str) -> int:
     unchanged_items = (item for item in state.branch.items if item.first < first_changed)
     unchanged_tokens = settings_tokens + count_item_tokens(unchanged_items)
     return min(billed_tokens, estimate_billed_tokens(unchanged_tokens, state))
+
+
+def is_cache_cold(state: ConversationState, now: float) -> bool:
+    """Whether the provider's cache has expired since the last step."""
+    return seconds_until_cold(state, now) < 0
+
+
+def seconds_until_cold(state: ConversationState, now: float) -> float:
+    """Return how long the provider keeps what the last step sent, or a negative number."""
+    lifetime_seconds = cache_lifetime_seconds(state)
+    branch = state.branch
+    if not branch.steps:
+        return lifetime_seconds
+    last_use = branch.step_times[-1]
+    # A keep-alive request renews the cache, too.
+    for keep_alive_time, _ in keep_alive_times_and_usages_since(state, branch.steps[-1]):
+        last_use = max(last_use, keep_alive_time)
+    return lifetime_seconds - (now - last_use)
 
 
 def keep_alive_times_and_usages_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:

@@ -51,6 +51,18 @@ LINE_NUMBERS = re.compile(
 )
 
 
+def most_tokens_always_shown_whole(policy: Policy, window: int) -> int:
+    """Return up to how many billed tokens any batch of outputs is shown whole."""
+    if policy.admission == "off":
+        return window
+    least_limit = min(
+        policy.admission_tokens,
+        policy.admission_command_tokens,
+        policy.admission_batch_tokens,
+    )
+    return large_output_limit_tokens(window, least_limit)
+
+
 @dataclass(frozen=True, slots=True)
 class LargeOutput:
     """An output that is not shown whole by itself. `index`: its place in the batch.

@@ -103,7 +103,7 @@ def is_cached_for_an_hour(state: Moment) -> bool:
             return reply.usage.is_cached_for_an_hour
     # Until a provider has charged something, only the agent's request says for how long it
     # is cached. Where writing costs nothing more, an hour has no price of its own.
-    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    chosen = _main_model(state)
     if chosen is None or chosen.cache_seconds < HOUR_SECONDS:
         return False
     return cache_terms_of_model(chosen.model).is_exact
@@ -111,8 +111,7 @@ def is_cached_for_an_hour(state: Moment) -> bool:
 
 def prices_of_main_model(state: Moment) -> RelativePrices:
     """Return the main model's prices as its requests pay them."""
-    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    prices = relative_prices(chosen)
+    prices = relative_prices(_main_model(state))
     if not is_cached_for_an_hour(state):
         return prices
     return replace(prices, write=max(prices.write * facts.HOUR_WRITE, facts.HOUR_WRITE_PRICE))
@@ -122,7 +121,7 @@ def cache_lifetime_seconds(state: Moment) -> float:
     """Return how many seconds the provider keeps what the last request sent."""
     if is_cached_for_an_hour(state):
         return HOUR_SECONDS
-    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    chosen = _main_model(state)
     if chosen is None:
         return _learn_lifetime(state, UNKNOWN_TERMS.seconds)
     terms = cache_terms_of_model(chosen.model)
@@ -155,6 +154,10 @@ def _learn_lifetime(state: Moment, assumed: float) -> float:
         if pause > longest_outlived:
             lifetime = min(lifetime, pause)
     return lifetime
+
+
+def _main_model(state: Moment) -> facts.ModelSet | None:
+    return state.settings.model_for_role(facts.ModelRole.MAIN)
 
 
 def _last_steps(state: Moment, count: int) -> Iterator[facts.Recorded]:

@@ -40,11 +40,6 @@ def mark_all(pieces: Sequence[Piece], message: Mapping[str, Json]) -> tuple[Piec
     return tuple(replace(piece, outlives_folds=True) for piece in pieces)
 
 
-def has_unknown_fields(message: Mapping[str, Json], known_fields: frozenset[str]) -> bool:
-    """Whether a message says more than its words, such as a setting for its turn."""
-    return not message.keys() <= known_fields
-
-
 def has_other_parts(content: Json, known_types: Collection[str]) -> bool:
     """Whether a result has parts of other types than the known ones."""
     if isinstance(content, Mapping):

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.protocols.gateway_message import Piece, PieceKind
-from helix_desktop.protocols.loaded_state import (
-    has_other_parts,
-    has_unknown_fields,
-    mark_all,
-    mark_loaded_state,
-)
+from helix_desktop.protocols.loaded_state import has_other_parts, mark_all, mark_loaded_state
 
 
 @pytest.mark.parametrize(
@@ -59,10 +54,3 @@ def test_a_message_that_goes_on_as_a_whole_has_a_piece_even_without_words() -> N
 )
 def test_parts_that_are_not_known(content: Any, expected: bool) -> None:
     assert has_other_parts(content, {"text"}) is expected
-
-
-def test_fields_that_are_not_known() -> None:
-    known = frozenset({"role", "content"})
-    assert not has_unknown_fields({"role": "user"}, known)
-    assert not has_unknown_fields({"role": "user", "content": []}, known)
-    assert has_unknown_fields({"role": "user", "setting": None}, known)

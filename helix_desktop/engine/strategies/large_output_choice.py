@@ -107,18 +107,6 @@ def find_outputs_to_shorten(
     return sorted(large_indexes)
 
 
-def most_tokens_always_shown_whole(policy: Policy, window: int) -> int:
-    """Return up to how many billed tokens any batch of outputs is shown whole."""
-    if policy.admission == "off":
-        return window
-    least_limit = min(
-        policy.admission_tokens,
-        policy.admission_command_tokens,
-        policy.admission_batch_tokens,
-    )
-    return large_output_limit_tokens(window, least_limit)
-
-
 def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -> str:
     """Return what replaces a large text: where the whole is, then a preview or compaction."""
     size = format_size(stored)

@@ -82,7 +82,7 @@ def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
     end = min(branch.steps[-kept_steps], first_seq_of_tail(situation))
     why = f"older than {kept_steps} steps and at least {policy.caching_tokens} tokens long"
     clearing = PlannedClearing(branch.order[0], end, why, policy.caching_tokens)
-    if not is_cache_cold(situation):
+    if not context_usage.is_cache_cold(situation.state, situation.now):
         end_of_overdue = branch.order[0]
         if len(branch.steps) > 2 * kept_steps:
             end_of_overdue = branch.steps[-2 * kept_steps]
@@ -105,7 +105,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     clearable_tokens = sum(part.frees for part in context_parts)
     if clearable_tokens <= 0:
         return None
-    if is_cache_cold(situation):
+    if context_usage.is_cache_cold(situation.state, situation.now):
         least_share = situation.policy.caching_cold_share
         if not fold_economics.pays_to_clear_when_cold(clearable_tokens, meter.used, least_share):
             return None
@@ -298,27 +298,6 @@ def chance_of_cold_cache(situation: FoldSituation) -> float:
     lifetime_seconds = cache_lifetime_seconds(situation.state)
     longer_pauses = [pause for pause in pauses if pause > lifetime_seconds]
     return len(longer_pauses) / len(pauses)
-
-
-def is_cache_cold(situation: FoldSituation) -> bool:
-    """Whether the provider's cache has expired since the last step."""
-    return seconds_until_cold(situation) < 0
-
-
-def seconds_until_cold(situation: FoldSituation) -> float:
-    """Return how long the provider keeps what the last step sent, or a negative number."""
-    branch = situation.branch
-    lifetime_seconds = cache_lifetime_seconds(situation.state)
-    if not branch.steps:
-        return lifetime_seconds
-    last_use = branch.step_times[-1]
-    # A keep-alive request renews the cache, too.
-    keep_alive_requests = context_usage.keep_alive_times_and_usages_since(
-        situation.state, branch.steps[-1]
-    )
-    for keep_alive_time, _ in keep_alive_requests:
-        last_use = max(last_use, keep_alive_time)
-    return lifetime_seconds - (situation.now - last_use)
 
 
 # --- The text of markers ---

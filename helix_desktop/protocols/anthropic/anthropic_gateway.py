@@ -147,7 +147,8 @@ def _goes_on_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
         # A notice for one turn only: after that turn, the provider hides it itself.
         is_for_one_turn = message.get("clear_at") == "next_user_message"
         return not is_for_one_turn or "output_config" in message
-    return role != "user" or loaded_state.has_unknown_fields(message, MESSAGE_FIELDS)
+    has_unknown_fields = not message.keys() <= MESSAGE_FIELDS
+    return role != "user" or has_unknown_fields
 
 
 def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:

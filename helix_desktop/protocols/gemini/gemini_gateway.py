@@ -276,7 +276,8 @@ def parse_message(unit: Json, numbering: CallNumbering | None = None) -> Protoco
         path = (0, "parts", position)
         pieces.append(_piece_of_gemini_part(object_at(part), path, numbering))
     has_known_role = role in ("", "user", "model", "function")
-    if not has_known_role or loaded_state.has_unknown_fields(value, CONTENT_FIELDS):
+    has_unknown_fields = not value.keys() <= CONTENT_FIELDS
+    if not has_known_role or has_unknown_fields:
         return ProtocolMessage(speaker, (unit,), loaded_state.mark_all(pieces, value))
     return ProtocolMessage(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
 

@@ -144,7 +144,8 @@ def _outlives_folds_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
     """
     if role == "assistant":
         return False  # Its fields are the provider's own, which belong to the reply.
-    return role != "user" or loaded_state.has_unknown_fields(message, USER_FIELDS)
+    has_unknown_fields = not message.keys() <= USER_FIELDS
+    return role != "user" or has_unknown_fields
 
 
 def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:

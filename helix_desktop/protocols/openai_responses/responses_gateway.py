@@ -151,20 +151,22 @@ def parse_message(items: Sequence[Json]) -> ProtocolMessage:
     for position, item in enumerate(items):
         pieces.extend(_pieces_of_item(object_at(item), position))
     first_item = object_at(items[0])
-    speaker = _speaker_of_item(first_item)
-    is_users = speaker is Speaker.USER and text_at(first_item, "role") in ("", "user")
-    if speaker is Speaker.ASSISTANT or is_users:
-        return ProtocolMessage(speaker, tuple(items), loaded_state.mark_loaded_state(pieces))
-    # Instructions, and messages of roles that are not known here, outlive folds as a whole.
-    return ProtocolMessage(speaker, tuple(items), loaded_state.mark_all(pieces, first_item))
-
-
-def _speaker_of_item(item: Mapping[str, Json]) -> Speaker:
-    if text_at(item, "role") in ("system", "developer"):
-        return Speaker.SYSTEM
-    if _belongs_to_reply(item):
-        return Speaker.ASSISTANT
-    return Speaker.USER
+    role = text_at(first_item, "role")
+    if role in ("system", "developer"):
+        speaker = Speaker.SYSTEM
+        outlives_folds = True
+    elif _belongs_to_reply(first_item):
+        speaker = Speaker.ASSISTANT
+        outlives_folds = False
+    else:
+        speaker = Speaker.USER
+        # The results of calls are the user's, too, and have no role.
+        outlives_folds = role not in ("", "user")
+    if outlives_folds:
+        marked_pieces = loaded_state.mark_all(pieces, first_item)
+    else:
+        marked_pieces = loaded_state.mark_loaded_state(pieces)
+    return ProtocolMessage(speaker, tuple(items), marked_pieces)
 
 
 def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]:
@@ -186,8 +188,17 @@ def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]
             media_type=arguments_field,  # The text is put back into this field if it is changed.
         )
         return [call]
-    if item_type in _RESULTS:
-        return [_piece_of_result_item(item, item_position)]
+    if item_type in _RESULTS:  # The result of a call is a whole item in this protocol.
+        output = item.get("output")
+        result = Piece(
+            PieceKind.RESULT,
+            text=gateway_message.text_of_content(output),
+            path=(item_position,),
+            id=text_at(item, "call_id"),
+            outlives_folds=loaded_state.has_other_parts(output, FOLDED_PARTS | FOLDED_OUTPUTS),
+            images=gateway_message.images_of_content(output),
+        )
+        return [result]
     if item_type == "reasoning":
         summary = gateway_message.text_of_content(item.get("summary"))
         return [Piece(PieceKind.REASONING, summary, (item_position,))]
@@ -206,19 +217,6 @@ def _pieces_of_item_content(content: Json, item_position: int) -> list[Piece]:
         path = (item_position, "content", part_position)
         pieces.append(gateway_message.piece_of_part(part, image_url, path, FOLDED_PARTS))
     return pieces
-
-
-def _piece_of_result_item(item: Mapping[str, Json], item_position: int) -> Piece:
-    """Return the result of a call, which is a whole item in this protocol."""
-    output = item.get("output")
-    return Piece(
-        PieceKind.RESULT,
-        text=gateway_message.text_of_content(output),
-        path=(item_position,),
-        id=text_at(item, "call_id"),
-        outlives_folds=loaded_state.has_other_parts(output, FOLDED_PARTS | FOLDED_OUTPUTS),
-        images=gateway_message.images_of_content(output),
-    )
 
 
 def apply_edits(message: ProtocolMessage, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import ToolReturned
+from helix_desktop.engine.large_output_shortener import most_tokens_always_shown_whole
 from helix_desktop.engine.strategies import large_output_choice
 from helix_desktop.engine.strategies.large_output_choice import (
     COMPACT,
@@ -17,7 +18,6 @@ from helix_desktop.engine.strategies.large_output_choice import (
     asks_for_everything,
     find_outputs_to_shorten,
     format_excerpt,
-    most_tokens_always_shown_whole,
     parse_output_choices,
 )
 from tests.engine.talk import stored
