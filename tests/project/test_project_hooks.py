@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,58 +19,64 @@ from helix_desktop.project.project_hooks import (
 from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 
-def read(tmp_path: Path, hooks: object) -> list[ProjectItem]:
+def read_text(tmp_path: Path, text: str) -> list[ProjectItem]:
+    """The items of a settings file with this text."""
     path = tmp_path / "settings.json"
-    path.write_text(hooks if isinstance(hooks, str) else json.dumps({"hooks": hooks}))
+    path.write_text(text)
     return list(read_hooks_file(path, ProjectReading(tmp_path), tmp_path))
 
 
-def test_every_hook_is_an_item_with_the_script_it_runs(tmp_path: Path) -> None:
-    (tmp_path / ".claude").mkdir()
-    (tmp_path / ".claude" / "check.sh").write_text("exit 2")
-    command = {"type": "command", "command": '"$CLAUDE_PROJECT_DIR"/.claude/check.sh', "timeout": 5}
-    one, two = read(
-        tmp_path,
-        {
-            "PreToolUse": [
-                {"matcher": "Bash", "hooks": [command, {"type": "command", "command": "x"}]}
-            ]
-        },
-    )
-    assert (one.name, two.name, one.about) == ("PreToolUse", "PreToolUse 2", "PreToolUse Bash")
-    assert build_hook_from_item(one, tmp_path).seconds == 5
-    before = one.content_sha256
-    (tmp_path / ".claude" / "check.sh").write_text("exit 0")
-    assert (
-        read(tmp_path, {"PreToolUse": [{"matcher": "Bash", "hooks": [command]}]})[0].content_sha256
-        != before
-    )
+def read(tmp_path: Path, event: str, *hooks: Mapping[str, object]) -> list[ProjectItem]:
+    """The items of a file with these hooks for one event, and for Bash alone."""
+    group = {"matcher": "Bash", "hooks": hooks}
+    return read_text(tmp_path, json.dumps({"hooks": {event: [group]}}))
+
+
+def command(line: str, **more: object) -> dict[str, object]:
+    return {"type": "command", "command": line, **more}
+
+
+def test_every_hook_is_an_item_with_its_own_name_and_time(tmp_path: Path) -> None:
+    first, second = read(tmp_path, "PreToolUse", command("x", timeout=5), command("y"))
+    assert first.name == "PreToolUse"
+    assert second.name == "PreToolUse 2"
+    assert first.about == "PreToolUse Bash"
+    assert build_hook_from_item(first, tmp_path).seconds == 5
+
+
+def test_a_hook_is_another_one_once_the_script_that_it_runs_has_changed(tmp_path: Path) -> None:
+    script = tmp_path / ".claude" / "check.sh"
+    script.parent.mkdir()
+    runs_script = command('"$CLAUDE_PROJECT_DIR"/.claude/check.sh')
+    script.write_text("exit 2")
+    (before,) = read(tmp_path, "PreToolUse", runs_script)
+    script.write_text("exit 0")
+    (after,) = read(tmp_path, "PreToolUse", runs_script)
+    assert before.content_sha256 != after.content_sha256
+
+
+def test_an_event_that_is_not_supported_is_said_when_the_file_is_read(tmp_path: Path) -> None:
+    (item,) = read_text(tmp_path, '{"hooks": {"TeammateIdle": []}}')
+    assert "TeammateIdle is not supported" in item.notes[0]
+
+
+def test_a_hook_of_a_kind_that_is_not_supported_is_said(tmp_path: Path) -> None:
+    (item,) = read(tmp_path, "Stop", {"type": "prompt", "prompt": "ok?"})
+    assert "'prompt' are not supported" in item.notes[0]
+
+
+def test_an_option_that_is_not_supported_is_said(tmp_path: Path) -> None:
+    (item,) = read(tmp_path, "Stop", {**command("x"), "async": True})
+    assert "async is not supported" in item.notes[0]
+
+
+def test_a_file_that_is_not_json_is_said(tmp_path: Path) -> None:
+    (item,) = read_text(tmp_path, "{")
+    assert "not valid JSON" in item.notes[0]
 
 
 @pytest.mark.parametrize(
-    ("hooks", "words"),
-    [
-        ({"TeammateIdle": []}, "TeammateIdle is not supported"),
-        (
-            {"Stop": [{"hooks": [{"type": "prompt", "prompt": "ok?"}]}]},
-            "'prompt' are not supported",
-        ),
-        ("{", "not valid JSON"),
-        (
-            {"Stop": [{"hooks": [{"type": "command", "command": "x", "async": True}]}]},
-            "async is not supported",
-        ),
-    ],
-)
-def test_what_is_not_supported_is_said_when_the_file_is_read(
-    tmp_path: Path, hooks: object, words: str
-) -> None:
-    (item,) = read(tmp_path, hooks)
-    assert words in item.notes[0]
-
-
-@pytest.mark.parametrize(
-    "hooks",
+    "text",
     [
         "[]",
         '{"hooks": 3}',
@@ -78,8 +85,9 @@ def test_what_is_not_supported_is_said_when_the_file_is_read(
         "{}",
     ],
 )
-def test_any_file_is_read(tmp_path: Path, hooks: str) -> None:
-    assert all(item.broken for item in read(tmp_path, hooks))
+def test_any_file_is_read(tmp_path: Path, text: str) -> None:
+    for item in read_text(tmp_path, text):
+        assert item.broken
 
 
 def hook(matcher: str) -> ProjectHook:
@@ -125,89 +133,151 @@ def test_a_matcher_that_python_cannot_read_is_compared_as_it_stands() -> None:
     assert not hook("mcp__.*__(?:read|write).*").matches_tool("mcp__files__list")
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "theirs", "arguments"),
-    [
-        ("run_command", {"command": "ls"}, "Bash", {"command": "ls", "description": ""}),
-        ("read_file", {"path": "a.py"}, "Read", {"file_path": "/p/a.py"}),
-        ("read_file", {"path": "a.py", "last_line": 3}, "Read", {"file_path": "/p/a.py", "limit": 3}),
-        ("read_file", {"path": "a.py", "first_line": 5, "last_line": 7}, "Read", {"file_path": "/p/a.py", "offset": 5, "limit": 3}),
-        ("write_file", {"path": "a", "content": "x"}, "Write", {"file_path": "/p/a", "content": "x"}),
-        (
-            "edit_file", {"path": "/p/a", "old_text": "x", "new_text": "y"},
-            "Edit", {"file_path": "/p/a", "old_string": "x", "new_string": "y", "replace_all": False},
-        ),
-        ("github__create", {"a": 1}, "mcp__github__create", {"a": 1}),
-        ("other", {}, "other", {}),
-    ],
-)  # fmt: skip
-def test_calls_have_claude_codes_names_and_shapes(
-    name: str, values: dict[str, object], theirs: str, arguments: dict[str, object]
-) -> None:
-    assert translate_call_for_claude(name, values, Path("/p")) == (theirs, arguments)
+PROJECT = Path("/p")
 
 
-@pytest.mark.parametrize(
-    ("event", "code", "printed", "complained", "answer"),
-    [
-        ("PreToolUse", 0, "", "", HookAnswer()),
-        ("PreToolUse", 2, "", "No rm.\n", HookAnswer(blocks="No rm.")),
-        ("PreToolUse", 1, "", "oops", HookAnswer(note="it ended with exit code 1. oops")),
-        ("PreToolUse", 0, "plain", "", HookAnswer()),
-        ("SessionStart", 0, "Branch: main", "", HookAnswer(says="Branch: main")),
-        ("PreToolUse", 0, '{"decision": "block", "reason": "no"}', "", HookAnswer(blocks="no")),
-        ("Stop", 0, '{"decision": "block", "reason": "test first"}', "", HookAnswer(blocks="test first")),
-        ("PreToolUse", 0, '{"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "x"}}', "", HookAnswer(blocks="x")),
-        ("PreToolUse", 0, '{"hookSpecificOutput": {"permissionDecision": "ask", "permissionDecisionReason": "x"}}', "", HookAnswer(asks="x")),
-        ("UserPromptSubmit", 0, '{"hookSpecificOutput": {"additionalContext": "Monday"}}', "", HookAnswer(says="Monday")),
-        ("Stop", 0, '{"continue": false, "stopReason": "enough"}', "", HookAnswer(blocks="enough")),
-    ],
-)  # fmt: skip
-def test_what_an_answer_means(
-    event: str, code: int, printed: str, complained: str, answer: HookAnswer
-) -> None:
-    assert parse_hook_answer(event, code, printed, complained) == answer
+def test_a_command_is_called_bash_and_has_a_description() -> None:
+    name, arguments = translate_call_for_claude("run_command", {"command": "ls"}, PROJECT)
+    assert name == "Bash"
+    assert arguments == {"command": "ls", "description": ""}
+
+
+def test_a_file_that_is_read_is_named_by_its_whole_path() -> None:
+    name, arguments = translate_call_for_claude("read_file", {"path": "a.py"}, PROJECT)
+    assert name == "Read"
+    assert arguments == {"file_path": "/p/a.py"}
+
+
+def test_lines_that_are_read_are_an_offset_and_a_limit() -> None:
+    until_line = {"path": "a.py", "last_line": 3}
+    _, arguments = translate_call_for_claude("read_file", until_line, PROJECT)
+    assert arguments == {"file_path": "/p/a.py", "limit": 3}
+    from_line_to_line = {"path": "a.py", "first_line": 5, "last_line": 7}
+    _, arguments = translate_call_for_claude("read_file", from_line_to_line, PROJECT)
+    assert arguments == {"file_path": "/p/a.py", "offset": 5, "limit": 3}
+
+
+def test_a_file_that_is_written_has_its_content() -> None:
+    written = {"path": "a", "content": "x"}
+    name, arguments = translate_call_for_claude("write_file", written, PROJECT)
+    assert name == "Write"
+    assert arguments == {"file_path": "/p/a", "content": "x"}
+
+
+def test_an_edit_replaces_one_place_and_keeps_a_whole_path() -> None:
+    edit = {"path": "/p/a", "old_text": "x", "new_text": "y"}
+    name, arguments = translate_call_for_claude("edit_file", edit, PROJECT)
+    assert name == "Edit"
+    assert arguments == {
+        "file_path": "/p/a",
+        "old_string": "x",
+        "new_string": "y",
+        "replace_all": False,
+    }
+
+
+def test_a_tool_of_a_server_has_its_name_and_any_other_tool_keeps_its_own() -> None:
+    of_server = translate_call_for_claude("github__create", {"a": 1}, PROJECT)
+    assert of_server == ("mcp__github__create", {"a": 1})
+    assert translate_call_for_claude("other", {}, PROJECT) == ("other", {})
+
+
+def test_a_hook_that_ends_well_and_says_nothing_means_nothing() -> None:
+    assert parse_hook_answer("PreToolUse", 0, "", "") == HookAnswer()
+    assert parse_hook_answer("PreToolUse", 0, "plain", "") == HookAnswer()
+
+
+def test_the_exit_code_2_blocks_with_what_was_complained() -> None:
+    assert parse_hook_answer("PreToolUse", 2, "", "No rm.\n") == HookAnswer(blocks="No rm.")
+
+
+def test_any_other_exit_code_is_noted_and_blocks_nothing() -> None:
+    answer = parse_hook_answer("PreToolUse", 1, "", "oops")
+    assert answer == HookAnswer(note="it ended with exit code 1. oops")
+
+
+def test_what_is_printed_at_the_start_is_said_to_the_model() -> None:
+    assert parse_hook_answer("SessionStart", 0, "Branch: main", "") == HookAnswer(
+        says="Branch: main"
+    )
+
+
+def answer_in_json(event: str, **fields: object) -> HookAnswer:
+    return parse_hook_answer(event, 0, json.dumps(fields), "")
+
+
+def answer_of_event(event: str, **fields: object) -> HookAnswer:
+    """The answer in the newer form, which says for which event it is."""
+    return answer_in_json(event, hookSpecificOutput=fields)
+
+
+@pytest.mark.parametrize("event", ["PreToolUse", "Stop"])
+def test_a_decision_to_block_has_its_reason(event: str) -> None:
+    answer = answer_in_json(event, decision="block", reason="test first")
+    assert answer == HookAnswer(blocks="test first")
+
+
+def test_a_permission_that_is_denied_blocks() -> None:
+    answer = answer_of_event("PreToolUse", permissionDecision="deny", permissionDecisionReason="x")
+    assert answer == HookAnswer(blocks="x")
+
+
+def test_a_permission_that_is_to_be_asked_for_is_asked_for() -> None:
+    answer = answer_of_event("PreToolUse", permissionDecision="ask", permissionDecisionReason="x")
+    assert answer == HookAnswer(asks="x")
+
+
+def test_what_a_hook_adds_to_a_message_is_said_to_the_model() -> None:
+    answer = answer_of_event("UserPromptSubmit", additionalContext="Monday")
+    assert answer == HookAnswer(says="Monday")
+
+
+def test_a_hook_that_does_not_continue_blocks_with_why_it_stops() -> None:
+    answer = answer_in_json("Stop", **{"continue": False, "stopReason": "enough"})
+    assert answer == HookAnswer(blocks="enough")
 
 
 def test_a_hook_never_allows() -> None:
-    said = parse_hook_answer(
-        "PreToolUse",
-        0,
-        '{"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {}}}',
-        "",
-    )
-    assert not said.blocks
-    assert "cannot allow calls" in said.note
-    assert "not supported" in said.note
+    answer = answer_of_event("PreToolUse", permissionDecision="allow", updatedInput={})
+    assert not answer.blocks
+    assert "cannot allow calls" in answer.note
+    assert "not supported" in answer.note
 
 
-@pytest.mark.parametrize(
-    ("only", "name", "values", "yes"),
-    [
-        ("", "Bash", {"command": "ls"}, True),
-        ("Bash(git push --force*)", "Bash", {"command": "git push --force origin"}, True),
-        ("Bash(git push --force*)", "Bash", {"command": "git push"}, False),
-        ("Bash(git push:*)", "Bash", {"command": "git push origin"}, True),
-        ("Write(.env*)", "Write", {"file_path": "/p/.env.local"}, True),
-        ("Write(.env*)", "Write", {"file_path": "/p/a.py"}, False),
-        ("Write(src/*)", "Write", {"file_path": "/p/src/a.py"}, True),
-        ("Write(.env*)", "Edit", {"file_path": "/p/.env"}, False),
-    ],
-)
-def test_a_condition_is_kept(only: str, name: str, values: dict[str, str], yes: bool) -> None:
-    one = ProjectHook("PreToolUse", "", "x", 1, Path("/p"), only=only)
-    assert (one.matches_tool(name) and one.matches_arguments(values)) is yes
+def is_run_for(condition: str, tool: str, **values: str) -> bool:
+    hook_with_condition = ProjectHook("PreToolUse", "", "x", 1, PROJECT, only=condition)
+    if not hook_with_condition.matches_tool(tool):
+        return False
+    return hook_with_condition.matches_arguments(values)
+
+
+def test_a_hook_without_a_condition_is_run_for_every_call() -> None:
+    assert is_run_for("", "Bash", command="ls")
+
+
+def test_a_condition_on_a_command_is_a_pattern_of_its_whole_line() -> None:
+    forced = "Bash(git push --force*)"
+    assert is_run_for(forced, "Bash", command="git push --force origin")
+    assert not is_run_for(forced, "Bash", command="git push")
+    assert is_run_for("Bash(git push:*)", "Bash", command="git push origin")
+
+
+def test_a_condition_on_a_file_is_a_pattern_of_its_path_in_the_project() -> None:
+    assert is_run_for("Write(.env*)", "Write", file_path="/p/.env.local")
+    assert not is_run_for("Write(.env*)", "Write", file_path="/p/a.py")
+    assert is_run_for("Write(src/*)", "Write", file_path="/p/src/a.py")
+
+
+def test_a_condition_on_one_tool_holds_for_no_other() -> None:
+    assert not is_run_for("Write(.env*)", "Edit", file_path="/p/.env")
 
 
 def test_a_condition_that_is_not_understood_lets_the_hook_not_run(tmp_path: Path) -> None:
-    (item,) = read(
-        tmp_path,
-        {"PreToolUse": [{"hooks": [{"type": "command", "command": "exit 2", "if": "what (ever"}]}]},
-    )
+    (item,) = read(tmp_path, "PreToolUse", {**command("exit 2"), "if": "what (ever"})
     assert item.broken
 
 
 def test_hooks_of_a_file_with_a_byte_order_mark_run(tmp_path: Path) -> None:
-    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]}
-    (hook,) = read(tmp_path, "\ufeff" + json.dumps({"hooks": hooks}))
-    assert not hook.broken
+    text = json.dumps({"hooks": {"Stop": [{"hooks": [command("x")]}]}})
+    (item,) = read_text(tmp_path, "\ufeff" + text)
+    assert not item.broken
