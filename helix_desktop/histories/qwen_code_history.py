@@ -217,6 +217,7 @@ FORMAT = HistoryFormat(
     KIND,
     recognizes=is_qwen_code_row,
     read=read_qwen_code_recordings,
+    keeps_lines=True,
     folders=_list_qwen_folders,
     file_pattern="*.jsonl",
     holds_session=_is_session_or_subagent,

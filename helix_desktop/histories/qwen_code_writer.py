@@ -11,7 +11,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
-from helix_desktop.histories import qwen_code_history
+from helix_desktop.histories import qwen_code_history, session_writing
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -26,8 +26,15 @@ from helix_desktop.histories.session_writing import (
     list_session_items,
     plain_call_id,
 )
+from helix_desktop.json_values import text_at
 
 SEEN_VERSION = "0.24.4"
+_MESSAGES = ("user", "assistant", "tool_result")
+# Other records of the program make Qwen Code do something when it resumes: it goes on with a goal by
+# itself, takes another model, or has other sources.
+_HARMLESS_RECORDS = ("chat_compression", "custom_title", "ui_telemetry", "rewind")
+# What a record needs so that others can follow it.
+_FIELDS_OF_PLACE = ("uuid", "parentUuid", "sessionId", "timestamp", "type", "cwd", "version")
 _NOT_IN_FOLDER_NAME = re.compile(r"[^a-zA-Z0-9]")
 
 
@@ -130,6 +137,27 @@ def _picture_parts(message: RecordedMessage) -> list[Line]:
     return parts
 
 
+def _without_what_it_does_by_itself(content: bytes) -> bytes:
+    """Return the records with nothing that the program would do by itself when it resumes.
+
+    A reader of lines may take a carriage return, which is a blank in JSON, for the end of a record.
+    """
+    content_without_returns = content.replace(b"\r", b" ")
+    return session_writing.change_json_lines(content_without_returns, _leave_deed_out)
+
+
+def _leave_deed_out(record: Line) -> Line | None:
+    """Return the record, or what is left of it: others follow it by its id."""
+    kind = text_at(record, "type")
+    if kind in _MESSAGES:
+        return record
+    if kind != "system":
+        return None
+    if text_at(record, "subtype") in _HARMLESS_RECORDS:
+        return record
+    return {name: record[name] for name in _FIELDS_OF_PLACE if name in record}
+
+
 def _path_below_qwen_home(
     session_id: str, folder: str, _qwen_folder: Path, _start_time: float
 ) -> str:
@@ -146,5 +174,8 @@ FORMAT = AgentFormat(
     window=1_000_000,
     build_lines=build_qwen_lines,
     path_of_session=_path_below_qwen_home,
+    id_fields="sessionId",
+    compaction=("subtype", "chat_compression"),
+    without_permissions=_without_what_it_does_by_itself,
     mcp_client="qwen-code",
 )

@@ -36,6 +36,8 @@ from tests.benchmarks.gateway_clients import KEY, SHELLS, _names, installed
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
 AGENTS = ("claude", "codex", "opencode", "gemini", "pi")
+# What is written for Qwen Code, too, but other agents' conversations are not given to it here.
+WITH_SESSIONS = (*AGENTS, "qwen")
 OURS = "ours"  # a conversation of this program, which each of them goes on with
 LONGEST = 600.0
 WORDS = "do the work: naïve “words”\n  and a second line"
@@ -46,6 +48,7 @@ FILES = {
     "opencode": ".local/share/opencode/opencode.db",
     "gemini": ".gemini/tmp/*/chats/session-*.jsonl",
     "pi": ".pi/agent/sessions/**/*.jsonl",
+    "qwen": ".qwen/projects/*/chats/*.jsonl",
 }
 
 
@@ -110,6 +113,9 @@ def environment_of_agent(name: str, provider: Provider, home: Path) -> dict[str,
     variables["PWD"] = str(home.parent / "work")
     variables["ANTHROPIC_BASE_URL"] = provider.url
     variables["GOOGLE_GEMINI_BASE_URL"] = provider.url
+    if name == "qwen":
+        variables["OPENAI_BASE_URL"] = f"{provider.url}/v1"
+        variables["OPENAI_MODEL"] = "gpt-5"
     variables["IS_SANDBOX"] = "1"
     variables["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
     variables["DISABLE_AUTOUPDATER"] = "1"
@@ -152,6 +158,12 @@ def _usual_arguments(name: str, provider: Provider, home: Path) -> list[str]:
         address = {"providers": {"anthropic": {"baseUrl": provider.url}}}
         _write_settings(home / ".pi/agent/models.json", address)
         return ["--provider", "anthropic", "--model", "claude-sonnet-4-5"]
+    if name == "qwen":
+        _write_settings(
+            home / ".qwen/settings.json",
+            {"security": {"auth": {"selectedType": "openai"}}, "$version": 3},
+        )
+        return ["--yolo"]
     plain = {
         "claude": ["--dangerously-skip-permissions", "--output-format", "json"],
         "opencode": ["run", "-m", "anthropic/claude-sonnet-4-5"],
@@ -175,6 +187,7 @@ def resume(name: str, session: str, words: str) -> list[str]:
         "opencode": ["--session", session, words],
         "gemini": ["--resume", session, "-p", words],
         "pi": ["--session", session, "-p", words],
+        "qwen": ["--resume", session, "-p", words],
     }[name]
 
 
@@ -408,7 +421,7 @@ class _GivenBack:
 
     @property
     def has_own_lines(self) -> bool:
-        return self.way != "relay" and self.name not in ("gemini", OURS)
+        return self.way != "relay" and self.name not in ("gemini", "qwen", OURS)
 
 
 def _try_given_back(
@@ -564,9 +577,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--conversations", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--agent", choices=(*AGENTS, OURS))
+    parser.add_argument("--agent", choices=(*WITH_SESSIONS, OURS))
     parser.add_argument(
-        "--to", choices=AGENTS, nargs="+", default=AGENTS, help="the agents that go on with it"
+        "--to",
+        choices=WITH_SESSIONS,
+        nargs="+",
+        default=AGENTS,
+        help="the agents that go on with it",
     )
     parser.add_argument(
         "--steps",
