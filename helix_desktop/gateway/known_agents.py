@@ -1,7 +1,7 @@
 """Lists the agents that the gateway knows, and describes those that it does not."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,6 +32,7 @@ from helix_desktop.gateway.known_agent import (
     find_proxy_variable,
     only_url_of_start,
 )
+from helix_desktop.gateway.request_routes import ANY_OWN_NAME
 from helix_desktop.histories.program_names import title_of_command
 from helix_desktop.tools.command_lines import command_analysis
 
@@ -73,6 +74,7 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
         file=_no_settings_file,
         change=_leave_settings_unchanged,
         find_upstreams=partial(_find_upstream_of_command, name, protocol),
+        find_header_names=_any_header_names,
     )
     known_agent = KNOWN_AGENTS.get(name)
     if known_agent is None:
@@ -120,6 +122,13 @@ def _build_launch_of_command(
     words.extend(start.arguments)
     environment = dict.fromkeys(known_protocol.address_variables, url)
     return AgentLaunch(tuple(words), environment)
+
+
+def _any_header_names(_where: AgentSurroundings) -> Collection[str]:
+    """Aider and Cline have a company's headers in files of their own: without them, the company's
+    address refuses each request.
+    """
+    return (ANY_OWN_NAME,)
 
 
 def _no_settings_file(home: Path, _: Mapping[str, str]) -> Path:

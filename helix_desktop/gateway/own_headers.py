@@ -13,8 +13,13 @@ from helix_desktop.gateway.known_agent import KnownAgent
 from helix_desktop.json_values import object_at
 
 # Each has lines, or parts between commas, of the form `Name: value`.
-CUSTOM_HEADERS = ("ANTHROPIC_CUSTOM_HEADERS", "GEMINI_CLI_CUSTOM_HEADERS", "OPENAI_CUSTOM_HEADERS")
-_NAME_OF_HEADER = re.compile(r"(?:^|[\n,])\s*([\w-]+)\s*:")
+CUSTOM_HEADERS = (
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "GEMINI_CLI_CUSTOM_HEADERS",
+    "OPENAI_CUSTOM_HEADERS",
+    "COPILOT_PROVIDER_HEADERS",
+)
+_NAME_OF_HEADER = re.compile(r"(?:^|\n|,|\\n)\s*([\w-]+)\s*:")
 
 
 def find_own_header_names(agent: KnownAgent, where: AgentSurroundings) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ MOST_UNQUOTINGS = 3
 SHORTEST_TOKEN = 16
 CONNECTION_HEADERS = frozenset(_FORWARDED["connection"])
 OWN_PREFIX = "x-helix-"  # Headers for the gateway itself.
+# In place of the names of headers that an agent's settings add, where nobody knows its settings.
+ANY_OWN_NAME = "x-*"
 NO_KEY = b"Bearer acp-proxy"  # Claude Code over ACP sends it besides the key from `providers/set`.
 
 
@@ -123,7 +125,11 @@ def is_known_header(name: str, protocol: str) -> bool:
     """Whether providers of this protocol know a header. A known name may end with an asterisk,
     which stands for any ending.
     """
-    for known_name in _FORWARDED_TO_ALL + _FORWARDED[protocol]:
+    return _is_among(name, _FORWARDED_TO_ALL + _FORWARDED[protocol])
+
+
+def _is_among(name: str, known_names: Sequence[str]) -> bool:
+    for known_name in known_names:
         if name == known_name:
             return True
         if known_name.endswith("*") and name.startswith(known_name.removesuffix("*")):
@@ -135,7 +141,11 @@ def _is_own_header(name: str, own_names: Collection[str]) -> bool:
     """Whether the agent's settings add this header, and it is not meant for the gateway."""
     if name in CONNECTION_HEADERS or name.startswith(OWN_PREFIX):
         return False
-    return name in own_names
+    if name in own_names:
+        return True
+    if ANY_OWN_NAME not in own_names or _is_among(name, _FORWARDED["notes"]):
+        return False
+    return name.startswith(ANY_OWN_NAME.removesuffix("*"))
 
 
 def _headers_of_this_connection(headers: Sequence[tuple[bytes, bytes]]) -> set[str]:

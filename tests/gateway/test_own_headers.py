@@ -72,3 +72,10 @@ def test_names_of_headers_that_settings_add(
         find_own_header_names(_agent_named(agent), AgentSurroundings(NONE, elsewhere, elsewhere))
         == ()
     )
+
+
+def test_of_an_agent_whose_settings_nobody_knows_any_name_may_be_its_own(tmp_path: Path) -> None:
+    environ = {"COPILOT_PROVIDER_HEADERS": "Corp: a\\nModel: b"}
+    where = AgentSurroundings(environ, tmp_path, tmp_path)
+    agent = build_agent_of_command(["copilot"], "openai")
+    assert find_own_header_names(agent, where) == ("corp", "model", "x-*")

@@ -257,6 +257,20 @@ def test_headers_of_the_agents_settings_go_on_but_never_those_of_the_connection(
     assert request_routes.headers_to_forward(headers, "anthropic", own) == headers[:1]
 
 
+def test_of_an_agent_whose_settings_nobody_knows_its_own_headers_go_on_and_no_notes_of_proxies() -> (
+    None
+):
+    """The defect: aider and Cline sent a company's header from a file of their own, and it stayed here."""
+    own = [(b"X-Company-Tenant", b"t"), (b"x-unheard-of", b"b")]
+    others = [
+        (name.encode(), b"a")
+        for name in NOT_FOR_PROVIDERS
+        if name not in ("x-unheard-of", "x-stainless")
+    ]
+    names = (request_routes.ANY_OWN_NAME,)
+    assert request_routes.headers_to_forward([*own, *others], "openai-chat", names) == own
+
+
 def test_the_key_that_is_none_is_left_out_whatever_header_has_it() -> None:
     headers = [
         (b"authorization", request_routes.NO_KEY),
