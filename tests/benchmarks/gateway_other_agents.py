@@ -13,9 +13,11 @@ refused and no hidden call was shown to it.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,10 +33,13 @@ from types import MappingProxyType
 from helix_desktop import concurrency
 from tests.benchmarks import gateway_clients
 from tests.benchmarks.gateway_clients import HIDDEN, KEY, Work
+from tests.faults.agent_ends import FailingProvider, WorkWithFiles
 from tests.peers.agent_provider import Asked, Block, Provider, Says
 from tests.resident.test_resident_process import status, wait_until
 
 LONGEST = 300.0
+USUAL_WORDS = "do the work"
+SESSION_FILES = {"qwen": ".qwen/projects/*/chats/*.jsonl"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,8 @@ class OtherAgent:
     """`command`: what `--command` is given, or empty for an agent that is declared. `files`: settings in the home, in which
     {url} is the gateway's address when `wrap` cannot set one. `by_words`: it has no
     tools of the protocol, and its steps are words. `goes_on`: what it is given to go on with its last
-    session.
+    session, and `forks`: in a fork of it. `company`: settings with a header that
+    a company wants, where {url} is the company's address; `company_environment`: variables.
     """
 
     name: str
@@ -54,49 +60,74 @@ class OtherAgent:
     before: tuple[tuple[str, ...], ...] = ()
     by_words: bool = False
     goes_on: tuple[str, ...] = ()
+    forks: tuple[str, ...] = ()
+    company: dict[str, str] = field(default_factory=dict)
+    company_environment: dict[str, str] = field(default_factory=dict)
     is_refused_behind_proxy: bool = False
 
 
 MODEL = "gpt-5"
+COMPANY_HEADER = "x-company-tenant"
+COMPANY_HEADERS = {COMPANY_HEADER: "yes"}
+CLINE_SETTINGS = {
+    "version": 1,
+    "lastUsedProvider": "openai-compatible",
+    "providers": {
+        "openai-compatible": {
+            "settings": {"provider": "openai-compatible", "headers": COMPANY_HEADERS},
+            "updatedAt": "2026-11-28T00:00:00.000Z",
+            "tokenSource": "manual",
+        }
+    },
+}
+AIDER_SETTINGS = [
+    {"name": f"openai/{MODEL}", "extra_params": {"extra_headers": COMPANY_HEADERS}},
+]
+QWEN_SETTINGS = {
+    "security": {"auth": {"selectedType": "openai", "baseUrl": "{url}"}},
+    "model": {"generationConfig": {"customHeaders": COMPANY_HEADERS}},
+    "$version": 3,
+}
 AGENTS = (
     OtherAgent(
-        "qwen", "", "", ("--yolo", "-p", "do the work"),
+        "qwen", "", "", ("--yolo", "-p", USUAL_WORDS),
         {"OPENAI_MODEL": MODEL},
         {".qwen/settings.json": json.dumps({"security": {"auth": {"selectedType": "openai"}}, "$version": 3})},
         goes_on=("--continue",),
+        forks=("--continue", "--fork-session"),
+        company={".qwen/settings.json": json.dumps(QWEN_SETTINGS)},
         is_refused_behind_proxy=True,
     ),
     OtherAgent(
-        "copilot", "env COPILOT_PROVIDER_BASE_URL={url} copilot", "openai", ("-p", "do the work", "--allow-all-tools"),
+        "copilot", "env COPILOT_PROVIDER_BASE_URL={url} copilot", "openai", ("-p", USUAL_WORDS, "--allow-all-tools"),
         {"COPILOT_PROVIDER_API_KEY": KEY, "COPILOT_PROVIDER_TYPE": "openai", "COPILOT_MODEL": MODEL, "COPILOT_OFFLINE": "true"},
         goes_on=("--continue",),
+        company_environment={"OPENAI_BASE_URL": "{url}", "COPILOT_PROVIDER_HEADERS": f"{COMPANY_HEADER}: yes"},
     ),
     OtherAgent(
-        "cline", "cline", "openai", ("-P", "openai-compatible", "-m", MODEL, "do the work"),
+        "cline", "cline", "openai", ("-P", "openai-compatible", "-m", MODEL, USUAL_WORDS),
         before=(("cline", "auth", "-p", "openai", "-k", KEY, "-m", MODEL, "-b", "{url}"),),
+        company={".cline/data/settings/providers.json": json.dumps(CLINE_SETTINGS)},
+        company_environment={"OPENAI_BASE_URL": "{url}"},
     ),
-    OtherAgent("aider", "aider", "openai", ("--model", f"openai/{MODEL}", "--yes-always", "--no-git", "--no-check-update", "--no-show-model-warnings", "--analytics-disable"), by_words=True, goes_on=("--restore-chat-history",)),
+    OtherAgent("aider", "aider", "openai", ("--model", f"openai/{MODEL}", "--yes-always", "--no-git", "--no-check-update", "--no-show-model-warnings", "--analytics-disable"), by_words=True, goes_on=("--restore-chat-history",),
+        company={".aider.model.settings.yml": json.dumps(AIDER_SETTINGS)},
+        company_environment={"OPENAI_BASE_URL": "{url}"},
+    ),
     OtherAgent(
-        "openhands", "openhands --headless --override-with-envs --json --always-approve", "openai", ("-t", "do the work"),
+        "openhands", "openhands --headless --override-with-envs --json --always-approve", "openai", ("-t", USUAL_WORDS),
         {"LLM_API_KEY": KEY, "LLM_MODEL": "openai/gpt-4.1", "OPENHANDS_SUPPRESS_BANNER": "1"},
     ),
-    OtherAgent("droid", "droid exec --auto high", "openai", ("do the work",), {"FACTORY_API_KEY": "fk-planted"}),
-    OtherAgent("amp", "amp -x", "anthropic", ("do the work",), {"AMP_API_KEY": "planted"}),
-    OtherAgent("crush", "crush run", "openai", ("do the work",)),
+    OtherAgent("droid", "droid exec --auto high", "openai", (USUAL_WORDS,), {"FACTORY_API_KEY": "fk-planted"}),
+    OtherAgent("amp", "amp -x", "anthropic", (USUAL_WORDS,), {"AMP_API_KEY": "planted"}),
+    OtherAgent("crush", "crush run", "openai", (USUAL_WORDS,)),
 )  # fmt: skip
 
 
 class OtherWork(Work):
-    """As `Work`, and it counts which addresses are asked. An agent without tools is
-    told that each step is done.
-    """
-
-    def __init__(self, name: str, steps: int) -> None:
-        super().__init__(name, steps)
-        self.paths = Counter[str]()
+    """As `Work`; an agent without tools is told that each step is done."""
 
     def script(self, asked: Asked) -> Sequence[Block]:
-        self.paths[asked.path.partition("?")[0]] += 1
         if not asked.protocol:
             return [Says("{}")]
         own = [name for name in gateway_clients._names(asked.body) if "cached_content" not in name]
@@ -111,11 +142,20 @@ class OtherWork(Work):
         return super().script(asked)
 
 
+class OtherWorkWithFiles(WorkWithFiles):
+    """Each step appends to a file of its own, so that the files say what was done how often."""
+
+    def script(self, asked: Asked) -> Sequence[Block]:
+        if not asked.protocol:
+            return [Says("{}")]
+        return super().script(asked)
+
+
 @dataclass
 class Trial:
     """What came of one agent. `wrong`: what must not be. `last_line`: `wrap`'s own."""
 
-    work: OtherWork
+    work: Work
     provider: Provider
     wrong: list[str] = field(default_factory=list)
     last_line: str = ""
@@ -159,12 +199,26 @@ class Run:
         *,
         own: Mapping[str, str] = MappingProxyType({}),
         given: Sequence[str] = (),
+        words: str = "",
+        is_wrapped: bool = True,
     ) -> subprocess.Popen[str]:
-        """`own`: variables; `given`: what stands before its usual arguments."""
+        """`own`: variables; `given`: what stands before its usual arguments; `words`: instead of the
+        usual ones. Not wrapped, it asks the upstream itself.
+        """
+        variables = {**_environment(self.folder, self.agent, self.home), **own}
+        arguments = [*given, *self.agent.given]
+        if words:
+            arguments[arguments.index(USUAL_WORDS)] = words
+        command = _wrap_command(self.agent, self.home, upstream, arguments)
+        if not is_wrapped:
+            url = f"{upstream}/v1"
+            command = [word.replace("{url}", url) for word in _agent_command(self.agent)]
+            command += arguments
+            variables["OPENAI_BASE_URL"] = variables["OPENAI_API_BASE"] = url
         return subprocess.Popen(
-            _wrap_command(self.agent, self.home, upstream, given),
+            command,
             cwd=Path(self.home, "work"),
-            env={**_environment(self.folder, self.agent, self.home), **own},
+            env=variables,
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -243,14 +297,63 @@ def _gateway_killed(run: Run) -> None:
         killing.join(1)
 
 
+def _in_settings(run: Run) -> None:
+    """The agent's own settings have a company's address and a header that the company wants."""
+    trial = run.trial
+    url = f"{trial.provider.url}/v1"
+    for name, text in run.agent.company.items():
+        file = Path(run.home, name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text.replace("{url}", url), "utf-8")
+    own = {
+        name: value.replace("{url}", url) for name, value in run.agent.company_environment.items()
+    }
+    with run.start("", own=own) as process:
+        _run_to_its_end(trial, process, run.agent, run.steps)
+    asked_with_protocol = [asked for asked in trial.provider.asked if asked.protocol]
+    missing = [asked for asked in asked_with_protocol if asked.headers.get(COMPANY_HEADER) != "yes"]
+    if missing:
+        trial.wrong.append(
+            f"the company's header is missing in {len(missing)} of {len(asked_with_protocol)} requests"
+        )
+
+
 def _goes_on(run: Run) -> None:
     """A second process goes on with the session of the first."""
+    _plain(run)
+    _go_on(run, run.agent.goes_on)
+
+
+def _forked(run: Run) -> None:
+    """A second process goes on in a fork, and a third in the first session, without what the fork
+    was told.
+    """
     trial = run.trial
     _plain(run)
+    first_id = _session_of(run)
+    fork_words = "MARK-in-the-fork"
+    _go_on(run, run.agent.forks, words=fork_words)
+    if _session_of(run) == first_id:
+        trial.wrong.append("it made no fork")
+    before = len(trial.provider.asked)
+    _go_on(run, ("--resume", first_id))
+    if any(fork_words.encode() in asked.raw for asked in trial.provider.asked[before:]):
+        trial.wrong.append("the first session has what the fork was told")
+
+
+def _session_of(run: Run) -> str:
+    """The id of the newest session."""
+    files = Path(run.home).glob(SESSION_FILES[run.agent.name])
+    newest = max(files, key=lambda file: file.stat().st_mtime)
+    return newest.name.partition(".")[0]
+
+
+def _go_on(run: Run, arguments: Sequence[str], words: str = "") -> None:
+    trial = run.trial
     before = len(trial.provider.asked)
     trial.work.begin(run.steps)
-    with run.start(trial.provider.url, given=run.agent.goes_on) as process:
-        _run_to_its_end(trial, process, run.agent, 2 * run.steps)
+    with run.start(trial.provider.url, given=arguments, words=words) as process:
+        _run_to_its_end(trial, process, run.agent, trial.work.done + run.steps)
     first_words = b"step 1"
     if run.agent.by_words:
         first_words = b"Step 1 is done"
@@ -258,28 +361,69 @@ def _goes_on(run: Run) -> None:
         trial.wrong.append("it did not go on")
 
 
+def _provider_fails(run: Run) -> None:
+    """Refuses with 429, 500 and 529, is late, and cuts its streams; the files come to the same end as
+    without the gateway.
+    """
+    trial = run.trial
+    ends = []
+    for is_wrapped in (False, True):
+        place = Path(run.home, "work")
+        shutil.rmtree(place)
+        place.mkdir()
+        work: Work = OtherWorkWithFiles(run.agent.name, run.steps)
+        if run.agent.by_words:
+            work = OtherWork(run.agent.name, run.steps)
+        work.begin(run.steps)
+        failing = FailingProvider(work, seed="")
+        trial.work = work
+        trial.provider.script = failing
+        with run.start(trial.provider.url, is_wrapped=is_wrapped) as process:
+            out, _ = _say_and_wait(trial, process, run.agent, run.steps)
+        if HIDDEN in out:
+            trial.wrong.append("a hidden call was printed")
+        files = sorted(place.glob("*.txt"))
+        contents = [f"{file.name}: {file.read_text('utf-8')}" for file in files]
+        ends.append([f"exit {process.returncode}", f"{work.done} steps", *contents])
+        way = "wrapped" if is_wrapped else "direct"
+        print(f"{way}: {ends[-1][:2]}, {len(files)} files, {dict(failing.kinds)}")
+    for direct, wrapped in itertools.zip_longest(*ends):
+        if direct != wrapped:
+            trial.wrong.append(f"{str(direct)[:200]} is with the gateway {str(wrapped)[:200]}")
+
+
 SITUATIONS: Mapping[str, Callable[[Run], None]] = {
     "plain": _plain,
     "SIGINT": _interrupted,
     "SIGTERM": _terminated,
+    "in settings": _in_settings,
     "proxy": _behind_a_proxy,
     "gateway killed": _gateway_killed,
+    "provider fails": _provider_fails,
     "goes on": _goes_on,
+    "forked": _forked,
 }
+
+
+def _say_and_wait(
+    trial: Trial, process: subprocess.Popen[str], agent: OtherAgent, steps: int
+) -> tuple[str, str]:
+    """What it printed until its end, and what on its standard error."""
+    typed = None
+    if agent.by_words:
+        typed = "".join(f"do step {number}\n" for number in range(1, steps + 1)) + "/exit\n"
+    try:
+        return process.communicate(typed, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        trial.wrong.append("it hung")
+        return process.communicate()
 
 
 def _run_to_its_end(
     trial: Trial, process: subprocess.Popen[str], agent: OtherAgent, steps: int
 ) -> None:
-    typed = None
-    if agent.by_words:
-        typed = "".join(f"do step {number}\n" for number in range(1, steps + 1)) + "/exit\n"
-    try:
-        out, err = process.communicate(typed, timeout=LONGEST)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        out, err = process.communicate()
-        trial.wrong.append("it hung")
+    out, err = _say_and_wait(trial, process, agent, steps)
     if process.returncode:
         trial.wrong.append(f"exit {process.returncode}: {(out + err)[-1500:]}")
     if HIDDEN in out:
@@ -320,20 +464,28 @@ def _end_in_the_middle(
     reading.join(10)
 
 
-def _wrap_command(agent: OtherAgent, home: str, upstream: str, given: Sequence[str]) -> list[str]:
-    command = agent.command
-    if agent.before:
-        parts = [shlex.join(before) for before in agent.before]
-        parts.append(agent.command)
-        line = " && ".join(parts)
-        command = shlex.join(["sh", "-c", f'{line} "$@"', agent.name])
+def _agent_command(agent: OtherAgent) -> list[str]:
+    """The command line that starts it, with {url} where it needs an address."""
+    if not agent.before:
+        return shlex.split(agent.command or agent.name)
+    parts = [shlex.join(before) for before in agent.before]
+    parts.append(agent.command)
+    line = " && ".join(parts)
+    return ["sh", "-c", f'{line} "$@"', agent.name]
+
+
+def _wrap_command(
+    agent: OtherAgent, home: str, upstream: str, arguments: Sequence[str]
+) -> list[str]:
     program = [sys.executable, "-m", "helix_desktop", "--home", f"{home}/helix"]
-    wrap = ["wrap", "--upstream", upstream]
+    wrap = ["wrap"]
+    if upstream:
+        wrap += ["--upstream", upstream]
     if agent.command:
-        wrap += ["--command", command, "--protocol", agent.protocol]
+        wrap += ["--command", shlex.join(_agent_command(agent)), "--protocol", agent.protocol]
     else:
         wrap.append(agent.name)
-    return [*program, *wrap, "--", *given, *agent.given]
+    return [*program, *wrap, "--", *arguments]
 
 
 def _environment(folder: Path, agent: OtherAgent, home: str) -> dict[str, str]:
@@ -385,7 +537,8 @@ def main() -> int:
                 print(json.dumps(asked.body.get("tools"))[:6_000])
         print(trial.last_line)
         refused = f"{len(trial.provider.refused)} refused"
-        came = f"{work.done} steps, {work.recalls} recalls, {dict(work.paths)}, {refused}"
+        paths = Counter(asked.path.partition("?")[0] for asked in trial.provider.asked)
+        came = f"{work.done} steps, {work.recalls} recalls, {dict(paths)}, {refused}"
         print(f"{agent.name}: {came}; {'; '.join(trial.wrong) or 'right'}", flush=True)
         is_wrong = is_wrong or bool(trial.wrong)
     return int(is_wrong)

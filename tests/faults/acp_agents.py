@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -48,14 +49,23 @@ from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, _sen
 from tests.soak.driven import HOME
 
 TITLES = {"claude": "Claude Code", "codex": "Codex"}
-SHELLS = ("Bash", "exec_command", "shell", "shell_command", "run_shell_command", "bash")
+SHELLS = (
+    "Bash", "exec_command", "shell", "shell_command", "run_shell_command", "bash", "run_commands",
+)  # fmt: skip
 PROGRAMS = {
     "claude": ("claude-agent-acp", ()),
     "codex": ("codex-acp", ()),
     "gemini": ("gemini", ("--experimental-acp",)),
     "qwen": ("qwen", ("--acp",)),
     "opencode": ("opencode", ("acp",)),
+    "copilot": ("copilot", ("--acp",)),
+    "cline": ("cline", ("--acp",)),
 }
+
+
+# They ask for an account of their own, whatever provider is set, and so nothing can be sent.
+WITH_ACCOUNT_ONLY = ("cline",)
+ASKS_TO_SIGN_IN = "Sign in with the agent's own program first"
 
 
 class Upstream(Provider):
@@ -111,6 +121,7 @@ def set_up(
         HOME=str(home),
         ANTHROPIC_BASE_URL=provider.url, ANTHROPIC_API_KEY=KEY, OPENAI_API_KEY=KEY, GEMINI_API_KEY=KEY,
         GOOGLE_GEMINI_BASE_URL=provider.url, OPENAI_BASE_URL=f"{provider.url}/v1", OPENAI_MODEL="scripted",
+        COPILOT_PROVIDER_BASE_URL=f"{provider.url}/v1", COPILOT_PROVIDER_API_KEY=KEY, COPILOT_MODEL="gpt-5", COPILOT_OFFLINE="true",
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", DISABLE_AUTOUPDATER="1", IS_SANDBOX="1",
     )  # fmt: skip
     table = f'[model_providers.corp]\nname = "Corp"\nbase_url = "{provider.url}/v1"\nwire_api = "responses"\nenv_key = "OPENAI_API_KEY"\n'
@@ -322,7 +333,10 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
         if end != "done":
             found["wrong"].append(f"after the restart: {end}")
         children = [row for row in again.list_conversations() if row.parent == name]
-        found["through_the_gateway"] = len(children)
+        found |= {
+            "through_the_gateway": len(children),
+            "asked_of_provider": sum(bool(asked.protocol) for asked in provider.asked),
+        }
         if children:
             through = await again.open_session(children[0].id)
             found |= {
@@ -333,6 +347,16 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
         if routes is not None:
             routes.holding.close()
     return found
+
+
+def wrong_in_refusal(found: dict[str, Any]) -> Iterator[str]:
+    for why in found.get("why", {"": 1}):
+        if ASKS_TO_SIGN_IN not in why:
+            yield f"it was not refused with its reason: {why}"
+    if set(found["ends"]) != {"failed"}:
+        yield f"the turns ended as {found['ends']}"
+    if found["asked_of_provider"]:
+        yield "something was sent"
 
 
 def facts(session: Session, kind: type[Any]) -> list[Any]:
@@ -372,6 +396,8 @@ def main() -> None:
     )
     given = arguments.parse_args()
     found = asyncio.run(run(given.agent, given.steps, given.kills, given.seed, routed=given.routed))
+    if given.agent in WITH_ACCOUNT_ONLY:
+        found["wrong"] = list(wrong_in_refusal(found))
     print(json.dumps(found, indent=1))
     sys.exit(bool(found["wrong"]))
 

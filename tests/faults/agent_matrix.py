@@ -33,7 +33,7 @@ from pathlib import Path
 
 from helix_desktop import concurrency
 from tests.benchmarks import gateway_other_agents
-from tests.faults import wrap_matrix
+from tests.faults import acp_agents, wrap_matrix
 from tests.faults.agent_resume import OURS
 
 NODE = "node@24"  # With an older one, npm silently takes old versions of some agents.
@@ -43,6 +43,7 @@ INSTALL_SECONDS = 600.0
 AT_ONCE = 2
 STEPS_OF_SUMMARIES = "25"
 STEPS_OF_COMPACTION = 6  # pi shortens nothing after fewer.
+STEPS_OF_FAULTS = 12  # With fewer, some agents meet no fault.
 MOMENTS = "4"
 BAD_WORDS = ("wrong", "late")
 WIDEST_SITUATION = 46
@@ -79,6 +80,7 @@ ADAPTERS = (
     MatrixAgent("acp-codex", "@agentclientprotocol/codex-acp", "codex-acp"),
 )
 WITH_HISTORIES = ("claude", "codex", "opencode", "gemini", "pi")
+WITH_SESSIONS = (*WITH_HISTORIES, "qwen")  # That are given back to the agent.
 # Of those of `wrap_matrix`, what people meet most often comes first.
 WRAP_SITUATIONS = (
     "plain",
@@ -108,6 +110,8 @@ WITH_ACP = {
     "gemini": "gemini",
     "qwen": "qwen",
     "opencode": "opencode",
+    "copilot": "copilot",
+    "cline": "cline",
 }
 
 
@@ -231,6 +235,8 @@ def list_wrap_cells(steps: int) -> Iterator[Cell]:
         enough_steps = steps
         if situation == "own compaction":
             enough_steps = max(steps, STEPS_OF_COMPACTION)
+        elif situation == "provider fails":
+            enough_steps = max(steps, STEPS_OF_FAULTS)
         for agent in agents:
             given = ("--agent", agent, "--situation", situation, "--steps", str(enough_steps))
             yield Cell(agent, f"wrap, {situation}", module, given)
@@ -241,14 +247,19 @@ def list_cells_of_other_agents(folder: Path, steps: int) -> Iterator[Cell]:
     for situation in gateway_other_agents.SITUATIONS:
         for agent in gateway_other_agents.AGENTS:
             is_in_matrix = agent.name in ONLY_WRAPPED
-            if not is_in_matrix or (situation == "goes on" and not agent.goes_on):
+            can_go_on = agent.goes_on or situation != "goes on"
+            can_fork = agent.forks or situation != "forked"
+            if not is_in_matrix or not can_go_on or not can_fork:
                 continue
+            enough_steps = steps
+            if situation == "provider fails":
+                enough_steps = max(steps, STEPS_OF_FAULTS)
             given = (str(folder), "--agent", agent.name, "--situation", situation)
             yield Cell(
                 agent.name,
                 f"wrap, {situation}",
                 "tests.benchmarks.gateway_other_agents",
-                (*given, "--steps", str(steps)),
+                (*given, "--steps", str(enough_steps)),
                 must_refuse=situation == "proxy" and agent.is_refused_behind_proxy,
             )
 
@@ -265,22 +276,32 @@ def list_cells(folder: Path, steps: int) -> Iterator[Cell]:
         name = "wrap, provider that cannot be reached"
         yield Cell(agent, name, "tests.faults.wrap_matrix", signed, must_refuse=True)
     for agent, acp_folder in WITH_ACP.items():
-        killed = (agent, "--steps", str(steps), "--kills", "1")
-        yield Cell(agent, "ACP, killed once", "tests.faults.acp_agents", killed, acp_folder)
+        killed: tuple[str, ...] = (agent, "--steps", str(steps), "--kills", "1")
+        is_refused = agent in acp_agents.WITH_ACCOUNT_ONLY
+        if is_refused:
+            killed = (agent, "--kills", "0")
+        yield Cell(
+            agent,
+            "ACP, killed once",
+            "tests.faults.acp_agents",
+            killed,
+            acp_folder,
+            must_refuse=is_refused,
+        )
     yield from list_cells_of_histories()
 
 
 def list_cells_of_histories() -> Iterator[Cell]:
     """Yield those of agents whose sessions are read and written."""
-    for agent in WITH_HISTORIES:
+    for agent in WITH_SESSIONS:
         name = "restore, with and without its file"
         to_itself = ("--agent", agent, "--to", agent, "--conversations", "1")
         yield Cell(agent, name, "tests.faults.agent_resume", to_itself)
-    for agent in WITH_HISTORIES:
+    for agent in WITH_SESSIONS:
         name = "restore, before and after its compaction"
         moments = ("--agent", agent, "--sessions", "1", "--moments", MOMENTS)
         yield Cell(agent, name, "tests.faults.agent_bytes", moments)
-    for target in (*WITH_HISTORIES, OURS):
+    for target in (*WITH_SESSIONS, OURS):
         for agent in WITH_HISTORIES:
             if agent == target:
                 continue

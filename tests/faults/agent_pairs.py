@@ -621,7 +621,7 @@ def main() -> int:
     parser.add_argument("--conversations", type=int, default=1, help="of each agent")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--agent", choices=EVERYBODY, nargs="+", default=EVERYBODY)
-    parser.add_argument("--to", choices=EVERYBODY, nargs="+", default=EVERYBODY)
+    parser.add_argument("--to", choices=(*EVERYBODY, "qwen"), nargs="+", default=EVERYBODY)
     parser.add_argument("--results", type=Path)
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="no conversation begins after so long"
