@@ -1,7 +1,6 @@
 """Opens the user's own terminal in a folder. It goes on when Helix Desktop is closed."""
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,8 +34,8 @@ def find_terminal_command(folder: Path, environment: Mapping[str, str]) -> list[
     if environment.get("TERMINAL"):
         names.insert(0, environment["TERMINAL"])
     for name in names:
-        terminal = shutil.which(name, path=environment.get("PATH"))
-        if terminal is not None:
+        terminal = starter.find_own_program(name, environment)
+        if terminal:
             # Otherwise the terminal would be closed together with this program.
             return ["setsid", "--fork", terminal]
     raise NotFound(

@@ -9,6 +9,7 @@ import hashlib
 import importlib
 import json
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -409,7 +410,12 @@ class HostedServer:
 
         from helix_desktop.mcp_client.process_transport import start_server_process
 
-        program = shutil.which(config.command, path=environment.get("PATH"))
+        # A relative folder would be searched for where this program runs, perhaps in a project.
+        search_path: list[str] = []
+        for folder in environment.get("PATH", os.defpath).split(os.pathsep):
+            if os.path.isabs(folder):  # noqa: PTH117 -- a text, as it stands in PATH
+                search_path.append(folder)
+        program = shutil.which(config.command, path=os.pathsep.join(search_path))
         if program is None:
             raise NotFound(
                 f"The program {config.command} was not found.",

@@ -3,7 +3,7 @@ what, and what is checked afterwards.
 
 | whose words | where | what must hold |
 |---|---|---|
-| the program's own | outside, or locked in | an absolute path; Python isolated (`-I`): no folder of the user's is searched for modules |
+| the program's own | outside, or locked in | an absolute path, not in a folder in which agents work; Python isolated (`-I`): no folder of the user's is searched for modules |
 | the user's own | outside, or locked in | the user set it up, or answered a question that showed it |
 | a trusted item of a folder | in the sandbox alone | the hash that was trusted |
 | the model's | in the sandbox, or outside when the user allowed this very command | checked afterwards |
@@ -18,7 +18,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from enum import StrEnum
@@ -48,6 +48,8 @@ _OWN_CODE = (
     "import sys; sys.path += sys.argv.pop(1).split({separator!r}); sys.argv[0] = 'helix-desktop'; "
     "from helix_desktop.cli import main; sys.exit(main())"
 )
+# Real paths of folders in which agents work. See `leave_out_of_search`.
+_folders_of_agents: set[str] = set()
 _WEB = ("http://", "https://", "mailto:")
 
 
@@ -142,6 +144,8 @@ def _find_broken_rule_of_program(argv: Sequence[str]) -> str:
     program = argv[0]
     if not Path(program).is_absolute():
         return "the program's own processes are named by an absolute path"
+    if program != sys.executable and is_in_folder_of_agents(program):
+        return "the program's own processes are no files of a folder in which agents work"
     is_python = program == sys.executable and not _is_bundle()
     is_isolated = len(argv) > 1 and argv[1] == "-I"
     if is_python and not is_isolated:
@@ -200,11 +204,55 @@ def find_program(name: str, environment: Mapping[str, str] | None = None) -> str
     It is looked up in the PATH of this environment, or of this process. A relative path finds
     nothing, since it would depend on the working folder.
     """
+    return next(_find_all_programs(name, environment), "")
+
+
+def find_own_program(name: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return the full path of a program that we use for ourselves, such as git or bubblewrap, or an
+    empty string. What PATH has of it in a folder in which agents work is passed over.
+    """
+    for path in _find_all_programs(name, environment):
+        if not is_in_folder_of_agents(path):
+            return path
+    return ""
+
+
+def leave_out_of_search(folders: Iterable[Path]) -> None:
+    """Note folders in which agents work, until this process ends.
+
+    PATH may name some, such as a project's virtual environment that is activated. What agents have
+    put there must not run outside the sandbox just because it has the name of one of our programs.
+    """
+    _folders_of_agents.update(os.path.realpath(folder) for folder in folders)
+
+
+def search_path_without_agents(search_path: str) -> str:
+    """Return a PATH without relative folders and folders in which agents work, for programs of ours
+    that start others by their names, as git starts ssh and gpg.
+    """
+    kept_folders: list[str] = []
+    for folder in search_path.split(os.pathsep):
+        is_absolute = os.path.isabs(folder)  # noqa: PTH117 -- a text, as it stands in PATH
+        if is_absolute and not is_in_folder_of_agents(folder):
+            kept_folders.append(folder)
+    return os.pathsep.join(kept_folders)
+
+
+def is_in_folder_of_agents(path: str) -> bool:
+    real_path = os.path.realpath(path)
+    for folder in _folders_of_agents:
+        if real_path == folder or real_path.startswith(folder.rstrip(os.sep) + os.sep):
+            return True
+    return False
+
+
+def _find_all_programs(name: str, environment: Mapping[str, str] | None) -> Iterator[str]:
+    """Yield every file in the folders of PATH that could be started by this name."""
     if os.path.dirname(name):  # noqa: PTH120 -- a name with a folder in it is no name to look up
         is_absolute = os.path.isabs(name)  # noqa: PTH117
         if is_absolute:
-            return name
-        return ""
+            yield name
+        return
     if environment is None:
         environment = os.environ
     file_names = _file_names_of_program(name, environment)
@@ -217,8 +265,7 @@ def find_program(name: str, environment: Mapping[str, str] | None = None) -> str
             # `Path.is_file` raises PermissionError below a folder that this user cannot enter, such
             # as one of root's.
             if os.path.isfile(path) and os.access(path, os.X_OK):  # noqa: PTH113
-                return path
-    return ""
+                yield path
 
 
 def _file_names_of_program(name: str, environment: Mapping[str, str]) -> list[str]:

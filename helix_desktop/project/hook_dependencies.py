@@ -136,7 +136,8 @@ def _may_be_path_within(word: str, folder: Path, roots: Sequence[Path]) -> bool:
 def _is_within(path: Path, roots: Sequence[Path]) -> bool:
     """Whether a path, as it is written or behind links, is in one of these folders."""
     as_written = Path(os.path.normpath(path))
-    behind_links = path.resolve()
+    # Unlike `Path.resolve`, this raises no error for links that form a circle.
+    behind_links = Path(os.path.realpath(path))
     for root in roots:
         if as_written.is_relative_to(root) or behind_links.is_relative_to(root):
             return True

@@ -106,6 +106,8 @@ def choose_variables(*lists: str) -> dict[str, str]:
     for name, value in os.environ.items():
         if name in wanted_names or name.startswith(tuple(beginnings)):
             chosen[name] = value
+    if "PATH" in chosen:
+        chosen["PATH"] = starter.search_path_without_agents(chosen["PATH"])
     return chosen
 
 
@@ -213,7 +215,7 @@ def _run_git_process(
     """Run git with this input. ActionRefused if there is no git, or it takes too long or prints
     too much.
     """
-    program = starter.find_program(words[0])
+    program = starter.find_own_program(words[0])
     if not program:
         raise ActionRefused(
             "The program git was not found.", remedy="Install git, or commit with another program."

@@ -10,7 +10,6 @@ has no powers of root, cannot mount or create namespaces, and has limits for mem
 
 import asyncio
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +22,12 @@ from helix_desktop.atomic_files import create_private_folder
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import jail
 from helix_desktop.processes.running_command import CommandLine, RunningCommand
-from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace, find_program
+from helix_desktop.processes.starter import (
+    CommandAuthor,
+    ProcessLaunch,
+    ProcessPlace,
+    find_own_program,
+)
 from helix_desktop.tools import git_identity, sandbox_home
 from helix_desktop.tools.home_access import (
     NOTHING_OPENED,
@@ -131,7 +135,7 @@ class Sandbox:
         if self.kind is SandboxKind.LANDLOCK:
             return _wrap_in_jail(self._landlock_options(lifeline, opened, network=network), argv)
         # A process with `scoped` can't gain rights, which a setuid bwrap needs.
-        scoped = network and not _is_setuid_program("bwrap")
+        scoped = network and not _is_setuid_program(_bubblewrap_program())
         options = {
             "lifeline": lifeline,
             "scoped": scoped,
@@ -161,7 +165,7 @@ class Sandbox:
             }
             return _wrap_in_jail(options, argv)
         if self.kind is SandboxKind.BUBBLEWRAP:
-            words = ["bwrap", *_ISOLATION_OPTIONS, "--unshare-net"]
+            words = [_bubblewrap_program(), *_ISOLATION_OPTIONS, "--unshare-net"]
             for path in readable_paths:
                 words += ["--ro-bind-try", path, path]
             closed_in_roots = self._paths_within_roots(map(str, self.closed_paths))
@@ -280,7 +284,7 @@ class Sandbox:
         home = self._closed_home_for(opened, network=network)
         masked_in_roots = self._paths_within_roots(home.masked_paths)
         masked_in_roots += self._paths_within_roots(map(str, self.closed_paths))
-        words = ["bwrap", *_ISOLATION_OPTIONS]
+        words = [_bubblewrap_program(), *_ISOLATION_OPTIONS]
         words += self._arguments_for_system(network=network)
         words += self._arguments_to_close_homes(home)
         words += self._arguments_to_show_home(home, opened, network=network)
@@ -570,8 +574,14 @@ def _is_setuid_program(program: str) -> bool:
     """Whether a program gains rights when started, which the kernel forbids to a
     sandboxed process.
     """
-    path = shutil.which(program)
-    return path is not None and bool(Path(path).stat().st_mode & stat.S_ISUID)
+    return os.path.isfile(program) and bool(Path(program).stat().st_mode & stat.S_ISUID)  # noqa: PTH113
+
+
+def _bubblewrap_program() -> str:
+    """The full path of bubblewrap. A mere name would be looked up in the PATH of the command that is
+    to be locked in, from the folder in which it runs, and could be a file of the project's.
+    """
+    return find_own_program("bwrap") or "/usr/bin/bwrap"
 
 
 async def find_sandbox(
@@ -600,7 +610,7 @@ async def _does_bubblewrap_start(sandbox: Sandbox) -> bool:
     """
     if not _is_kind_available(SandboxKind.BUBBLEWRAP):
         return False
-    program = find_program("bwrap")
+    program = find_own_program("bwrap")
     identity = (program, os.stat(program).st_mtime_ns)  # noqa: PTH116 -- waits for no disk
     if identity in _started_bubblewraps:
         return True
@@ -615,7 +625,7 @@ def _is_kind_available(kind: SandboxKind) -> bool:
     if not sys.platform.startswith("linux"):
         return False
     if kind is SandboxKind.BUBBLEWRAP:
-        return shutil.which("bwrap") is not None
+        return bool(find_own_program("bwrap"))
     return jail.landlock_version() > 0
 
 

@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import re
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,12 @@ from typing import Any
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.processes.running_command import RunningCommand
-from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
+from helix_desktop.processes.starter import (
+    CommandAuthor,
+    ProcessLaunch,
+    ProcessPlace,
+    find_own_program,
+)
 from helix_desktop.tools import glob_patterns
 from helix_desktop.tools.built_in_tool import (
     ToolArguments,
@@ -89,8 +93,8 @@ async def _search_with_ripgrep(
     """Search by ripgrep, for at most `SECONDS`; what it found until then is returned.
     Returns None if it is missing, can't be sandboxed or doesn't know such a pattern.
     """
-    program = shutil.which("rg")
-    if program is None or sandbox.wrap_trusted_reader([program], 0) is None:
+    program = find_own_program("rg")
+    if not program or sandbox.wrap_trusted_reader([program], 0) is None:
         return None
     # No argument of a program can contain this character.
     if "\0" in args.text_argument("pattern"):

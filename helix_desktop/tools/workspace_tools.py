@@ -14,6 +14,7 @@ from helix_desktop.concurrency import finish_even_if_cancelled
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.starter import leave_out_of_search
 from helix_desktop.tools import (
     command_tools,
     compare_tool,
@@ -85,6 +86,7 @@ class WorkspaceTools:
         all_roots = WorkspaceRoots.from_folders(
             folders, options.closed_paths, options.sample_folder
         )
+        leave_out_of_search(all_roots.folders)
         roots = replace(
             all_roots,
             is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(

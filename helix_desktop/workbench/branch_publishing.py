@@ -318,7 +318,7 @@ def _find_pull_request_tool(address: str) -> str:
     else:
         tools = ["gh", "glab"]
     for tool in tools:
-        if starter.find_program(tool):
+        if starter.find_own_program(tool):
             return tool
     return ""
 
@@ -593,7 +593,7 @@ def _run_users_program(
     """Runs a program of the user's. `check`: raise ActionRefused if it fails. `variables`: further
     ones for it.
     """
-    program = starter.find_program(name)
+    program = starter.find_own_program(name)
     if not program:
         raise ActionRefused(f"The program {name} was not found.", remedy=f"Install {name}.")
     launch = starter.ProcessLaunch(

@@ -20,7 +20,12 @@ from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import list_tree_files
-from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_program, run_process
+from helix_desktop.processes.starter import (
+    CommandAuthor,
+    ProcessLaunch,
+    find_own_program,
+    run_process,
+)
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools import private_git_copy as copying
 from helix_desktop.tools.changes.change_restoring import RestoreStep
@@ -166,7 +171,7 @@ def create_copy_files(
 
 def _copy_without_git(root: Path, target: Path) -> CopySource:
     """Create a copy that takes no disk space until something in it is changed."""
-    cp = find_program("cp")
+    cp = find_own_program("cp")
     words = [cp, "-aT", "--reflink=always", str(root), str(target)]
     launch = ProcessLaunch(CommandAuthor.PROGRAM, words, environment={})
     if not cp or run_process(launch).returncode:
