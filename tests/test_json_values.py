@@ -163,3 +163,26 @@ def list_errors_caught_around_loads(tree: ast.Module) -> Iterator[tuple[int, set
                         )
             inner = outer
         yield node.lineno, caught
+
+
+def count_signs(value: Any) -> int:
+    """The brackets that open and the commas of a JSON text, without those in strings."""
+    if not isinstance(value, list | dict):
+        return 0
+    members = list(value.values()) if isinstance(value, dict) else value
+    return max(len(members), 1) + sum(map(count_signs, members))
+
+
+@given(values)
+def test_values_are_counted_without_parsing(value: Any) -> None:
+    signs = count_signs(value)
+    text = json_values.dump_json(value)
+    assert not json_values.has_more_values(text, signs)
+    if signs:
+        assert json_values.has_more_values(text, signs - 1)
+
+
+def test_long_texts_are_no_values() -> None:
+    text = json_values.dump_json({"a": 'x,[{"\\",' * 10_000, "b": ["\\", ",,,,", '\\"']})
+    assert not json_values.has_more_values(text, 5)
+    assert json_values.has_more_values(text, 3)

@@ -19,6 +19,7 @@ INVALID_PARAMETERS = -32602
 INTERNAL_ERROR = -32603
 RESOURCE_NOT_FOUND = -32002
 MOST_MISTAKES = 5  # One error names at most so many wrong parameters.
+LONGEST_MISTAKE = 300  # At most so many characters of one: it may quote what the editor sent.
 log = logging.getLogger(__name__)
 
 
@@ -95,5 +96,5 @@ def _describe_mistakes(error: ValidationError) -> str:
     mistakes: list[str] = []
     for mistake in error.errors()[:MOST_MISTAKES]:
         path = ".".join(str(step) for step in mistake["loc"])
-        mistakes.append(f"{path}: {mistake['msg']}")
+        mistakes.append(f"{path}: {mistake['msg']}"[:LONGEST_MISTAKE])
     return "; ".join(mistakes)

@@ -101,6 +101,9 @@ class EditorConversation:
         """Stops the turn of a conversation that the editor closed, and keeps what was said."""
         self.cancel_turn()
         self._sending.cancel()
+        # It hears no more events, so the turn's own end would not answer the editor's message.
+        if self._turn_is_over is not None and not self._turn_is_over.done():
+            self._turn_is_over.set_result(None)
         self._bench.kit.resources.editor_files.pop(self.id, None)
 
     async def run_turn(self, parts: tuple[UserPart, ...]) -> str:
@@ -123,10 +126,10 @@ class EditorConversation:
         try:
             session = await self.open_session()
             message = await self._bench.slash_commands.expand_command_message(session, parts)
+            await self._tell_of_cold_cache(session)
             # The editor may cancel while a slash command runs its shell lines.
             if self._is_cancelled:
                 return "cancelled"
-            await self._tell_of_cold_cache(session)
             self._turn_is_over = asyncio.get_running_loop().create_future()
             self._updates.own_messages += 1
             session.send_message(message)

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import os
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -232,7 +233,8 @@ class EditorAgent:
 
     def _check_folder_is_in_workspace(self, folder: str) -> None:
         """Refuses a folder outside the workspace, because the agent must not work there."""
-        resolved_folder = Path(folder).resolve()
+        # Unlike `Path.resolve`, this raises no error for links that form a circle.
+        resolved_folder = Path(os.path.realpath(folder))
         for allowed_folder in self._bench.allowed_folders:
             if resolved_folder.is_relative_to(allowed_folder.resolve()):
                 return

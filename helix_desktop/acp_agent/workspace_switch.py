@@ -18,10 +18,13 @@ from helix_desktop import concurrency, running_instance
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import list_at, object_at, value_at
+from helix_desktop.json_values import has_more_values, list_at, object_at, text_at, value_at
 from helix_desktop.running_instance import LATER
 
 LONGEST_MESSAGE = 64 << 20  # Longer messages from the editor, in bytes, are dropped.
+MOST_VALUES = (
+    200_000  # In one message. It is parsed again in the window that has the workspace open.
+)
 DEEPEST_MESSAGE = 200  # Values within values. Python reads about 980, and writes fewer.
 MOST_WAITING = 1_000  # The most requests from the editor that may await an answer in one workspace.
 MOST_UNSENT = 10_000  # Once this many messages wait to be read by the editor, senders wait, too.
@@ -32,6 +35,7 @@ PARSE_ERROR = -32700
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMETERS = -32602
 INTERNAL_ERROR = -32603
+NO_ANSWER = "The editor answered with an error."
 NO_MESSAGE = "This line is not a message, or is too long."
 MOVED = "The workspace moved to another window of this program. Send your message again."
 log = logging.getLogger(__name__)
@@ -187,8 +191,10 @@ class WorkspaceSwitch:
     def _pass_on_answer(self, answer: Message) -> None:
         """Gives the editor's answer to the workspace that asked. One without a request is ignored."""
         request = self._requests_to_editor.pop(str(answer["id"]), None)
-        if request is not None:
-            request.pipe.send_message(answer | {"id": request.own_id})
+        if request is None:
+            return
+        outcome = extract_outcome(answer)
+        request.pipe.send_message({"jsonrpc": "2.0", "id": request.own_id} | outcome)
 
     async def _pass_on_request(self, request: Message) -> None:
         pipe = await self._find_or_open_pipe(request)
@@ -226,7 +232,7 @@ class WorkspaceSwitch:
             raise InvalidInput(f"{folder} is not an absolute path.")
         try:
             return await asyncio.to_thread(self._find_workspace, folder)
-        except (OSError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links form a circle.
             raise InvalidInput(
                 f"{str(folder)[:200]!r} is not a folder that can be opened."
             ) from error
@@ -311,7 +317,7 @@ class WorkspaceSwitch:
 
 def decode_message(line: bytes) -> Message:
     """Parses one message. InvalidInput if the line is not a message."""
-    if len(line) > LONGEST_MESSAGE:
+    if len(line) > LONGEST_MESSAGE or has_more_values(line, MOST_VALUES):
         raise InvalidInput(NO_MESSAGE)
     try:
         fields = object_at(json.loads(line))
@@ -339,6 +345,20 @@ def _is_nested_too_deeply(line: bytes, fields: Message) -> bool:
                 inner.extend(value)
         level = inner
     return bool(level)
+
+
+def extract_outcome(answer: Message) -> Message:
+    """The result or the error of an editor's answer. An answer with an error is no result, whatever
+    else is in it. The library that reads it expects errors in the protocol's form.
+    """
+    error = answer.get("error")
+    if error is None and "result" in answer:
+        return {"result": answer["result"]}
+    code = value_at(error, "code")
+    if not isinstance(code, int):
+        code = INTERNAL_ERROR
+    sentence = text_at(error, "message") or NO_ANSWER
+    return {"error": {"code": code, "message": sentence}}
 
 
 def encode_message(message: Message) -> bytes:

@@ -23,12 +23,13 @@ from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import HelixError, ModelFailed, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import object_at, objects_at, parse_object, text_at
+from helix_desktop.json_values import has_more_values, object_at, objects_at, parse_object, text_at
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 LONGEST_MESSAGE_BYTES = 32 << 20  # A longer message, in bytes, ends the connection.
+MOST_VALUES = 200_000  # A message with more values ends it, too.
 # The maximum size in bytes of the agent's unanswered requests, and of the answers that
 # it has not read.
 MOST_WAITING_BYTES = 64 << 20
@@ -241,6 +242,9 @@ class AgentConnection:
             if line is None:
                 return None
             self.last_heard = asyncio.get_running_loop().time()
+            if has_more_values(line, MOST_VALUES):
+                self.kill_with_reason(f"it sent a message of more than {MOST_VALUES:,} values")
+                return None
             message = parse_object(line)
             if message is None or not _has_trusted_types(message):
                 continue

@@ -275,6 +275,24 @@ async def test_a_turn_that_waits_for_a_silent_editor_is_cancelled_at_once(
         assert not (folder / "c.txt").exists()
 
 
+@pytest.mark.parametrize("closing", ["session/close", "session/delete"])
+async def test_a_message_of_a_session_that_is_closed_meanwhile_is_answered(
+    tmp_path: Path, folder: Path, closing: str
+) -> None:
+    """The editor waited for the end of the turn for ever."""
+    editor = Editor(choice=None)
+    async with started(editor, tmp_path / "home", folder) as agent:
+        new = await agent.new_session(cwd=str(folder), mcp_servers=[])
+        await agent.set_config_option("model", new.session_id, "demo/demo")
+        asking = agent.prompt(session_id=new.session_id, prompt=[text_block("write c.txt: text")])
+        turn = asyncio.get_running_loop().create_task(asking)
+        while not editor.asked:
+            await asyncio.sleep(0.01)
+        await agent._conn.send_request(closing, {"sessionId": new.session_id})
+        assert (await asyncio.wait_for(turn, 60)).stop_reason == "cancelled"
+        assert not (folder / "c.txt").exists()
+
+
 async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
     tmp_path: Path, folder: Path
 ) -> None:
@@ -362,7 +380,10 @@ class HostileEditor:
     def ask_for_what_is_nowhere(self) -> set[str]:
         """The names of these requests, all of which must be refused."""
         names = {"outside"}
-        for number, place in enumerate(("/\0", "/\ud800", "/" + "x" * 100_000, "..", 5)):
+        circle = Path(self.folder, "circle")
+        circle.symlink_to(circle)
+        places = ("/\0", "/\ud800", "/" + "x" * 100_000, "..", 5, str(circle), f"{circle}/x")
+        for number, place in enumerate(places):
             self.ask(f"nowhere {number}", "session/new", cwd=place, mcpServers=[])
             names.add(f"nowhere {number}")
         self.ask(

@@ -94,6 +94,39 @@ async def test_each_message_goes_to_the_workspace_of_its_folder_or_session() -> 
     await editor.end()
 
 
+YES = {"outcome": {"outcome": "selected", "optionId": "once:0"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "passed_on"),
+    [
+        ({"error": "no"}, {"code": -32603, "message": "The editor answered with an error."}),
+        ({"error": 5, "result": YES}, {"code": -32603}),
+        ({"error": {}, "result": YES}, {"code": -32603}),
+        ({"error": [{"code": 1}]}, {"code": -32603}),
+        ({"error": {"code": "x", "message": ["y"]}}, {"code": -32603}),
+        ({"error": {"code": -32601, "message": "Unknown"}}, {"code": -32601, "message": "Unknown"}),
+        ({}, {"code": -32603}),
+        ({"error": None}, {"code": -32603}),
+    ],
+)
+async def test_an_answer_with_an_error_is_an_error_in_the_protocols_form(
+    answer: dict[str, Any], passed_on: dict[str, Any]
+) -> None:
+    """A text as the error ended the conversation's connection in silence. With a result beside it,
+    the result counted, and could allow what was asked.
+    """
+    editor = SwitchedEditor(echo)
+    assert (await editor.ask("session/new", cwd="/one"))["result"]["sessionId"] == "s-one"
+    question = await editor.ask("session/ask", sessionId="s-one")
+    editor.sent.put_nowait(encoded({"jsonrpc": "2.0", "id": question["id"], **answer}))
+    got = (await asyncio.wait_for(editor.got.get(), 100))["result"]
+    assert got.keys() == {"jsonrpc", "id", "error"}
+    assert passed_on.items() <= got["error"].items()
+    assert isinstance(got["error"]["message"], str)
+    await editor.end()
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [
@@ -102,6 +135,8 @@ async def test_each_message_goes_to_the_workspace_of_its_folder_or_session() -> 
         (b"[" * 100_000 + b"\n", -32700),
         (b'{"id": 1, "method": 5}\n', -32700),
         (b"\xff\xfe\n", -32700),
+        (b'{"id": 1, "method": "session/list", "x": [%b0]}\n' % (b"[]," * 300_000), -32700),
+        (b'{"id": 1, "method": "session/list", "x": [%b0]}\n' % (b'"",' * 300_000), -32700),
         (
             encoded({"id": 1, "method": "session/prompt", "params": {"sessionId": "nobody's"}}),
             -32602,

@@ -209,6 +209,11 @@ async def test_what_is_too_long_or_too_much_ends_the_agent(
     async with agent(bench, folder, code) as link:
         with pytest.raises(ModelFailed, match="a message of more than 200,000 bytes"):
             await link.ask_agent("session/prompt", {})
+    monkeypatch.setattr(agent_connection, "LONGEST_MESSAGE_BYTES", 32 << 20)
+    code = "def on(message):\n    update([[]] * 300_000)\n    return {}"
+    async with agent(bench, folder, code) as link:
+        with pytest.raises(ModelFailed, match="a message of more than 200,000 values"):
+            await link.ask_agent("session/prompt", {})
     monkeypatch.setattr(agent_connection, "MOST_WAITING_BYTES", 200_000)
     code = "def on(message):\n    for n in range(8): send(id=f'r{n}', method='slow', params={})"
     heard = Heard()

@@ -46,6 +46,13 @@ ALL = (
         500,
         10,
     ),
+    Trial(
+        "hostile_editor",
+        "editors that speak the Agent Client Protocol and lie",
+        "--conversations",
+        500,
+        10,
+    ),
     Trial("store_bits", "single flipped bits", "--trials", 1000, 30),
     Trial(
         "store_scale",
