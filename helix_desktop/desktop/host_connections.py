@@ -91,9 +91,12 @@ class HostConnections:
         """Opens a workspace of this computer in this process. If another process has it open and
         does not give it up, because an agent works there or it is another window, becomes its client.
         """
-        if any(bench.id == workspace for bench in self._desk.opened_workbenches()):
+        if self._is_open_here(workspace):
             return await self._desk.open_workspace(workspace)
         async with self._lock_of(workspace):
+            # Another call may have opened it meanwhile. This process would become its own client.
+            if self._is_open_here(workspace):
+                return await self._desk.open_workspace(workspace)
             client = self.clients_by_id.get(workspace)
             if client is not None:
                 return client
@@ -103,6 +106,9 @@ class HostConnections:
             if client is not None:
                 return client
             return await self._desk.open_workspace(workspace)
+
+    def _is_open_here(self, workspace: str) -> bool:
+        return any(bench.id == workspace for bench in self._desk.opened_workbenches())
 
     async def _is_given_up(self, workspace: str) -> bool:
         """Asks the process that has the workspace open, if there is one, to give it up."""

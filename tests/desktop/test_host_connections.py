@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from helix_desktop.commands import workspace_access
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.desktop import host_connections
 from helix_desktop.desktop.host_connections import HostConnections, read_ssh_host_names
@@ -90,6 +92,28 @@ async def test_a_workspace_that_nobody_has_is_opened_here(
     assert client_of_host(opened) is None
     assert workbench_of_shown(opened) is opened
     assert await connections.open_workspace(workspace) is opened
+
+
+async def test_a_workspace_that_is_being_opened_here_is_not_asked_for_as_if_another_had_it(
+    where: ProgramFolders, workspace: str
+) -> None:
+    """Chosen in the rail while the window was still opening it, a workspace was shown as that of
+    another process: the window had become its own client.
+    """
+    serve = partial(workspace_access.listen_for_commands, where=where)
+    desk = Workbenches(where, SecretStorage(where.key_file, consent=lambda: False), serve=serve)
+    connections = HostConnections(where, desk)
+    try:
+        opened = await asyncio.gather(
+            connections.open_workspace(workspace), connections.open_workspace(workspace)
+        )
+        assert connections.clients_by_id == {}
+        first, second = map(workbench_of_shown, opened)
+        assert first is not None
+        assert first is second
+    finally:
+        await connections.close_all_clients()
+        await desk.aclose()
 
 
 async def test_who_has_it_and_does_not_answer_yet_is_waited_for(
