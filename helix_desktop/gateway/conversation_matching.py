@@ -165,6 +165,15 @@ class ConversationMatcher:
                 return known_messages
         return None
 
+    def list_without_session(self, agent: str) -> list[KnownMessages]:
+        """Return the conversations of an agent that has not named their sessions, newest first."""
+        without_session: list[KnownMessages] = []
+        for known_messages in reversed(self._all_known_messages):
+            is_of_agent = known_messages.agent == agent and not known_messages.session
+            if is_of_agent and known_messages.conversation:
+                without_session.append(known_messages)
+        return without_session
+
     def add_known_messages(self, known_messages: KnownMessages) -> KnownMessages:
         """Let requests find a conversation by these messages and by its session."""
         self._all_known_messages.append(known_messages)

@@ -21,6 +21,10 @@ _BEGINS_SUMMARY = re.compile(
     r"|The conversation history before this point was compacted into the following summary"
     r"|\s*<state_snapshot>"
 )
+# Gemini CLI's summary may have the model's notes before it.
+_IS_SNAPSHOT = re.compile(r"\s*<.*<state_snapshot>.*</state_snapshot>\s*\Z", re.DOTALL)
+# Ends the request with which Gemini CLI and Qwen Code ask for their summary.
+_ASKS_FOR_SNAPSHOT = re.compile(r"<state_snapshot>[^<]{0,400}\Z")
 _TAGGED_SUMMARY = re.compile(r"<(summary|state_snapshot)>(.*?)</\1>", re.DOTALL)
 # So much of a reply is looked for in the summary, to find the request that asked for it.
 _COMPARED_CHARACTERS = 400
@@ -37,7 +41,19 @@ def find_summary_piece(message: ProtocolMessage) -> Piece | None:
     for piece in message.pieces_of_kind(PieceKind.TEXT):
         if _BEGINS_SUMMARY.match(piece.text[:_COMPARED_CHARACTERS]):
             return piece
+        if _IS_SNAPSHOT.match(piece.text):
+            return piece
     return None
+
+
+def asks_for_summary(messages: Sequence[ProtocolMessage]) -> bool:
+    """Whether a request asks the model for the summary that will stand for its other messages."""
+    if len(messages) < 2 or messages[-1].speaker is not Speaker.USER:
+        return False
+    for piece in messages[-1].pieces_of_kind(PieceKind.TEXT):
+        if _ASKS_FOR_SNAPSHOT.search(piece.text):
+            return True
+    return False
 
 
 def find_seq_before_summary_request(branch: ConversationBranch, summary: str) -> int:
@@ -52,14 +68,18 @@ def find_seq_before_summary_request(branch: ConversationBranch, summary: str) ->
     if not isinstance(question, facts.UserSaid) or not isinstance(reply, facts.ModelReplied):
         return 0
     texts = [part.text for part in reply.parts if isinstance(part, facts.Text)]
-    reply_text = "\n".join(texts)
-    tagged = _TAGGED_SUMMARY.search(reply_text)
-    if tagged is not None:
-        reply_text = tagged[2]
-    beginning = reply_text.strip()[:_COMPARED_CHARACTERS]
+    beginning = text_of_summary("\n".join(texts))[:_COMPARED_CHARACTERS]
     if not beginning or beginning not in summary:
         return 0
     return question_seq - 1
+
+
+def text_of_summary(reply: str) -> str:
+    """Return the summary in a model's reply, without its tags and what stands beside them."""
+    tagged = _TAGGED_SUMMARY.search(reply)
+    if tagged is not None:
+        return tagged[2].strip()
+    return reply.strip()
 
 
 def build_fold_by_agent(

@@ -25,7 +25,7 @@ from helix_desktop.gateway.request_forwarding import (
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.side_requests import (
     RequestOrigin,
-    is_about_same_words,
+    count_same_words,
     origin_of_request,
 )
 from helix_desktop.protocols.gateway_message import Json, PieceKind, WireReply
@@ -82,16 +82,21 @@ class LastAgentRequests:
         self, request: ParsedRequest, conversations: AgentConversations
     ) -> str:
         """Return the conversation that last sent a request like this side request, or
-        an empty string.
+        an empty string. Without a session's name, it is the one with most of the user's words.
         """
         origin = origin_of_request(request, conversations)
+        most_similar = ""
+        most_words = 0
         for conversation, last_request in reversed(self.by_conversation.items()):
             if last_request.origin != origin:
                 continue
-            # Without a session's name, it may be the first of another session.
-            if request.arrival.session or is_about_same_words(request, last_request.request):
+            if request.arrival.session:
                 return conversation
-        return ""
+            words = count_same_words(request, last_request.request)
+            if words > most_words:
+                most_similar = conversation
+                most_words = words
+        return most_similar
 
     async def ask_agent_model(
         self, conversation: str, question: str, system: str, limit: int

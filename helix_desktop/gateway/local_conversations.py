@@ -8,6 +8,7 @@ import asyncio
 import gc
 import logging
 import re
+from collections import deque
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -20,6 +21,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.foreign_agent_facts import AgentOutput
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.engine.view import build_state
 from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_conversation import COUNTED_HERE, OpenAgentConversation
@@ -41,15 +43,26 @@ from helix_desktop.gateway.conversations_port import (
     Ticket,
 )
 from helix_desktop.gateway.history_summarized_by_agent import (
+    asks_for_summary,
     begins_with_summary,
     find_summary_piece,
+    text_of_summary,
 )
 from helix_desktop.gateway.imported_sessions import (
+    MOST_LOOKED_AT,
     ImportedSession,
     facts_that_connect_agent,
     find_facts_of_messages,
     find_imported_session,
     has_imported_facts,
+)
+from helix_desktop.gateway.summarized_conversation import (
+    LEAST_CHARACTERS_OF_SUMMARY,
+    KeptEnd,
+    MessageBehindSummary,
+    find_kept_end,
+    keeps_nothing,
+    list_messages_behind_summary,
 )
 from helix_desktop.gateway.view_entries import (
     ChangedMessage,
@@ -78,6 +91,7 @@ KNOWN_MESSAGES_PER_NEW = 50
 # FIRST_REQUEST_SECONDS longer until the first request of another session is recorded.
 QUIET_SECONDS = 0.025
 FIRST_REQUEST_SECONDS = 0.25
+MOST_SUMMARIES = 4  # So many texts that may be an agent's summary of a conversation are remembered.
 MOST_RECENT_FACTS = 200  # Among these, a conversation's newest output is looked for.
 # A forwarded request is recorded after this delay, or as soon as another one needs it.
 AHEAD_SECONDS = 0.05
@@ -111,6 +125,36 @@ class RunningImport:
 
 
 @dataclass(frozen=True, slots=True)
+class SummarizedConversation:
+    """The conversation that an agent's summary stands for. `kept`: its end, which the agent sends
+    word for word behind the summary; None: it sends nothing of it, or in another form.
+    """
+
+    known_messages: KnownMessages
+    kept: KeptEnd | None
+
+
+@dataclass(frozen=True, slots=True)
+class TextBesideConversation:
+    """What a model wrote that is no message of a conversation. `is_summary`: it was asked for a
+    summary of all its messages.
+    """
+
+    text: str
+    is_summary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOfRequest:
+    """Where a request goes on. `kept`: the end of its conversation, if the request has that behind
+    the agent's own summary.
+    """
+
+    position: RequestPosition
+    kept: KeptEnd | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ForkBase:
     """A conversation and its last fact before the messages that a fork has of its own."""
 
@@ -140,6 +184,11 @@ class LocalAgentConversations:
         self._quiet_until = 0.0
         self._tasks = concurrency.OwnedTasks("recording requests")
         self._running_imports: list[RunningImport] = []
+        # By conversation of agents that name no session: what its model last wrote that the agent
+        # has no message of. One of these texts may be the agent's summary of the conversation.
+        self._texts_beside: dict[str, deque[TextBesideConversation]] = {}
+        # The hashes of requests that certainly ask for the summary of their conversation.
+        self._questions_for_summary: set[str] = set()
 
     async def count_known_messages(self, arrival: Arrival) -> int:
         """Return how many of a request's messages are recorded, or will be: those with which a
@@ -222,13 +271,10 @@ class LocalAgentConversations:
         while True:
             if history_before is None:
                 await self._follow_shortened_outputs(arrival, messages)
-            position = self._find_position_of(arrival)
-            is_summarized = False
-            if position.known_messages is None and position.parent:
-                # In a thread: the first message may be long.
-                is_summarized = await asyncio.to_thread(begins_with_summary, messages)
-                position = self._find_position_of(arrival, is_summarized=is_summarized)
-            expected_messages = history_before or position.known_messages
+            place = await self._find_place_of_request(arrival, messages, history_before)
+            if _is_question_for_summary(arrival, messages, place.position):
+                return await self._send_question_for_summary(arrival, messages, place.position)
+            expected_messages = history_before or place.position.known_messages
             if expected_messages is not None:
                 known_messages = expected_messages
             else:  # Its conversation is created once the lock is held.
@@ -237,22 +283,44 @@ class LocalAgentConversations:
                 )
                 self._matcher.add_known_messages(known_messages)
             if history_before is None:
-                sent = self._forward_if_no_fold_due(arrival, messages, position, known_messages)
+                sent = self._forward_if_no_fold_due(
+                    arrival, messages, place.position, known_messages
+                )
                 if sent is not None:
                     return sent
             async with known_messages.lock_once_recorded():
                 if expected_messages is not None:
                     # It may have grown meanwhile.
-                    position = self._find_position_of(arrival, is_summarized=is_summarized)
-                if position.known_messages is not expected_messages:
+                    place = await self._find_place_of_request(arrival, messages, history_before)
+                if place.position.known_messages is not expected_messages:
                     # The request belongs elsewhere by now: begin again, without the history.
                     history_before = None
                     continue
-                if position.known_count < known_count:
+                if place.position.known_count < known_count:
                     raise ActionRefused("The conversation was continued elsewhere in the meantime.")
-                return await self._record_and_fold_request(
-                    arrival, messages, position, known_messages
-                )
+                return await self._record_and_fold_request(arrival, messages, place, known_messages)
+
+    async def _find_place_of_request(
+        self,
+        arrival: Arrival,
+        messages: Sequence[ProtocolMessage],
+        history_before: KnownMessages | None,
+    ) -> PlaceOfRequest:
+        """Return where a request goes on, also if it begins with the agent's own summary."""
+        position = self._find_position_of(arrival)
+        # There is no pause behind a history: these requests are recorded in the order they came.
+        if position.known_messages is not None or history_before is not None:
+            return PlaceOfRequest(position)
+        # In a thread: the first message may be long.
+        is_summarized = await asyncio.to_thread(begins_with_summary, messages)
+        if not is_summarized:
+            return PlaceOfRequest(position)
+        if arrival.session or arrival.is_below_another:
+            return PlaceOfRequest(self._find_position_of(arrival, is_summarized=True))
+        summarized = await self._find_summarized_conversation(arrival, messages)
+        if summarized is None:
+            return PlaceOfRequest(position)
+        return PlaceOfRequest(RequestPosition(summarized.known_messages), summarized.kept)
 
     async def _follow_shortened_outputs(
         self, arrival: Arrival, messages: Sequence[ProtocolMessage]
@@ -309,7 +377,14 @@ class LocalAgentConversations:
     async def preview_request(self, arrival: Arrival, messages: Sequence[ProtocolMessage]) -> Sent:
         """Return what each message of a request would be sent as, without recording anything."""
         await self._read_stored_messages_once()
-        position = self._find_position_of(arrival)
+        return await self._build_unrecorded(arrival, messages, self._find_position_of(arrival))
+
+    async def _build_unrecorded(
+        self, arrival: Arrival, messages: Sequence[ProtocolMessage], position: RequestPosition
+    ) -> Sent:
+        """Return what is sent of a request of which nothing is recorded: the known messages as
+        their conversation shows them, and all others as they came.
+        """
         known_messages = position.known_messages
         entries: list[Entry] = []
         taken_out: tuple[ChangedMessage, ...] = ()
@@ -377,7 +452,7 @@ class LocalAgentConversations:
         self,
         arrival: Arrival,
         messages: Sequence[ProtocolMessage],
-        position: RequestPosition,
+        place: PlaceOfRequest,
         known_messages: KnownMessages,
     ) -> Sent:
         """Record what is new in a request, fold (shorten) what is due, and return what is sent.
@@ -386,6 +461,7 @@ class LocalAgentConversations:
         held. A very long history, and a request that is not to be folded, is sent first and
         recorded afterwards.
         """
+        position = place.position
         has_conversation = position.known_messages is not None
         has_nothing_new = has_conversation and position.known_count == len(messages)
         is_earlier_request = has_nothing_new and not position.is_at_end
@@ -393,7 +469,7 @@ class LocalAgentConversations:
             return await self._build_view_of_earlier_request(arrival, position, known_messages)
 
         # Bring the conversation to where the request's new messages begin.
-        known_messages = await self._go_to_position(arrival, messages, position, known_messages)
+        known_messages = await self._go_to_place(arrival, messages, place, known_messages)
         self._matcher.assign_session(known_messages, arrival.session, arrival.head)
         opened = await self._get_open_conversation(known_messages)
         await self._go_on_behind_known_messages(opened, known_messages, arrival, messages)
@@ -484,11 +560,11 @@ class LocalAgentConversations:
             view_entries.taken_out,
         )
 
-    async def _go_to_position(
+    async def _go_to_place(
         self,
         arrival: Arrival,
         messages: Sequence[ProtocolMessage],
-        position: RequestPosition,
+        place: PlaceOfRequest,
         known_messages: KnownMessages,
     ) -> KnownMessages:
         """Bring a conversation to the position behind which a request goes on, and return its
@@ -498,16 +574,18 @@ class LocalAgentConversations:
         the conversation is rewound to there, or, if the request may be of another session with the
         same beginning, copied up to there (a fork) or begun anew.
         """
+        position = place.position
         if not known_messages.conversation:
             await self._start_conversation(arrival, messages, position.parent, known_messages)
             return known_messages
         if position.is_at_end:
             return known_messages
+        # Only its own session's requests, or those with its end, come here without its beginning.
+        if position.known_count == 0 and begins_with_summary(messages):
+            await self._go_on_behind_summary(known_messages, arrival, messages, place.kept)
+            return known_messages
         if _belongs_to_same_session(arrival, known_messages):
-            if position.known_count == 0 and begins_with_summary(messages):
-                await self._go_on_behind_summary(known_messages, arrival, messages)
-            else:
-                await self._rewind(position, known_messages, arrival)
+            await self._rewind(position, known_messages, arrival)
             return known_messages
         # An agent that names no conversation: this may be another session with the same beginning.
         opened = await self._get_open_conversation(known_messages)
@@ -608,6 +686,82 @@ class LocalAgentConversations:
             if may_be_forked and opened.session.agent == arrival.agent:
                 candidates[conversation] = opened
         return candidates
+
+    # --- Summaries of agents that name no session
+
+    async def _send_question_for_summary(
+        self, arrival: Arrival, messages: Sequence[ProtocolMessage], position: RequestPosition
+    ) -> Sent:
+        """Send the request with which an agent asks for its summary as the conversation shows its
+        messages. It is no step of the conversation, but its reply is paid for there.
+        """
+        sent = await self._build_unrecorded(arrival, messages, position)
+        # Behind the conversation's messages stands the question alone, or an answer and the
+        # question whether it is complete. Else it may be about another one that begins alike.
+        if position.known_count >= len(messages) - 2:
+            self._questions_for_summary.add(sent.ticket.last)
+        return replace(sent, ticket=replace(sent.ticket, live=False))
+
+    async def _find_summarized_conversation(
+        self, arrival: Arrival, messages: Sequence[ProtocolMessage]
+    ) -> SummarizedConversation | None:
+        """Return the conversation that the summary at the beginning of a request stands for.
+
+        It is the one that ends with what the request has behind the summary. Where it has nothing
+        there but new words, it is the one in which the agent's model wrote this summary.
+        """
+        summary = find_summary_piece(messages[0])
+        if summary is None:
+            return None
+        candidates: list[SummarizedConversation] = []
+        for known_messages in self._matcher.list_without_session(arrival.agent)[:MOST_LOOKED_AT]:
+            candidate = await self._compare_with_summary(known_messages, messages, summary)
+            if candidate is not None:
+                candidates.append(candidate)
+        return _choose_longest_kept(candidates)
+
+    async def _compare_with_summary(
+        self, known_messages: KnownMessages, messages: Sequence[ProtocolMessage], summary: Piece
+    ) -> SummarizedConversation | None:
+        """Return the conversation if the summary certainly stands for it."""
+        conversation = known_messages.conversation
+        row = self._bench.conversation_row(conversation)
+        if row is None or row.trashed:
+            return None
+        texts_in_summary: list[TextBesideConversation] = []
+        for written in self._texts_beside.get(conversation, ()):
+            is_long = len(written.text) >= LEAST_CHARACTERS_OF_SUMMARY
+            if is_long and written.text in summary.text:
+                texts_in_summary.append(written)
+        behind_summary = list_messages_behind_summary(messages, summary.text)
+        if keeps_nothing(behind_summary):
+            if any(written.is_summary for written in texts_in_summary):
+                return SummarizedConversation(known_messages, kept=None)
+            return None
+        recorded_facts = await self._bench.read_conversation_facts(conversation)
+        # In a thread: a long conversation takes a while.
+        kept = await asyncio.to_thread(_find_kept_end_in_facts, recorded_facts, behind_summary)
+        if kept is not None and (kept.is_certain or texts_in_summary):
+            return SummarizedConversation(known_messages, kept)
+        return None
+
+    def _remember_text_beside(
+        self, known_messages: KnownMessages, ticket: Ticket, replied: Replied
+    ) -> None:
+        """Remember what a model wrote if it is no message of the conversation, and the agent does
+        not name its session.
+        """
+        is_message = ticket.live and ticket.messages > 0
+        if is_message or known_messages.session:
+            return
+        is_summary = ticket.last in self._questions_for_summary
+        self._questions_for_summary.discard(ticket.last)
+        texts = [piece.text for piece in replied.pieces if piece.kind is PieceKind.TEXT]
+        text = text_of_summary("\n".join(texts))
+        remembered = self._texts_beside.setdefault(
+            known_messages.conversation, deque(maxlen=MOST_SUMMARIES)
+        )
+        remembered.append(TextBesideConversation(text, is_summary))
 
     # --- Sending requests before they are recorded
 
@@ -811,10 +965,20 @@ class LocalAgentConversations:
         )
 
     async def _go_on_behind_summary(
-        self, known_messages: KnownMessages, arrival: Arrival, messages: Sequence[ProtocolMessage]
+        self,
+        known_messages: KnownMessages,
+        arrival: Arrival,
+        messages: Sequence[ProtocolMessage],
+        kept: KeptEnd | None,
     ) -> None:
-        """Let the conversation go on from the agent's own summary of all its messages so far."""
+        """Let the conversation go on from the agent's own summary of all its messages so far.
+
+        `kept`: the end that the agent sends again behind its summary. It is recorded there, and
+        what was recorded of it before is left behind.
+        """
         opened = await self._get_open_conversation(known_messages)
+        if kept is not None and kept.seq_before:
+            await opened.rewind_and_keep_exclusions(kept.seq_before)
         summary = find_summary_piece(messages[0])
         if summary is None or not opened.conversation.state.branch.order:
             known_messages.rewind_known_messages([], [])  # There is nothing that it stands for.
@@ -969,6 +1133,8 @@ class LocalAgentConversations:
         known_messages = await self._known_messages_of_ticket(ticket)
         if known_messages is None or not known_messages.conversation:
             return
+        if replied is not None:
+            self._remember_text_beside(known_messages, ticket, replied)
         async with known_messages.lock_once_recorded():
             is_side = not ticket.messages
             if is_side:
@@ -1278,7 +1444,8 @@ def known_messages_from_facts(
             del known_messages.chain[len(remaining_seqs) :]
             del known_messages.seqs[len(remaining_seqs) :]
         elif isinstance(fact, facts.Received):
-            unchanged_count = len(known_messages.chain) - fact.replaced
+            # What was rewound just before is no longer there to be replaced.
+            unchanged_count = max(0, len(known_messages.chain) - fact.replaced)
             del known_messages.chain[unchanged_count:]
             del known_messages.seqs[unchanged_count:]
             known_messages.chain.extend(fact.chain)
@@ -1310,6 +1477,38 @@ def _newest_fact_sent(known_messages: KnownMessages, ticket: Ticket) -> int:
     if ticket.ahead:
         return known_messages.newest_fact_sent or known_messages.last_message_seq
     return ticket.saw
+
+
+def _is_question_for_summary(
+    arrival: Arrival, messages: Sequence[ProtocolMessage], position: RequestPosition
+) -> bool:
+    """Whether an agent that names no session asks for its summary of a conversation."""
+    if arrival.session or not position.known_count:
+        return False
+    return asks_for_summary(messages)
+
+
+def _find_kept_end_in_facts(
+    recorded_facts: Sequence[facts.Recorded], behind_summary: Sequence[MessageBehindSummary]
+) -> KeptEnd | None:
+    return find_kept_end(build_state(recorded_facts), behind_summary)
+
+
+def _choose_longest_kept(
+    candidates: Sequence[SummarizedConversation],
+) -> SummarizedConversation | None:
+    """Return the conversation of which most was kept, or None if that is true of several."""
+    most_kept = max((_count_kept(candidate) for candidate in candidates), default=0)
+    with_most_kept = [one for one in candidates if _count_kept(one) == most_kept]
+    if len(with_most_kept) != 1:
+        return None
+    return with_most_kept[0]
+
+
+def _count_kept(summarized: SummarizedConversation) -> int:
+    if summarized.kept is None:
+        return 0
+    return summarized.kept.messages
 
 
 def _last_seq_of_position(position: RequestPosition) -> int:

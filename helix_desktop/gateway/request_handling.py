@@ -49,7 +49,6 @@ from helix_desktop.gateway.sent_body import (
 )
 from helix_desktop.gateway.side_requests import (
     SideReplyRecorder,
-    name_run_as_session,
     origin_of_request,
 )
 from helix_desktop.protocols.gateway_message import Json, PieceKind
@@ -118,7 +117,7 @@ class AgentRequestHandler:
                 await self._forward_beside(side_request, conversations)
                 return
 
-            request = name_run_as_session(request, incoming.registration)
+            request = self.memory.side_requests.name_run_as_session(request, incoming.registration)
             if incoming.route.counts_tokens:
                 await self._forward_token_count(request, conversations)
                 return

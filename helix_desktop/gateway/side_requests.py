@@ -10,6 +10,7 @@ from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_identity import AGENTS_WITH_TOOLS
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
+from helix_desktop.gateway.history_summarized_by_agent import asks_for_summary
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_parsing import SIDE_REQUEST_BYTES, ParsedRequest
 from helix_desktop.protocols.gateway_message import PieceKind, ProtocolMessage, Speaker
@@ -87,16 +88,37 @@ class SideRequests:
         first_message = request.messages_after_instructions[0]
         if first_message.speaker is Speaker.ASSISTANT:
             return True
-        works_with_tools = arrival.agent in AGENTS_WITH_TOOLS or sender in self._senders_with_tools
+        works_with_tools = self._works_with_tools(arrival.agent, registration)
         if not works_with_tools and registration.agent:
             return False  # An agent without tools, such as aider: all of its requests are its work.
-        if len(request.body.places.content) < SIDE_REQUEST_BYTES:
+        is_small = len(request.body.places.content) < SIDE_REQUEST_BYTES
+        # A summary is asked for as its conversation shows its messages, and paid for there.
+        is_for_summary = asks_for_summary(request.messages_after_instructions)
+        if is_small and not (works_with_tools and is_for_summary):
             return True
         if not works_with_tools:
             return False
         # Gemini CLI's choice of a model has the whole history in it, and begins like nothing else.
         known_count = await conversations.count_known_messages(arrival)
         return known_count == 0
+
+    def _works_with_tools(self, agent: str, registration: GatewayRegistration) -> bool:
+        return agent in AGENTS_WITH_TOOLS or (registration.token, agent) in self._senders_with_tools
+
+    def name_run_as_session(
+        self, request: ParsedRequest, registration: GatewayRegistration
+    ) -> ParsedRequest:
+        """Return a request of an agent without tools with its run as its session.
+
+        aider sends the files that it works on anew in each request, behind the earlier messages. So
+        no request begins like the one before, and its conversation could not be found by its words.
+        """
+        arrival = request.arrival
+        if arrival.session or arrival.tools or not registration.agent:
+            return request
+        if self._works_with_tools(arrival.agent, registration):
+            return request  # It asks for a summary of its conversation.
+        return replace(request, arrival=replace(arrival, session=registration.run_name))
 
     def record_waiting(self, origin: RequestOrigin, conversation: str, tasks: OwnedTasks) -> None:
         """Record the replies that waited for this conversation's next request."""
@@ -109,32 +131,23 @@ class SideRequests:
             tasks.spawn_task(recording, name="record a side reply")
 
 
-def name_run_as_session(request: ParsedRequest, registration: GatewayRegistration) -> ParsedRequest:
-    """Return a request of an agent without tools with its run as its session.
-
-    aider sends the files that it works on anew in each request, behind the earlier messages. So
-    no request begins like the one before, and its conversation could not be found by its words.
-    """
-    if request.arrival.session or request.arrival.tools or not registration.agent:
-        return request
-    arrival = replace(request.arrival, session=registration.run_name)
-    return replace(request, arrival=arrival)
-
-
 def origin_of_request(request: ParsedRequest, conversations: AgentConversations) -> RequestOrigin:
     return RequestOrigin(request.arrival.agent, request.arrival.session, conversations)
 
 
-def is_about_same_words(side: ParsedRequest, step: ParsedRequest) -> bool:
-    """Whether a side request asks about something that the user said in a conversation's step."""
+def count_same_words(side: ParsedRequest, step: ParsedRequest) -> int:
+    """Return how many characters of what the user said in a conversation's step a side request
+    asks about.
+    """
     last_message_of_side = side.messages_after_instructions[-1:]
     side_text = "\n".join(_user_texts(last_message_of_side))
+    characters = 0
     for user_text in _user_texts(step.messages_after_instructions):
         if user_text in side_text:
-            return True
-        if side_text and side_text in user_text:
-            return True
-    return False
+            characters += len(user_text)
+        elif side_text and side_text in user_text:
+            characters += len(side_text)
+    return characters
 
 
 def _user_texts(messages: Sequence[ProtocolMessage]) -> list[str]:

@@ -30,6 +30,10 @@ SUMMARY = (
 class Session:
     """A session of an agent as it sends it: one request after another."""
 
+    agent = "Claude Code"
+    name = "session"
+    prefix = "t"  # Of the ids of its calls.
+
     def __init__(self, conversations: LocalAgentConversations, *, head: str = "head") -> None:
         self.conversations = conversations
         self.head = head
@@ -42,7 +46,7 @@ class Session:
         messages = WIRE.parse_messages({"messages": self.units})
         chain = compute_message_hashes("anthropic", messages)
         arrival = Arrival(
-            "anthropic", "Claude Code", "session", self.head, "m", "system", TOOLS, chain
+            "anthropic", self.agent, self.name, self.head, "m", "system", TOOLS, chain
         )
         sent = await self.conversations.receive_request(arrival, messages)
         unchanged = tuple(UnchangedMessage(position) for position in range(len(messages)))
@@ -53,7 +57,8 @@ class Session:
         blocks: list[Any] = [Says(says)]
         if makes_call:
             self.calls += 1
-            blocks.append(Calls("Bash", {"command": f"cat {self.calls}"}, f"t{self.calls}"))
+            command = f"cat {self.calls} of {self.prefix}"
+            blocks.append(Calls("Bash", {"command": command}, f"{self.prefix}{self.calls}"))
         usage = {"input": 3, "read": 0, "write": 0}
         reply = WIRE.parse_reply(WRITERS["anthropic"].whole(blocks, usage, "1"))
         self.units.extend(reply.message.units)
@@ -65,7 +70,8 @@ class Session:
         """A turn with one call."""
         sent = await self.ask(words)
         await self.answer(sent, "I look.", makes_call=True)
-        self.units.append(WIRE.result_message(f"t{self.calls}", "Bash", f"output of {words}"))
+        call = f"{self.prefix}{self.calls}"
+        self.units.append(WIRE.result_message(call, "Bash", f"output of {words}"))
         sent = await self.ask()
         await self.answer(sent, f"Done: {words}.")
         return sent
@@ -182,4 +188,130 @@ async def test_a_session_that_begins_with_a_summary_has_the_users_words_as_its_t
         await session.ask("and the links")
         (row,) = made.list_conversations()
         assert row.title == "and the links"
+        await conversations.aclose()
+
+
+PI_SUMMARY = (
+    "The conversation history before this point was compacted into the following summary:\n\n"
+    "<summary>\n{text}\n</summary>"
+)
+LONG = " and look at each of them closely, as it was said before" * 5
+GEMINI_QUESTION = "First, reason in your scratchpad. Then, generate the updated <state_snapshot>."
+SNAPSHOT = "<state_snapshot>{}</state_snapshot>".format("The files were counted, one by one. " * 5)
+
+
+class UnnamedSession(Session):
+    """A session of pi: its requests name no session, and its summary keeps the newest messages."""
+
+    agent = "pi"
+    name = ""
+
+    def keep(self, first: int, text: str = "It was counted.") -> None:
+        """Begin anew with a summary of all before the message `first`."""
+        self.units = [WIRE.user_message(PI_SUMMARY.format(text=text)), *self.units[first:]]
+
+
+async def words_of(made: Workbench, conversation: str) -> list[str]:
+    words, _ = await restored_words(made, conversation)
+    return words
+
+
+async def test_what_an_agent_without_session_keeps_behind_its_summary_names_the_conversation(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as made:
+        session = UnnamedSession(LocalAgentConversations(made, _nobody))
+        first = await session.work("count the files" + LONG)
+        await session.work("and the folders" + LONG)
+        session.keep(4)
+        await session.conversations.aclose()
+        session.conversations = LocalAgentConversations(made, _nobody)
+        await session.work("and the links" + LONG)
+        session.keep(5, "Files and folders were counted.")  # From a reply on, within a turn.
+        sent = await session.work("and all else")
+        (row,) = made.list_conversations()
+        assert row.id == first.ticket.conversation == sent.ticket.conversation
+        words, compactions = await restored_words(made, row.id)
+        assert compactions == 2
+        typed = [said for said in words if said.startswith(("count", "and the", "and all"))]
+        assert typed == [
+            "count the files" + LONG, "and the folders" + LONG, "and the links" + LONG,
+            "and all else",
+        ]  # fmt: skip
+        for said in typed:
+            assert words.count(f"output of {said}") == 1, "nothing is lost, and nothing twice"
+        # As the next process finds it.
+        await session.conversations.aclose()
+        session.conversations = LocalAgentConversations(made, _nobody)
+        later = await session.work("go on")
+        assert later.ticket.conversation == row.id
+        assert (await words_of(made, row.id))[-1] == "Done: go on."
+        await session.conversations.aclose()
+
+
+async def test_a_summary_is_never_joined_to_another_conversation(tmp_path: Path) -> None:
+    async with bench(tmp_path) as made:
+        conversations = LocalAgentConversations(made, _nobody)
+        one = UnnamedSession(conversations)
+        other = UnnamedSession(conversations)
+        other.prefix = "u"
+        await one.work("begin")
+        await one.work("go on")
+        await other.work("begin here")
+        await other.work("go on")
+        # Both end with the same words, and too few of them to tell one from the other.
+        one.units = [WIRE.user_message(PI_SUMMARY.format(text="x")), one.units[-1]]
+        await one.work("what now?")
+        assert len(made.list_conversations()) == 3
+
+        await other.work("count" + LONG)
+        stranger = UnnamedSession(conversations)
+        stranger.units = list(other.units)
+        stranger.units[-1] = WIRE.user_message("Something else was said at the end." + LONG)
+        stranger.keep(4, "Something else was counted.")
+        await stranger.work("what now?")
+        assert len(made.list_conversations()) == 4
+
+        # With the very end of a conversation it is that one.
+        other.keep(4)
+        sent = await other.work("what now?")
+        assert len(made.list_conversations()) == 4
+        assert "begin here" in await words_of(made, sent.ticket.conversation)
+        await conversations.aclose()
+
+
+async def test_a_conversation_goes_on_from_the_summary_that_its_model_wrote(tmp_path: Path) -> None:
+    async with bench(tmp_path) as made:
+        conversations = LocalAgentConversations(made, _nobody)
+        session = UnnamedSession(conversations)
+        session.agent = "Gemini CLI"
+        other = UnnamedSession(conversations)
+        other.agent = session.agent
+        await session.work("count the files")
+        await other.work("count the folders")
+        units = list(session.units)
+        sent = await session.ask(GEMINI_QUESTION)
+        await session.answer(sent, SNAPSHOT)
+        assert len(made.list_conversations()) == 2, "to ask for a summary begins nothing"
+        acknowledged = WIRE.parse_reply(
+            WRITERS["anthropic"].whole(
+                [Says("Got it. Thanks for the additional context!")],
+                {"input": 0, "read": 0, "write": 0},
+                "1",
+            )
+        )
+        session.units = [WIRE.user_message(SNAPSHOT), *acknowledged.message.units]
+        sent = await session.work("and the links")
+        assert len(made.list_conversations()) == 2
+        words = await words_of(made, sent.ticket.conversation)
+        assert "count the files" in words
+        assert "count the folders" not in words
+        assert GEMINI_QUESTION not in words
+        assert len(units) < len(words)
+        # The same words, which nobody's model wrote here, are a session of its own.
+        stranger = UnnamedSession(conversations)
+        stranger.agent = session.agent
+        stranger.units = [WIRE.user_message(SNAPSHOT.replace("counted", "read"))]
+        await stranger.work("go on")
+        assert len(made.list_conversations()) == 3
         await conversations.aclose()

@@ -25,8 +25,7 @@ from helix_desktop.gateway.side_requests import (
     RequestOrigin,
     SideReplyRecorder,
     SideRequests,
-    is_about_same_words,
-    name_run_as_session,
+    count_same_words,
     origin_of_request,
 )
 
@@ -112,7 +111,8 @@ async def test_who_has_offered_tools_has_side_requests_from_then_on() -> None:
 
 def test_only_an_agent_without_tools_and_session_has_its_run_as_session() -> None:
     def session(**more: Any) -> str:
-        return name_run_as_session(*request_of("hello", **more)).arrival.session
+        requests = SideRequests()
+        return requests.name_run_as_session(*request_of("hello", **more)).arrival.session
 
     named = session(agent="aider")
     assert named.startswith("run ")
@@ -121,6 +121,8 @@ def test_only_an_agent_without_tools_and_session_has_its_run_as_session() -> Non
     assert session() == ""
     assert session(agent="aider", tools=True) == ""
     assert session(agent="aider", session="own") == "own"
+    # It works with tools: what it asks without them is about its conversation.
+    assert session(agent="Gemini CLI") == ""
 
 
 async def test_a_reply_is_recorded_at_once_or_when_its_conversation_sends_again() -> None:
@@ -148,7 +150,7 @@ def test_a_side_request_is_about_what_the_user_said() -> None:
         ("something else", False),
         (" ", False),
     ):
-        assert is_about_same_words(request_of("before", "x", asked)[0], step) is expected
-    assert not is_about_same_words(request_of("count the files", "x", "another")[0], step)
+        assert bool(count_same_words(request_of("before", "x", asked)[0], step)) is expected
+    assert not count_same_words(request_of("count the files", "x", "another")[0], step)
     room: Any = Recording()
     assert origin_of_request(step, room) == RequestOrigin("script", "", room)
