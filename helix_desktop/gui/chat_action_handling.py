@@ -1,6 +1,6 @@
 """Carries out what the user requested in the chat, the timeline, the inspector or the preview."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from helix_desktop.engine.facts import (
     Recorded,
     Text,
     ToolReturned,
+    UserPart,
     UserSaid,
 )
 from helix_desktop.errors import HelixError
@@ -30,6 +31,7 @@ from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.escape_key import EscapeCloser
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
 from helix_desktop.gui.conversation_actions import ConversationActions
+from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.deep_links import WindowPlace, open_file_or_its_folder, open_in_browser
 from helix_desktop.gui.everything_search import EverythingSearch
 from helix_desktop.gui.message_sending import FilesToUndo
@@ -236,12 +238,15 @@ class ChatActionHandler(QObject):
             case MessageAct.REWIND:
                 if self._showing.workspace is not None:
                     RewindQuestion(
-                        self._parts, self._showing.workspace, session, seq
+                        self._parts, self._sides, self._showing.workspace, session, seq
                     ).ask_to_rewind()
             case MessageAct.FORK:
                 row = self._sides.find_listed_conversation()
                 if self._showing.workspace is not None and row is not None:
-                    self._conversations.fork_and_open(self._showing.workspace, row, seq)
+                    message = _own_message_at(session, seq)
+                    self._conversations.fork_and_open(
+                        self._showing.workspace, row, seq, message_to_write_again=message
+                    )
 
     async def _regenerate_answer(self, session: ShownSession, seq: int) -> None:
         await session.ask_again(seq)
@@ -329,9 +334,13 @@ def _find_newest_change(
 class RewindQuestion:
     """Asks whether to rewind to the fact `seq`, and rewinds the conversation that the question
     was about, even if another one is shown by then.
+
+    A message of the user is rewound, too, and goes back into the message box: with nothing below
+    it, it would wait in the conversation and be sent again, together with the next one.
     """
 
     parts: WindowParts
+    sides: ConversationSides
     bench: ShownWorkspace
     session: ShownSession
     seq: int
@@ -348,7 +357,12 @@ class RewindQuestion:
         self._ask_which_way(FilesToUndo())
 
     def _ask_which_way(self, changed: FilesToUndo) -> None:
-        text = tr("Rewind to this point? Later messages are kept, and you can return to them.")
+        if _own_message_at(self.session, self.seq):
+            text = tr(
+                "Rewind to this message? It goes back into the message box. It is also kept here with what followed, and you can return to it."
+            )
+        else:
+            text = tr("Rewind to this point? Later messages are kept, and you can return to them.")
         choices = [DialogChoice(tr("Rewind"), partial(self._rewind_session, None))]
         if changed.description:
             text = f"{text}\n\n{changed.description}"
@@ -373,11 +387,27 @@ class RewindQuestion:
             lines.append(describe_undone_elsewhere(undone_there.paths, undone_there.left_alone))
         elif changed is not None:
             undone = await self._undo_here(changed.changes)
-        await self.session.rewind_to(self.seq)
+        take_out_again = await self._rewind_and_give_message_back()
         if undone is not None:
             lines.append(describe_undone_files(undone))
-        undo_rewinding = partial(self._start_return_to, newest_seq, undone)
+        undo_rewinding = partial(self._start_return_to, newest_seq, undone, take_out_again)
         self.parts.notices.show_notice("\n".join(lines), act=undo_rewinding)
+
+    async def _rewind_and_give_message_back(self) -> Callable[[], None]:
+        """Rewinds, and returns what takes the message out of its box again."""
+        message = _own_message_at(self.session, self.seq)
+        if not message:
+            await self.session.rewind_to(self.seq)
+            return _do_nothing
+        place = (self.bench.id, self.session.id)
+        # Before the rewind, so that the message is in one of both if the program is killed.
+        take_out_again = self.sides.give_message_back_and_save(place, message)
+        try:
+            await self.session.rewind_to(self.seq - 1)
+        except HelixError:
+            take_out_again()
+            raise
+        return take_out_again
 
     async def _undo_here(self, files: Sequence[FileChange]) -> FileUndoResult | None:
         changes = message_sending.file_changes_of_shown(self.bench, self.session.id)
@@ -385,14 +415,31 @@ class RewindQuestion:
             return None
         return await changes.undo_file_changes(files, conversation=self.session.id)
 
-    def _start_return_to(self, newest_seq: int, undone: FileUndoResult | None) -> None:
-        self.parts.run_for_window(self._return_to(newest_seq, undone))
+    def _start_return_to(
+        self, newest_seq: int, undone: FileUndoResult | None, take_out_again: Callable[[], None]
+    ) -> None:
+        self.parts.run_for_window(self._return_to(newest_seq, undone, take_out_again))
 
-    async def _return_to(self, newest_seq: int, undone: FileUndoResult | None) -> None:
+    async def _return_to(
+        self, newest_seq: int, undone: FileUndoResult | None, take_out_again: Callable[[], None]
+    ) -> None:
         await self.session.switch_to_answer(newest_seq)
+        take_out_again()
         changes = message_sending.file_changes_of_shown(self.bench, self.session.id)
         if changes is not None and undone is not None and undone.fact is not None:
             await redo_undone_changes(changes, undone.fact, self.session.id)
+
+
+def _own_message_at(session: ShownSession, seq: int) -> tuple[UserPart, ...]:
+    """Returns the message of the user at `seq`, or nothing if another fact stands there."""
+    fact = session.conversation.state.facts[seq - 1].fact
+    if not isinstance(fact, UserSaid) or fact.by:
+        return ()
+    return fact.parts
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _text_of_answer(fact: Fact) -> str:

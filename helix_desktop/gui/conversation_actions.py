@@ -8,6 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, QPoint
 
+from helix_desktop.engine.facts import UserPart
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.fast_dataclass import dataclass
@@ -338,17 +339,27 @@ class ConversationActions(QObject):
         seq: int = 0,
         *,
         in_copy: bool = False,
+        message_to_write_again: tuple[UserPart, ...] = (),
     ) -> None:
         """Forks at the end or at the fact `seq`, and opens the fork. `in_copy`: in a
-        copy of the folders.
+        copy of the folders. `message_to_write_again`: the user's message at `seq`, which is put
+        into the fork's message box: nothing answers it there.
         """
         titles = [listed.title for listed in bench.list_conversations()]
         title = _unique_fork_title(row.title, titles)
-        forking = bench.fork_conversation(row.id, seq, title=title, in_copy=in_copy)
-        self._parts.runner.run_in_background(forking, then=partial(self._show_fork, bench))
+        last_seq = seq
+        if message_to_write_again:
+            last_seq = seq - 1
+        forking = bench.fork_conversation(row.id, last_seq, title=title, in_copy=in_copy)
+        show_fork = partial(self._show_fork, bench, message_to_write_again)
+        self._parts.runner.run_in_background(forking, then=show_fork)
 
-    def _show_fork(self, bench: ShownWorkspace, session: ShownSession) -> None:
+    def _show_fork(
+        self, bench: ShownWorkspace, message: tuple[UserPart, ...], session: ShownSession
+    ) -> None:
         self._sides.refresh_conversations()
+        if message:
+            self._sides.give_message_back_and_save((bench.id, session.id), message)
         self._sides.show_session_if_current(bench, session)
 
     def ask_how_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:

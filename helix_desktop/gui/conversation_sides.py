@@ -19,7 +19,12 @@ from helix_desktop.engine.newest_facts import build_state_of_newest_facts
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.chat.chat_page import ChatPage
-from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage, UnsentMessages
+from helix_desktop.gui.chat.message_drafts import (
+    DraftPlace,
+    UnsentMessage,
+    UnsentMessages,
+    join_drafts,
+)
 from helix_desktop.gui.frame.command_palette import CommandPalette
 from helix_desktop.gui.frame.connect_model_panel import DEMO_MODEL
 from helix_desktop.gui.frame.window_layout import WindowFrame
@@ -591,6 +596,34 @@ class ConversationSides(QObject):
         is_current = side is self.current
         is_shown = side.composer.add_and_tell_if_shown(place, parts, takes_focus=is_current)
         return is_shown and is_current
+
+    def give_message_back_and_save(
+        self, place: DraftPlace, parts: Sequence[UserPart]
+    ) -> Callable[[], None]:
+        """Puts a message that leaves its conversation into its message box. Returns when the box
+        is on the disk, with what takes the message out again unless the box was changed since.
+        """
+        drafts = self.current.composer.drafts
+        drafts.turn_edited_message_into_draft(place)
+        draft_before = drafts.get_draft(place)
+        drafts.save_draft(place, join_drafts(parts, draft_before))
+        self._show_saved_draft(place)
+        draft_with_message = drafts.get_draft(place)
+        self._state_file.write_state_file()
+
+        def take_message_out_again() -> None:
+            if drafts.get_draft(place) == draft_with_message:
+                drafts.save_draft(place, draft_before)
+                self._show_saved_draft(place)
+
+        return take_message_out_again
+
+    def _show_saved_draft(self, place: DraftPlace) -> None:
+        for side in self.sides:
+            if side.composer.draft_place == place:
+                side.composer.show_saved_draft()
+                if side is self.current:
+                    side.composer.text.setFocus()
 
     def jump_to_end_of(self, session: ShownSession) -> None:
         for side in self.sides:

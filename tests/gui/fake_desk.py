@@ -700,6 +700,7 @@ class FakeWorkbench(StandIn):
         self.decided: list[bool] = []
         self.own: dict[str, str] = {}
         self.attached: list[tuple[str, bytes]] = []
+        self.forked_at: list[int] = []  # The last fact of each fork, or 0 for all of them.
         self.acp = FakeAcpAgents()
         self.relay = FakeRelay(self)
         self._listeners: list[Listener] = []
@@ -789,6 +790,7 @@ class FakeWorkbench(StandIn):
     async def fork_conversation(
         self, conversation: str, last_seq: int = 0, *, title: str = "", in_copy: bool = False
     ) -> FakeSession:
+        self.forked_at.append(last_seq)
         name = f"fork-{next(self._numbers)}"
         origin = self.rows[conversation]
         copy = "main" if in_copy else origin.copy

@@ -934,6 +934,7 @@ def test_a_rewind_says_before_that_files_stay_if_checkpoints_are_off(
     seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
     window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.REWIND, seq))
     (box,) = window.findChildren(QMessageBox)
+    assert box.text().startswith("Rewind to this message? It goes back into the message box.")
     assert box.text().endswith("Checkpoints are turned off, so files stay as they are.")
 
 
@@ -950,17 +951,128 @@ def test_an_edited_message_says_that_files_stay_if_checkpoints_are_off(
     assert window.notices.shown_text == "Checkpoints are turned off, so files stay as they are."
 
 
+def own_messages(session: FakeSession) -> list[int]:
+    """The fact numbers of the user's messages."""
+    return [each.seq for each in session.state.facts if isinstance(each.fact, UserSaid)]
+
+
+def texts_for_model(session: FakeSession) -> list[str]:
+    """The texts of the user's messages in the view of which the next request is built."""
+    blocks = session.state.get_view().blocks
+    return [block.content.text for block in blocks if isinstance(block.content, Text)]
+
+
+def rewind(window: MainWindow, seq: int) -> None:
+    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.REWIND, seq))
+    click_way(window, "Rewind")
+
+
+def test_a_rewound_message_is_in_the_box_again_and_no_longer_sent(
+    window: MainWindow, session: FakeSession
+) -> None:
+    second = own_messages(session)[1]
+    rewound = said(session)[1]
+    assert rewound in texts_for_model(session)
+    rewind(window, second)
+    assert window.chat.composer.text.toPlainText() == rewound
+    assert rewound not in texts_for_model(session)
+    window.chat.composer.text.clear()
+    write(window, "Otherwise")
+    assert texts_for_model(session)[-1] == "Otherwise"
+    assert rewound not in texts_for_model(session)
+
+
+def test_a_rewound_message_loses_neither_a_draft_nor_a_message_that_is_edited(
+    window: MainWindow, session: FakeSession
+) -> None:
+    first, second = own_messages(session)[:2]
+    box = window.chat.composer
+    box.text.setPlainText("A draft")
+    box.attachments.add_attachment(FILE)
+    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.EDIT, second))
+    QTest.keyClicks(box.text, " Edited.")
+    edited = box.text.toPlainText()
+    assert edited == f"{said(session)[1]} Edited."
+    rewind(window, first)
+    assert box.text.toPlainText() == f"{said(session)[0]}\n\n{edited}\n\nA draft"
+    assert list(box.attachments.listed_attachments) == [FILE]
+    # It is a new message: as an edited one, it would go back to where the old one was.
+    assert not box._editing.isVisibleTo(window)
+    QTest.keyClick(box.text, Qt.Key.Key_Return)
+    assert said(session)[-1].endswith("A draft")
+    assert len(texts_for_model(session)) == 2  # With the system prompt.
+
+
+def test_a_message_that_could_not_be_rewound_is_not_in_the_box_as_well(
+    window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(seq: int) -> None:
+        raise StoreFailed("The disk is full.", remedy="Make room.")
+
+    monkeypatch.setattr(session, "rewind_to", fail)
+    window.chat.composer.text.setPlainText("A draft")
+    rewind(window, own_messages(session)[1])
+    assert window.chat.composer.text.toPlainText() == "A draft"
+
+
+def test_the_box_is_on_the_disk_before_the_message_leaves_the_conversation(
+    window: MainWindow, session: FakeSession, state_file: WindowStateFile, tmp_path: Path
+) -> None:
+    """Else, a program that is killed then would have the message in neither."""
+    second = own_messages(session)[1]
+    on_disk: list[object] = []
+
+    async def rewind_to(seq: int) -> None:
+        then = WindowStateFile(state_file._file)
+        place = window.chat.composer.draft_place
+        on_disk.append(then.get_remembered("draft", *place, default={}))
+
+    session.rewind_to = rewind_to  # type: ignore[method-assign]
+    rewind(window, second)
+    assert said(session)[1] in str(on_disk)
+
+
+def test_an_answer_of_the_agent_stays_when_one_rewinds_to_it(
+    window: MainWindow, session: FakeSession
+) -> None:
+    reply = next(each.seq for each in session.state.facts if isinstance(each.fact, ModelReplied))
+    rewind(window, reply)
+    assert session.state.facts[-1].fact == Rewound(reply)
+    assert window.chat.composer.text.toPlainText() == ""
+
+
 def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: FakeSession) -> None:
     before = [each.seq for each in session.state.facts_on_path()]
-    seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
-    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.REWIND, seq))
-    (box,) = window.findChildren(QMessageBox)
-    next(each for each in box.buttons() if each.text().replace("&", "") == "Rewind").click()
+    window.chat.composer.text.setPlainText("A draft")
+    rewind(window, own_messages(session)[0])
     assert window.notices.shown_text == "Conversation rewound."
     assert window.notices._button.text() == "Undo"
     assert not set(before) <= {each.seq for each in session.state.facts_on_path()}
     window.window_actions["undo"].trigger()
     assert set(before) <= {each.seq for each in session.state.facts_on_path()}
+    assert window.chat.composer.text.toPlainText() == "A draft"
+
+
+def test_the_undo_of_a_rewind_leaves_a_box_that_was_written_in_since(
+    window: MainWindow, session: FakeSession
+) -> None:
+    rewind(window, own_messages(session)[0])
+    QTest.keyClicks(window.chat.composer.text, " And more.")
+    written = window.chat.composer.text.toPlainText()
+    window.window_actions["undo"].trigger()
+    assert window.chat.composer.text.toPlainText() == written
+
+
+def test_a_duplicate_up_to_a_message_has_that_message_in_its_box(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    """In the conversation, nothing would answer it, and it would be sent with the next one."""
+    second = own_messages(session)[1]
+    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.FORK, second))
+    fork = window.current_session
+    assert fork is not None and fork is not session
+    assert bench.forked_at == [second - 1]
+    assert window.chat.composer.text.toPlainText() == said(session)[1]
 
 
 def click_way(window: MainWindow, words: str) -> str:

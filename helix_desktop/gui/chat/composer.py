@@ -22,6 +22,7 @@ from helix_desktop.gui.chat.message_drafts import (
     MessageDrafts,
     encode_queued_message,
     find_unrecorded_messages,
+    join_drafts,
 )
 from helix_desktop.gui.chat.next_message_cost import NextMessageCostLabel
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageList
@@ -207,6 +208,17 @@ class Composer(QWidget):
         if place != self._begun_from_new:
             self._begun_from_new = None
 
+        self._show_what_is_saved_for(place)
+        sent_messages = self._state_file.get_remembered("history", workspace, default=list[str]())
+        self.text.set_sent_messages(sent_messages)
+        self._save_draft_and_update_send_button()
+
+    def show_saved_draft(self) -> None:
+        """Shows what somebody else has saved as the draft of this conversation."""
+        self._show_what_is_saved_for(self.draft_place)
+        self._save_draft_and_update_send_button()
+
+    def _show_what_is_saved_for(self, place: DraftPlace) -> None:
         # Without a place, what is put into the text is not saved as a draft.
         self.draft_place = ("", "")
         self._edited = 0
@@ -217,11 +229,7 @@ class Composer(QWidget):
             self._interrupted_draft = edited.interrupted_draft
         self._editing.setVisible(edited is not None)
         self._show_draft(self.drafts.get_draft(place))
-
-        sent_messages = self._state_file.get_remembered("history", workspace, default=list[str]())
-        self.text.set_sent_messages(sent_messages)
         self.draft_place = place
-        self._save_draft_and_update_send_button()
 
     def _show_draft(self, draft: Sequence[UserPart]) -> None:
         words = ""
@@ -493,8 +501,7 @@ class Composer(QWidget):
         if self.is_message_of(place):
             self.put_message_back(parts, takes_focus=takes_focus)
             return True
-        draft = self.drafts.get_draft(place)
-        self.drafts.save_draft(place, draft + tuple(parts))
+        self.drafts.save_draft(place, join_drafts(self.drafts.get_draft(place), parts))
         return False
 
     def open_mode_menu(self) -> None:

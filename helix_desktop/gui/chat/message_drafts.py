@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from helix_desktop.engine.facts import Recorded, UserPart, UserSaid
+from helix_desktop.engine.facts import Recorded, Text, UserPart, UserSaid
 from helix_desktop.engine.message_identity import is_same_message
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
@@ -71,6 +71,21 @@ def _find_recorded_message(
     return None
 
 
+def join_drafts(first: Sequence[UserPart], second: Sequence[UserPart]) -> Parts:
+    """Joins the texts of two drafts with a blank line between them, and their attachments."""
+    texts: list[str] = []
+    attachments: list[UserPart] = []
+    for part in (*first, *second):
+        if not isinstance(part, Text):
+            attachments.append(part)
+        elif part.text.strip():
+            texts.append(part.text)
+    joined: list[UserPart] = []
+    if texts:
+        joined.append(Text("\n\n".join(texts)))
+    return (*joined, *attachments)
+
+
 class MessageDrafts:
     """Keeps drafts in the window's state file, which is saved within a second."""
 
@@ -102,8 +117,16 @@ class MessageDrafts:
             value["aside"] = encode_message_parts(edited.interrupted_draft)
         self._state_file.remember_value("edit", *place, value=value)
 
+    def turn_edited_message_into_draft(self, place: DraftPlace) -> None:
+        """Makes a draft of an earlier message that is being edited, which is left behind."""
+        edited = self.get_edited_message(place)
+        if edited is None:
+            return
+        self.save_edited_message(place, None)
+        self.save_draft(place, join_drafts(self.get_draft(place), edited.interrupted_draft))
+
     def move_draft(self, before: DraftPlace, after: DraftPlace) -> None:
-        self.save_draft(after, self.get_draft(after) + self.get_draft(before))
+        self.save_draft(after, join_drafts(self.get_draft(after), self.get_draft(before)))
         self.save_draft(before, ())
 
 

@@ -676,8 +676,8 @@ def _build_rewound_header(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     rewound = context.items.rewound_range_of(request.index)
     title = format_count(
         rewound.last - rewound.first + 1,
-        "{n} earlier item that was replaced",
-        "{n} earlier items that were replaced",
+        "{n} item that is no longer part of this conversation",
+        "{n} items that are no longer part of this conversation",
     )
     toggle = ToggleSection(context.section_key("rewound", request.index))
     yield ExpandableHeaderBox(context.ink, context.width, title, toggle, opened=rewound.are_shown)

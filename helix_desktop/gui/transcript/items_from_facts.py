@@ -85,6 +85,8 @@ class TranscriptItems:
     # The facts that started the conversation or made it a fork.
     _starts: list[facts.Recorded] = field(default_factory=list)
     _is_foreign: bool = False  # True if an agent's own program writes the conversation now.
+    # True if it does so through the gateway: then only that program can go back or ask again.
+    is_written_by_connected_agent: bool = False
     _last_cut: int = 0  # The fact number of the last reply if its stream broke, otherwise 0.
     _broken_reply_seq: int = 0  # The fact number of a broken reply that is being repeated, or 0.
     # Fact numbers of broken replies and of their replacements.
@@ -588,6 +590,7 @@ class TranscriptItems:
         self, recorded: facts.Recorded, fact: facts.ConversationStarted
     ) -> Iterable[int]:
         self._starts.append(recorded)
+        self.is_written_by_connected_agent = bool(fact.agent)
         self._is_foreign = bool(fact.agent or fact.origin.kind)
         return ()
 

@@ -411,13 +411,16 @@ def list_item_intents(
         return []
     seq = item.fact_seq
     intents: list[tuple[str, chat_actions.ChatIntent]] = []
-    if item.kind is TranscriptItemKind.USER:
+    is_writable = not items.is_written_by_connected_agent
+    if item.kind is TranscriptItemKind.USER and is_writable:
         intents.append((tr("Edit and resend…"), ActOnMessage(MessageAct.EDIT, seq)))
-    if item.kind is TranscriptItemKind.REPLY:
+    if item.kind is TranscriptItemKind.REPLY and is_writable:
         intents.append((tr("Regenerate"), ActOnMessage(MessageAct.REGENERATE, seq)))
+    if item.kind is TranscriptItemKind.REPLY:
         intents.append((tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, seq)))
     intents.append((tr("Duplicate up to here"), ActOnMessage(MessageAct.FORK, seq)))
-    intents.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, seq)))
+    if is_writable:
+        intents.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, seq)))
 
     part_ref = items.part_ref_of(index)
     if part_ref is None:

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 from helix_desktop.engine.facts import Attachment, Recorded, Stored, Text, UserPart, UserSaid
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.gui.chat.message_drafts import encode_queued_message, find_unrecorded_messages
+from helix_desktop.gui.chat.message_drafts import (
+    encode_queued_message,
+    find_unrecorded_messages,
+    join_drafts,
+)
 
 GO_ON = (Text("go on"),)
 
@@ -38,3 +42,12 @@ def test_a_long_message_is_known_by_its_content() -> None:
 
 def test_what_an_earlier_version_kept_comes_back() -> None:
     assert find_unrecorded_messages([{"text": "go on"}, "bare"], []) == [GO_ON, (Text("bare"),)]
+
+
+def test_two_drafts_that_are_joined_stay_two_paragraphs() -> None:
+    """The words of a message that was put back ran into those of the draft."""
+    content = b"ok"
+    file = Attachment("a.txt", Stored(Digest.of_content(content), 2, 1, "text/plain"), 1)
+    assert join_drafts((Text("one"), file), (Text("two"),)) == (Text("one\n\ntwo"), file)
+    assert join_drafts((), (Text("two"),)) == (Text("two"),)
+    assert join_drafts((file,), ()) == (file,)

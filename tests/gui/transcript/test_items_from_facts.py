@@ -245,7 +245,7 @@ def test_what_a_search_found_among_what_was_replaced_is_opened() -> None:
 
 
 def test_a_task_that_goes_on_says_once_and_at_its_end_which_files_it_changed() -> None:
-    """Each permission left "2 earlier items that were replaced", one of them the line about the
+    """Each permission left a line about 2 items that were replaced, one of them the line about the
     changed files, which then stood nowhere.
     """
     told = Told()
@@ -270,7 +270,7 @@ def test_a_task_that_goes_on_says_once_and_at_its_end_which_files_it_changed() -
 
 
 def test_a_task_that_goes_on_with_its_calls_does_not_say_that_something_was_replaced() -> None:
-    """Each permission that was given in Fleet left "1 earlier item that was replaced"."""
+    """Each permission that was given in Fleet left a line about 1 item that was replaced."""
     told = Told()
     told.user("one")
     told.reply("", call(1))

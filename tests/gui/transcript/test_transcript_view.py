@@ -233,6 +233,19 @@ def test_what_can_be_done_with_an_item(pane: TranscriptPane, wanted: list[ChatIn
     assert PinPart(PartRef(3)) in [want for _, want in list_item_intents(pane.view.items, 2)]
 
 
+def test_a_conversation_that_a_connected_agent_writes_offers_nothing_that_only_it_can_do(
+    pane: TranscriptPane,
+) -> None:
+    """Here, its history went back, and its own did not."""
+    items = pane.view.items
+    items.is_written_by_connected_agent = True
+    offered: list[object] = []
+    for index in range(len(items.all)):
+        offered.extend(intent for _, intent in list_item_intents(items, index))
+    acts = {intent.act for intent in offered if isinstance(intent, ActOnMessage)}
+    assert acts == {MessageAct.FORK, MessageAct.SHOW_REQUEST}
+
+
 def test_a_rewound_part_opens_with_a_click(
     pane: TranscriptPane, told: Told, wanted: list[ChatIntent], settle: Settle
 ) -> None:
