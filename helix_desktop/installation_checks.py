@@ -27,7 +27,7 @@ from helix_desktop.errors import ConfigFileMistake, HelixError, NoUsableKeyring,
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.installed_agent_versions import find_old_agents
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.secrets import ProviderKey, SecretStorage
+from helix_desktop.secrets import KeyringState, ProviderKey, SecretStorage
 
 if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -214,13 +214,20 @@ def _check_token_vocabularies(_: CheckedInstallation) -> Iterator[DoctorFinding]
     yield _judge("Encodings", good, problem, "Reinstall Helix Desktop.")
 
 
+_KEYRING_SENTENCES = {
+    KeyringState.OPEN: "The system's keyring works.",
+    KeyringState.LOCKED: "The system's keyring is locked. It asks for its password when a key is needed.",
+    KeyringState.NOT_CREATED: "The system's keyring is empty. It asks for a password when the first key is stored.",
+}
+
+
 async def _check_keyring(installation: CheckedInstallation) -> AsyncIterator[DoctorFinding]:
     try:
-        await installation.secrets.check_keyring()
+        state = await installation.secrets.check_keyring()
     except NoUsableKeyring as error:
         yield DoctorFinding("Keyring", _NOTE, error.what, error.remedy)
     else:
-        yield DoctorFinding("Keyring", _GOOD, "The system's keyring works.")
+        yield DoctorFinding("Keyring", _GOOD, _KEYRING_SENTENCES[state])
 
 
 def _check_disk_space(installation: CheckedInstallation) -> Iterator[DoctorFinding]:

@@ -16,16 +16,19 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
+from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from helix_desktop import atomic_files, concurrency
 from helix_desktop.errors import ActionRefused, ConfigFileMistake, HelixError, NoUsableKeyring
 from helix_desktop.fast_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import secretstorage
 
 if sys.platform == "linux":
     import resource  # Windows has no such module.
@@ -200,6 +203,15 @@ class SecretKeeper(Enum):
     SESSION = "this session only"
     ENVIRONMENT = "an environment variable"
     FILE = "a file that only you can read"
+
+
+class KeyringState(Enum):
+    """Whether the keyring answers without asking for a password."""
+
+    OPEN = auto()
+    LOCKED = auto()
+    # It is created with the first key, and the user chooses its password then.
+    NOT_CREATED = auto()
 
 
 class Keyring(Protocol):
@@ -378,7 +390,7 @@ class SecretStorage:
             )
 
     async def find_secret_keeper(self, secret: Addressee) -> SecretKeeper | None:
-        """Returns who stores a secret now, or None."""
+        """Returns who stores a secret now, or None. Nobody is asked to unlock the keyring."""
         name = keyring_name_of(secret)
         if name in self._secrets_of_session:
             return SecretKeeper.SESSION
@@ -386,22 +398,28 @@ class SecretStorage:
             return SecretKeeper.ENVIRONMENT
         if self._allows_file() and name in self._read_key_file():
             return SecretKeeper.FILE
-        if await self._read_from_keyring(name):
+        is_in_keyring = await self._ask_keyring(
+            lambda keyring: _is_stored(keyring, self._service, name)
+        )
+        if is_in_keyring:
             return SecretKeeper.KEYRING
         return None
 
-    async def check_keyring(self) -> None:
-        """Raises NoUsableKeyring, with the reason, unless a keyring answers."""
-        self.allow_asking_keyring()
-        await self._call_keyring(
-            lambda keyring: keyring.get_password(self._service, "is anybody there")
-        )
+    async def check_keyring(self) -> KeyringState:
+        """Returns whether the keyring is open. Raises NoUsableKeyring, with the reason, unless one
+        answers. Nobody is asked for a password.
+        """
+        return await self._call_keyring(lambda keyring: _find_keyring_state(keyring, self._service))
 
     async def _read_from_keyring(self, name: str) -> str | None:
+        return await self._ask_keyring(
+            lambda keyring: _read_if_stored(keyring, self._service, name)
+        )
+
+    async def _ask_keyring(self, work: Callable[[Keyring], T]) -> T | None:
+        """Calls the keyring. Returns None if there is none."""
         try:
-            return await self._call_keyring(
-                lambda keyring: _read_if_stored(keyring, self._service, name)
-            )
+            return await self._call_keyring(work)
         except NoUsableKeyring as error:
             # One that is there and does not answer may have it.
             is_silent = isinstance(error.__cause__, TimeoutError) or self._hanging_call is not None
@@ -546,21 +564,71 @@ def _read_if_stored(keyring: Keyring, service: str, name: str) -> str | None:
     """Reads a key if it exists. A Secret Service is asked that first, so that nobody
     enters a password in vain.
     """
-    for backend in getattr(keyring, "backends", (keyring,)):
-        is_secret_service = type(backend).__module__ == "keyring.backends.SecretService"
-        if is_secret_service and not _has_secret_service_item(
-            {"service": service, "username": name}
-        ):
+    for backend in _backends_of(keyring):
+        if _is_secret_service(backend) and not _is_in_secret_service(backend, service, name):
             continue
         stored = backend.get_password(service, name)
         if stored is not None:
-            return cast(str, stored)
+            return stored
     return None
 
 
-def _has_secret_service_item(attributes: dict[str, str]) -> bool:
-    import secretstorage
+def _is_stored(keyring: Keyring, service: str, name: str) -> bool:
+    """Whether a key exists. A Secret Service says so while it is locked, too."""
+    for backend in _backends_of(keyring):
+        if _is_secret_service(backend):
+            is_there = _is_in_secret_service(backend, service, name)
+        else:
+            is_there = backend.get_password(service, name) is not None
+        if is_there:
+            return True
+    return False
 
+
+def _find_keyring_state(keyring: Keyring, service: str) -> KeyringState:
+    """Finds it out without a call for which a Secret Service would ask for a password."""
+    backend = _backends_of(keyring)[0]
+    if not _is_secret_service(backend):
+        backend.get_password(service, "is anybody there")
+        return KeyringState.OPEN
+    with _open_default_collection(backend) as collection:
+        if collection is None:
+            return KeyringState.NOT_CREATED
+        if collection.is_locked():
+            return KeyringState.LOCKED
+        return KeyringState.OPEN
+
+
+def _backends_of(keyring: Keyring) -> Sequence[Keyring]:
+    """Returns the keyrings that one asks, or the keyring itself."""
+    return list(getattr(keyring, "backends", ())) or [keyring]
+
+
+def _is_secret_service(backend: Keyring) -> bool:
+    return type(backend).__module__ == "keyring.backends.SecretService"
+
+
+def _is_in_secret_service(backend: Keyring, service: str, name: str) -> bool:
+    """Looks where `get_password` would: for a key elsewhere, it would ask in vain."""
+    attributes = {"service": service, "username": name}
+    with _open_default_collection(backend) as collection:
+        if collection is None:
+            return False
+        return next(collection.search_items(attributes), None) is not None
+
+
+@contextlib.contextmanager
+def _open_default_collection(backend: Keyring) -> Iterator["secretstorage.Collection | None"]:
+    """Opens the collection that holds the keys, or None if it does not exist. The library's own
+    function creates it, for which the user is asked for a new password.
+    """
+    import secretstorage
+    from secretstorage.collection import DEFAULT_COLLECTION
+
+    path = getattr(backend, "preferred_collection", DEFAULT_COLLECTION)
     with contextlib.closing(secretstorage.dbus_init()) as connection:
-        first_item = next(secretstorage.search_items(connection, attributes), None)
-        return first_item is not None
+        try:
+            collection = secretstorage.Collection(connection, path)
+        except secretstorage.ItemNotFoundException:
+            collection = None
+        yield collection

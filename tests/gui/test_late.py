@@ -322,7 +322,16 @@ def test_a_rewind_is_of_the_conversation_it_was_asked_for(
     question = window.findChildren(QMessageBox)[0]
     window.sides.go_to_conversation("flaky")
     next(each for each in question.findChildren(QPushButton) if each.text() == "Rewind").click()
-    assert session.state.facts[-1].fact == Rewound(5)
+    assert session.state.facts[-1].fact == Rewound(4)
+    place = (window.showing.workspace_id, session.id)
+    message = session.state.facts[4].fact
+    assert isinstance(message, UserSaid)
+    (in_its_box,) = window.sides.current.composer.drafts.get_draft(place)
+    (part,) = message.parts
+    assert isinstance(in_its_box, Text)
+    assert isinstance(part, Text)
+    assert in_its_box.text == part.text
+    assert window.chat.composer.text.toPlainText() == ""
 
 
 def test_without_a_workspace_nothing_of_one_can_be_done(window: MainWindow, desk: FakeDesk) -> None:

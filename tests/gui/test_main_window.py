@@ -1070,7 +1070,8 @@ def test_a_duplicate_up_to_a_message_has_that_message_in_its_box(
     second = own_messages(session)[1]
     window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.FORK, second))
     fork = window.current_session
-    assert fork is not None and fork is not session
+    assert fork is not None
+    assert fork is not session
     assert bench.forked_at == [second - 1]
     assert window.chat.composer.text.toPlainText() == said(session)[1]
 

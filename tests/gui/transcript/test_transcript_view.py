@@ -234,7 +234,7 @@ def test_what_can_be_done_with_an_item(pane: TranscriptPane, wanted: list[ChatIn
 
 
 def test_a_conversation_that_a_connected_agent_writes_offers_nothing_that_only_it_can_do(
-    pane: TranscriptPane,
+    pane: TranscriptPane, wanted: list[ChatIntent]
 ) -> None:
     """Here, its history went back, and its own did not."""
     items = pane.view.items
