@@ -214,20 +214,27 @@ def _check_token_vocabularies(_: CheckedInstallation) -> Iterator[DoctorFinding]
     yield _judge("Encodings", good, problem, "Reinstall Helix Desktop.")
 
 
-_KEYRING_SENTENCES = {
-    KeyringState.OPEN: "The system's keyring works.",
-    KeyringState.LOCKED: "The system's keyring is locked. It asks for its password when a key is needed.",
-    KeyringState.NOT_CREATED: "The system's keyring is empty. It asks for a password when the first key is stored.",
-}
-
-
 async def _check_keyring(installation: CheckedInstallation) -> AsyncIterator[DoctorFinding]:
     try:
         state = await installation.secrets.check_keyring()
     except NoUsableKeyring as error:
         yield DoctorFinding("Keyring", _NOTE, error.what, error.remedy)
-    else:
-        yield DoctorFinding("Keyring", _GOOD, _KEYRING_SENTENCES[state])
+        return
+    match state:
+        case KeyringState.OPEN:
+            yield DoctorFinding("Keyring", _GOOD, "The system's keyring works.")
+        case KeyringState.LOCKED:
+            yield DoctorFinding(
+                "Keyring",
+                _GOOD,
+                "The system's keyring is locked. It asks for its password when a key is needed.",
+            )
+        case KeyringState.NOT_CREATED:
+            yield DoctorFinding(
+                "Keyring",
+                _GOOD,
+                "The system's keyring is empty. It asks for a password when the first key is stored.",
+            )
 
 
 def _check_disk_space(installation: CheckedInstallation) -> Iterator[DoctorFinding]:

@@ -300,8 +300,11 @@ class AgentRequests:
         """Return why: the agent runs commands itself, so no sandbox of ours holds them."""
         folder = _folder_of_call(call)
         if not folder:
-            return "it would run outside the sandbox"
-        return f"it would run outside the sandbox, in {self._folder_as_rules_name_it(folder)}"
+            return "it would run outside the sandbox, so it can only be allowed once"
+        shown_folder = self._folder_as_rules_name_it(folder)
+        return (
+            f"it would run outside the sandbox, in {shown_folder}, so it can only be allowed once"
+        )
 
     def _describe_place(self, path: str, effect: ActionEffect) -> PlaceForRules:
         """Returns a path as rules name it, and why an action there is dangerous."""

@@ -478,7 +478,7 @@ def _build_run_action(
         return action
     return replace(
         action,
-        reason_to_ask="it would run outside the sandbox",
+        reason_to_ask="it would run outside the sandbox, so it can only be allowed once",
         separate_permission="outside_sandbox",
     )
 

@@ -437,9 +437,9 @@ async def test_a_command_is_allowed_in_the_folder_that_its_card_named_alone(
     other = [f"run-in {folder / each} ls" for each in others]
     await run_turn(session, "\n".join([asked, *same, *other]), YES)
     named = (
-        f"it would run outside the sandbox, in {shown}"
+        f"it would run outside the sandbox, in {shown}, so it can only be allowed once"
         if key
-        else "it would run outside the sandbox"
+        else "it would run outside the sandbox, so it can only be allowed once"
     )
     assert ASKED[0].why == named
     assert [one.title for one in ASKED[1:]] == [

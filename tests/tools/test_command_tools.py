@@ -265,7 +265,8 @@ async def test_what_is_asked_says_what_is_special(here: World) -> None:
     assert (
         here.person.asked[0].title == f"Run a command with network access in {here.folder / 'sub'}"
     )
-    assert here.person.asked[1].why == "it would run outside the sandbox"
+    why = "it would run outside the sandbox, so it can only be allowed once"
+    assert here.person.asked[1].why == why
     assert here.person.asked[1].command_access == "no_sandbox"
     assert here.person.asked[1].scopes == ("once",)
 
