@@ -383,8 +383,10 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
     if lost_tokens <= 0:
         return None
 
-    price_of_token = prices_of_main_model(state).write * model_after.price_input / PER_MILLION
-    dollars = lost_tokens * price_of_token
+    prices = prices_of_main_model(state)
+    if prices.read >= prices.write:
+        return None  # To read them again would cost as much, so nothing is lost.
+    dollars = lost_tokens * prices.write * model_after.price_input / PER_MILLION
     lifetime_seconds = _documented_lifetime(recorded, model_before)
     cached_until = 0.0
     if lifetime_seconds:

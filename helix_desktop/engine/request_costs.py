@@ -98,10 +98,14 @@ class RequestCost:
     causes: tuple[CauseCost, ...]
     # Whether the provider's own figures show that text which it no longer has was in its cache.
     shows_lost_cache: bool = True
+    # Whether the model's price of text that is sent again is lower.
+    are_repeats_cheaper: bool = True
 
     def avoidable_causes(self) -> list[CauseCost]:
         """Return the avoidable causes, most expensive first."""
-        avoidable = []
+        avoidable: list[CauseCost] = []
+        if not self.are_repeats_cheaper:
+            return avoidable
         for cause_cost in self.causes:
             if cause_cost.cause.kind in AVOIDABLE and cause_cost.tokens:
                 avoidable.append(cause_cost)
@@ -490,6 +494,7 @@ class RequestCostReader:
             tokens=usage.input,
             cost=dollars,
             causes=tuple(cause_costs),
+            are_repeats_cheaper=relative_prices(settings).read < 1,
         )
 
 

@@ -1,13 +1,16 @@
 """The ways to begin a conversation: here, in a copy of the repository, or with another agent."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.engine.conversation import new_conversation_id
+from helix_desktop.gui.common import widgets
 from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
+from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import Workbench
@@ -35,21 +38,13 @@ class ConversationStarter(QObject):
         self._sides.go_to_side(self._sides.current)
 
     def _ask_how_to_begin(self) -> None:
-        """Offers all other ways to begin in one question: in a copy, or with another agent."""
         bench = self._showing.bench
         if bench is None:
             return
-        begin_from_commit = partial(self._begin_in_copy, bench, with_changes=False)
-        begin_with_changes = partial(self._begin_in_copy, bench, with_changes=True)
-        choices = [
-            DialogChoice(tr("Copy of the last commit"), begin_from_commit),
-            DialogChoice(tr("Copy with my uncommitted changes"), begin_with_changes),
-            DialogChoice(tr("Another agent"), self._ask_agent_and_begin),
-        ]
-        text = tr("In a copy, your own files change only when you bring the changes back. Another agent works with its own tools and account.")  # fmt: skip
-        # The action's own name would be cut off in the title of the window.
-        title = tr("New conversation")
-        ask_to_choose_one(self._parts.widget, title, text, choices, is_first_usual=True)
+        dialog = WaysToBeginDialog(self._parts.widget)
+        dialog.copy_wanted.connect(lambda has: self._begin_in_copy(bench, with_changes=has))
+        dialog.agent_wanted.connect(self._ask_agent_and_begin)
+        dialog.open()
 
     def _ask_to_begin_in_copy(self) -> None:
         bench = self._showing.bench
@@ -99,3 +94,47 @@ class ConversationStarter(QObject):
         conversation = new_conversation_id()
         creation = bench.start_users_conversation(conversation, acp_agent=name)
         self._sides.create_and_show_conversation(bench, conversation, creation)
+
+
+class WaysToBeginDialog(widgets.TransientDialog):
+    """Offers all other ways to begin at once. A copy and another agent are two things, so each has
+    its own sentence and buttons. `copy_wanted`: with the user's uncommitted changes, or without.
+    """
+
+    copy_wanted = Signal(bool)
+    agent_wanted = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        # The action's own name would be cut off in the title of the window.
+        super().__init__(tr("New conversation"), parent, 520)
+        from_commit = self._build_way(
+            tr("Copy of the last commit"), lambda: self.copy_wanted.emit(False)
+        )
+        with_changes = self._build_way(
+            tr("Copy with my uncommitted changes"), lambda: self.copy_wanted.emit(True)
+        )
+        agent = self._build_way(tr("Choose an agent…"), self.agent_wanted.emit)
+        cancel = widgets.build_push_button(tr("Cancel"), self, self.reject)
+        build_column(
+            widgets.build_plain_label(tr("In a copy of the repository"), "title", self),
+            widgets.build_plain_label(
+                tr("Your own files change only when you bring the changes back."), "muted", self
+            ),
+            build_row(from_commit, with_changes, 1, wraps=True),
+            widgets.build_plain_label(tr("With another agent"), "title", self),
+            widgets.build_plain_label(
+                tr("It works with its own tools and account."), "muted", self
+            ),
+            build_row(agent, 1),
+            build_row(1, cancel),
+            owner=self,
+            margins=20,
+            spacing=8,
+        )
+
+    def _build_way(self, label: str, act: Callable[[], object]) -> QPushButton:
+        def close_and_act() -> None:
+            self.accept()
+            act()
+
+        return widgets.build_push_button(label, self, close_and_act)

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QMessageBox
+from PySide6.QtWidgets import QDialog, QPushButton
 
+from helix_desktop.gui.conversation_starting import WaysToBeginDialog
 from helix_desktop.gui.main_window import MainWindow
 
 
 def test_one_question_offers_all_other_ways_to_begin(window: MainWindow) -> None:
-    """A copy took two questions, the first with a title that was cut off."""
+    """A copy took two questions, the first with a title that was cut off. Then one question with
+    four buttons asked about two unlike things.
+    """
     window.window_actions["new-with"].trigger()
-    (question,) = window.findChildren(QMessageBox)
+    (question,) = window.findChildren(WaysToBeginDialog)
     assert question.windowTitle() == "New conversation"
-    labels = [button.text() for button in question.buttons()]
-    assert {
+    buttons = {button.text(): button for button in question.findChildren(QPushButton)}
+    assert list(buttons) == [
         "Copy of the last commit",
         "Copy with my uncommitted changes",
-        "Another agent",
-    } < set(labels)
+        "Choose an agent…",
+        "Cancel",
+    ]
+    copies = buttons["Copy of the last commit"], buttons["Copy with my uncommitted changes"]
+    assert copies[0].y() < buttons["Choose an agent…"].y(), "each thing has a line of its own"
     before = window.current_session
-    button = next(each for each in question.buttons() if each.text() == "Copy of the last commit")
-    button.click()
-    assert window.findChildren(QMessageBox) == [question], "nothing else is asked"
+    buttons["Copy of the last commit"].click()
+    assert not question.isVisible()
+    opened = [dialog for dialog in window.findChildren(QDialog) if dialog.isVisible()]
+    assert opened == [], "nothing else is asked"
     assert window.current_session is not before
+
+
+def test_another_agent_is_chosen_next(window: MainWindow) -> None:
+    window.window_actions["new-with"].trigger()
+    (question,) = window.findChildren(WaysToBeginDialog)
+    (choose,) = [
+        button for button in question.findChildren(QPushButton) if "agent" in button.text()
+    ]
+    choose.click()
+    (asked,) = [dialog for dialog in window.findChildren(QDialog) if dialog.isVisible()]
+    assert asked.windowTitle() == "New conversation with another agent"

@@ -103,7 +103,8 @@ from tests.gui.fake_desk import FakeSession, FakeWorkbench, now
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
 
 Seen = Iterator[tuple[str, str]]
-SAVINGS = ("Shortening has ", "So far, shortening", "Without shortening, this conversation")
+COMPARED = ("Saved about ", "Shortening has ")
+SAVINGS = (*COMPARED, "So far, shortening", "Without shortening, this conversation")
 PAID_BEFORE = " before import or fork"
 STORIES = int(os.environ.get("HELIX_STORIES", "4"))
 FIRST_SEED = int(os.environ.get("HELIX_FIRST_SEED", "0"))
@@ -358,16 +359,16 @@ def claims_without_a_basis(window: MainWindow, session: FakeSession) -> list[str
         if any("100%" in line and "Shortening" in line for line in lines):
             found.append(f"{place}: all of it was saved")
         dollars_without_payment = [
-            line for line in lines if line.startswith("Shortening") and "$" in line
+            line for line in lines if line.startswith(COMPARED) and "$" in line
         ]
         if not savings.paid and dollars_without_payment:
             found.append(f"{place}: dollars, and nothing was paid")
         if main is not None and not main.window and "% full" in words:
             found.append(f"{place}: a share of a window that nobody knows")
         for line in lines:
-            if line.startswith("Shortening has") and "window is full" not in line:
+            if line.startswith(COMPARED) and "window is full" not in line:
                 found.append(f"{place}: says not what it compares: {line}")
-            if line.startswith("Shortening has") and not adds_up(line):
+            if line.startswith(COMPARED) and not adds_up(line):
                 found.append(f"{place}: is not the difference of both sums: {line}")
     return found
 
@@ -376,12 +377,13 @@ def adds_up(sentence: str) -> bool:
     """Whether what was saved, or cost more, is the difference of both sums in the sentence, as
     exactly as it is shown.
     """
-    amounts = re.findall(r"\$?([\d.]+)([KM]?)(?![\d%])", sentence)[:3]
+    amounts = re.findall(r"\$?(\d[\d.]*\d|\d)([KM]?)(?![\d%])", sentence)[:3]
     units = {"": Decimal(1), "K": Decimal(1_000), "M": Decimal(1_000_000)}
-    changed, paid, without = (Decimal(number) * units[unit] for number, unit in amounts)
+    # What was saved stands before both sums, which change their places where it was a loss.
+    changed, one_sum, other_sum = (Decimal(number) * units[unit] for number, unit in amounts)
     number, unit = amounts[0]
     last_place = units[unit] / 10 ** len(number.partition(".")[2])
-    difference = abs(without - paid)
+    difference = abs(one_sum - other_sum)
     return not difference or abs(changed - difference) <= last_place / 2
 
 
@@ -887,12 +889,8 @@ def test_the_welcome_counts_what_the_import_dialog_lists(
 
 def test_the_crawler_finds_sums_that_do_not_add_up() -> None:
     of = "with a summary only when the window is full."
-    assert adds_up(
-        f"Shortening has saved about $0.082 so far (70%): $0.035, instead of about $0.117 {of}"
-    )
-    assert not adds_up(
-        f"Shortening has saved about $0.081 so far (70%): $0.035, instead of about $0.117 {of}"
-    )
+    assert adds_up(f"Saved about $0.082 of $0.117 so far (70%), leaving $0.035. Compared {of}")
+    assert not adds_up(f"Saved about $0.081 of $0.117 so far (70%), leaving $0.035. Compared {of}")
     assert adds_up(
         f"Shortening has cost about 5.7K tokens more so far: 40.8K, instead of about 35.1K tokens {of}"
     )

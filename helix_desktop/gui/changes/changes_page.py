@@ -36,7 +36,7 @@ from helix_desktop.gui.changes.changed_files_list import (
 )
 from helix_desktop.gui.changes.commit_button import CommitButton
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
-from helix_desktop.gui.changes.undo_and_redo import ChangesUndo
+from helix_desktop.gui.changes.undo_and_redo import ChangesUndo, name_turn
 from helix_desktop.gui.common.difference_rows import (
     DifferenceSheet,
     build_difference_sheet,
@@ -67,7 +67,6 @@ LOW = 96
 NOTE = 90
 NARROW = 440
 MOST_MOMENTS = 20  # The most checkpoints in the menu.
-MOST_WORDS = 90  # The most characters of a checkpoint's title in the menu.
 ARROW = " ▾"
 
 
@@ -434,7 +433,7 @@ class ChangesPage(QWidget):
         turn_of_checkpoint = self._turn_of_chosen_checkpoint(turns)
         if turn_of_checkpoint is not None:
             files = await changes.changes_since_checkpoint(turn_of_checkpoint.first_checkpoint)
-            return [ChangesGroup(_since_turn_heading(turn_of_checkpoint), files)]
+            return [ChangesGroup(_since_turn_heading(turn_of_checkpoint, turns), files)]
         if self._scope == "conversation":
             sources: list[ChangeSource] = []
             for turn in turns:
@@ -448,8 +447,7 @@ class ChangesPage(QWidget):
         )
         groups: list[ChangesGroup] = []
         for turn, files in zip(newest_first, files_by_turn, strict=True):
-            heading = tr("Turn {number}", number=turn.turn_numbers)
-            groups.append(ChangesGroup(heading, files, turn))
+            groups.append(ChangesGroup(name_turn(turn, turns), files, turn))
         return groups
 
     def _turn_of_chosen_checkpoint(self, turns: Sequence[TurnOfChanges]) -> TurnOfChanges | None:
@@ -652,7 +650,7 @@ class ChangesPage(QWidget):
         checkpoint_menu = menu.addMenu(tr("Since a checkpoint"))
         checkpoint_menu.setEnabled(bool(self._turns))
         for turn in reversed(self._turns[-MOST_MOMENTS:]):
-            label = f"{_since_turn_heading(turn)} · {turn.title}"[:MOST_WORDS]
+            label = _since_turn_heading(turn, self._turns)
             # Qt would take "&" for the mark of a shortcut key.
             safe_label = label.replace("&", "&&")
             checkpoint_menu.addAction(safe_label, partial(self.show_since_checkpoint, turn))
@@ -676,7 +674,7 @@ class ChangesPage(QWidget):
         """Shows all differences since a turn's checkpoint, including the user's own changes."""
         self._scope = "checkpoint"
         self._checkpoint_turn_seq = turn.seq
-        self.scope.setText(_since_turn_heading(turn) + ARROW)
+        self.scope.setText(_since_turn_heading(turn, self._turns) + ARROW)
         self.reload_changes()
 
     def _ask_revision_and_show_changes_since(self) -> None:
@@ -804,5 +802,5 @@ def _build_group_rows(group: ChangesGroup, committed: frozenset[str]) -> list[Ch
     return rows
 
 
-def _since_turn_heading(turn: TurnOfChanges) -> str:
-    return tr("Since turn {number} began", number=turn.number)
+def _since_turn_heading(turn: TurnOfChanges, turns: Sequence[TurnOfChanges]) -> str:
+    return tr("Since {turn}", turn=name_turn(turn, turns))

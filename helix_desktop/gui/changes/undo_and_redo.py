@@ -35,6 +35,7 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FileUndoResult
 
 MOST_NAMES = 2  # The maximum number of files that are named with a step.
+LONGEST_NAME_OF_TURN = 40  # The most characters of a message by which a turn is named.
 MOST_LEFT_ALONE = 6  # The maximum number of files that a result names as not changed.
 MOST_STEPS = 8  # The most steps of a turn, undone turns and other turns that the menu offers.
 
@@ -49,7 +50,7 @@ class ChangesLeft:
 
 @dataclass(frozen=True, slots=True)
 class CheckedPlan:
-    """What an undo would do with each file. `later_turns`: by path, the numbers of the turns in
+    """What an undo would do with each file. `later_turns`: by path, the names of the turns in
     which the agent changed the file again.
     """
 
@@ -128,10 +129,13 @@ class ChangesUndo(QObject):
         """
         menu = build_popup_menu(self._button)
         for undone_turn in reversed(undone[-MOST_STEPS:]):
-            label = tr("Redo turn {number}…", number=undone_turn.turn_numbers)
+            label = tr("Redo {turn}…", turn=name_turn(undone_turn, turns))
             self._add_undo_action(menu, label, undone_turn.sources)
-        for step in reversed(steps):
-            label = tr("Undo step {step} ({tool})…", step=step.step, tool=_name_step(step))
+        names_of_steps = [_name_step(step) for step in steps]
+        for step, name in zip(reversed(steps), reversed(names_of_steps), strict=True):
+            label = tr("Undo only “{tool}”…", tool=name)
+            if names_of_steps.count(name) > 1:
+                label = tr("Undo only “{tool}” (step {step})…", tool=name, step=step.step)
             self._add_undo_action(menu, label, [step])
         newest_undos = _undos_to_reverse(turns, undone)[-MOST_STEPS:]
         for undo in reversed(newest_undos):
@@ -142,7 +146,7 @@ class ChangesUndo(QObject):
             )
             self._add_undo_action(menu, label, [undo])
         if turn not in undone:
-            label = tr("Undo turn {number}…", number=turn.turn_numbers)
+            label = tr("Undo {turn}…", turn=name_turn(turn, turns))
             self._add_undo_action(menu, label, turn.sources)
 
         turns_since: list[TurnOfChanges] = []
@@ -150,7 +154,7 @@ class ChangesUndo(QObject):
             if later_turn.seq >= turn.seq and later_turn not in undone:
                 turns_since.append(later_turn)
         if len(turns_since) > 1:  # Otherwise it would be the same as undoing the turn.
-            label = tr("Undo everything since turn {number}…", number=turn.number)
+            label = tr("Undo everything since {turn}…", turn=name_turn(turn, turns))
             self._add_undo_action(menu, label, _sources_of_turns(turns_since))
 
         self._add_other_turns(menu, turn, turns, undone)
@@ -169,7 +173,7 @@ class ChangesUndo(QObject):
             return
         menu.addSeparator()
         for other_turn in reversed(other_turns[-MOST_STEPS:]):
-            label = tr("Undo turn {number}…", number=other_turn.turn_numbers)
+            label = tr("Undo {turn}…", turn=name_turn(other_turn, turns))
             self._add_undo_action(menu, label, other_turn.sources)
 
     def _add_undo_action(self, menu: QMenu, label: str, sources: Sequence[ChangeSource]) -> None:
@@ -184,8 +188,8 @@ class ChangesUndo(QObject):
         if self._changes is None:
             return
         title = tr(
-            "Restore everything to its state before turn {number} (your own changes are undone too)",
-            number=turn.number,
+            "Restore everything to its state before {turn} (your own changes are undone too)",
+            turn=name_turn(turn, turns),
         )
         turns_since = [later_turn for later_turn in turns if later_turn.seq >= turn.seq]
         sources = _sources_of_turns(turns_since)
@@ -358,6 +362,26 @@ def _name_step(step: ChangeSource) -> str:
     return f"{tool} {', '.join(names)}".rstrip()
 
 
+def name_turn(turn: TurnOfChanges, turns: Sequence[TurnOfChanges]) -> str:
+    """Names a turn by the user's message, and by its time if others of these turns are called so,
+    too. Only a message without words leaves its number.
+    """
+    if not turn.title:
+        return tr("turn {number}", number=turn.turn_numbers)
+    words = make_safe_text(turn.title)
+    if len(words) > LONGEST_NAME_OF_TURN:
+        words = f"{words[: LONGEST_NAME_OF_TURN - 1].rstrip()}…"
+    name = tr("“{message}”", message=words)
+    titles = [other.title for other in turns]
+    if titles.count(turn.title) > 1 and turn.sources:
+        name = f"{name}, {format_time_of_day(turn.sources[0].time)}"
+    later_messages = turn.last - turn.number
+    if later_messages > 0:
+        more = format_count(later_messages, "{n} more message", "{n} more messages")
+        name = f"{name} + {more}"
+    return name
+
+
 def _sources_of_turns(turns: Sequence[TurnOfChanges]) -> list[ChangeSource]:
     sources: list[ChangeSource] = []
     for turn in turns:
@@ -388,7 +412,7 @@ async def find_later_turns(
     plan: Sequence[PlannedUndo],
 ) -> dict[str, str]:
     """Returns, for files that are as a later turn of the agent has left them, the
-    numbers of the turns that changed them.
+    names of the turns that changed them.
     """
     conflicts = [planned for planned in plan if planned.how is UndoOutlook.CONFLICT]
     last_undone_seq = _find_last_change(files)
@@ -402,7 +426,7 @@ async def find_later_turns(
             continue
         for file in await changes.changes_with_folders(turn.sources):
             path = file.path_of_change
-            turns_by_path.setdefault(path, []).append(turn.turn_numbers)
+            turns_by_path.setdefault(path, []).append(name_turn(turn, turns))
             left_by_agent[path] = file.change.after
 
     later_turns: dict[str, str] = {}

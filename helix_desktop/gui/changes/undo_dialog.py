@@ -45,7 +45,7 @@ class UndoChangesDialog(widgets.TransientDialog):
         redo: bool = False,
         later: Mapping[str, str] = {},
     ) -> None:
-        """`later`: by path, the numbers of the turns that changed the file again."""
+        """`later`: by path, the names of the turns that changed the file again."""
         super().__init__(title, parent, 620)
         self._redo = redo
         self._later = later
@@ -165,8 +165,7 @@ class UndoChangesDialog(widgets.TransientDialog):
         path = self._path_for_display(undo)
         if undo.path not in self._later:
             return path
-        turn = tr("Turn {number}", number=self._later[undo.path])
-        return f"{path} · {turn}"
+        return f"{path} · {self._later[undo.path]}"
 
     def _build_choices_box(self, path: str, parent: QWidget) -> QComboBox:
         box = widgets.build_combo_box(path, parent)

@@ -128,12 +128,12 @@ def _describe_cache(price: NextMessageCost, now: float) -> list[str]:
     if price.warm_until:
         minutes_left = math.ceil((price.warm_until - now) / 60)
         if minutes_left > 0:
-            words.append(tr("cache expires in {n} min", n=minutes_left))
+            words.append(tr("price rises in {n} min", n=minutes_left))
         else:
-            words.append(tr("cache expired"))
+            words.append(tr("full price again"))
     if price.kept:
         cost_of_keeping = _format_rough_dollars(price.kept)
-        words.append(tr("cache kept alive for {price}", price=cost_of_keeping))
+        words.append(tr("kept cheap for {price}", price=cost_of_keeping))
     return words
 
 
@@ -150,7 +150,7 @@ def _explain_cost(price: NextMessageCost | None, forecast: MessageCostForecast |
         lines.append(varying_costs)
     if price is not None:
         cost_of_request = tr(
-            "The first request of the next message: {warm} while the provider's cache is warm, {cold} after it has expired. Your text and further requests are added to that.",
+            "The first request of the next message: {warm} while the provider still has what it has read, {cold} after that. Your text and further requests are added to that.",
             warm=_format_rough_dollars(price.warm),
             cold=_format_rough_dollars(price.cold),
         )

@@ -117,9 +117,9 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
         return ""
     reason = tr("the tools, the system prompt or the rules have changed")
     if rewrite.is_model:
-        reason = tr("each model and each thinking level has its own cache")
+        reason = tr("another model or thinking level reads everything anew")
     return tr(
-        "The next message writes {tokens} tokens to the provider's cache again, for about {price}. Reason: {reason}.",
+        "With the next message, {tokens} tokens cost the full price again: about {price}. Reason: {reason}.",
         tokens=format_token_count(rewrite.tokens),
         price=format_dollars(rewrite.dollars),
         reason=reason,
@@ -149,7 +149,7 @@ def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
     if dearest is None or avoidable_cost < LEAST_DOLLARS or is_small_part:
         return ""
     return tr(
-        "{tokens} tokens had to be written to the provider's cache again, for {price}. Reason: {reason}.",
+        "{tokens} tokens had to be paid at the full price again: {price}. Reason: {reason}.",
         tokens=format_token_count(tokens),
         price=format_dollars(avoidable_cost),
         reason=_describe_reason(dearest),
@@ -158,7 +158,7 @@ def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
 
 def _describe_reason(cause_cost: CauseCost) -> str:
     cause = cause_cost.cause
-    otherwise = tr("the provider dropped the text from its cache, although nothing had changed")
+    otherwise = tr("the provider had not kept what it had read, although nothing had changed")
     # A sentence names either the length of a pause or what has changed.
     return translate_name(
         "cause of a cost",

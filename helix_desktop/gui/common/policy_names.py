@@ -38,11 +38,13 @@ def list_fold_thresholds(policy: Policy, meter: WindowMeter) -> list[FoldThresho
 @dataclass(frozen=True, slots=True)
 class PresetChoice:
     """A preset as people read it. `preset` is its name in the settings file, and `meaning` says
-    what it does. `measured`: what it cost in recorded sessions, if people must know that first.
+    what it does, `brief` in the few words of a menu. `measured`: what it cost in recorded
+    sessions, if people must know that first.
     """
 
     preset: str
     title: str
+    brief: str
     meaning: str
     measured: str = ""
 
@@ -58,16 +60,18 @@ def list_plain_choices() -> tuple[PresetChoice, ...]:
     keep_more = tr("Shortens when more than half of a large window is used.")
     leave = tr("Shortens nothing. When the model's window is full, the conversation ends.")
     return (
-        PresetChoice("layered", tr("Cheapest"), cheapest),
-        PresetChoice("keeps_most", tr("Keep more"), keep_more),
-        PresetChoice("none", tr("Leave everything"), leave),
+        PresetChoice("layered", tr("Cheapest"), tr("when that saves money"), cheapest),
+        PresetChoice(
+            "keeps_most", tr("Keep more"), tr("from half of a large window on"), keep_more
+        ),
+        PresetChoice("none", tr("Leave everything"), tr("never shortened"), leave),
     )
 
 
 def list_named_presets() -> tuple[PresetChoice, ...]:
     return (
-        PresetChoice("helix", tr("Old outputs first"), tr("Old outputs become one line after ten to twenty steps, and a summary replaces older messages when the window is 85% full."), tr("Cost: 4% more than sending everything in 31 recorded sessions, 16% less in ten of them.")),
-        PresetChoice("observational", tr("Dated notes"), tr("The agent is asked which parts of a large output it needs, and older messages become dated notes."), tr("Cost: 27% less than sending everything in the same ten sessions, where Cheapest cost 50% less.")),
+        PresetChoice("helix", tr("Old outputs first"), tr("to one line after ten to twenty steps"), tr("Old outputs become one line after ten to twenty steps, and a summary replaces older messages when the window is 85% full."), tr("Cost: 4% more than sending everything in 31 recorded sessions, 16% less in ten of them.")),
+        PresetChoice("observational", tr("Dated notes"), tr("in place of older messages"), tr("The agent is asked which parts of a large output it needs, and older messages become dated notes."), tr("Cost: 27% less than sending everything in the same ten sessions, where Cheapest cost 50% less.")),
     )  # fmt: skip
 
 

@@ -71,13 +71,8 @@ def _describe_dollars(figures: Savings, agents_cost: float) -> str:
             without=without,
         )
         return f"{words} {_explain_loss_of_dollars(figures)}"
-    return tr(
-        "Shortening has saved about {amount} so far ({share}): {paid}, instead of about {without} with a summary only when the window is full.",
-        amount=amount,
-        share=format_saved_share(saved / (figures.paid_without + agents_cost)),
-        paid=paid,
-        without=without,
-    )
+    share = format_saved_share(saved / (figures.paid_without + agents_cost))
+    return _say_what_was_saved(amount=amount, share=share, paid=paid, without=without)
 
 
 def _explain_loss_of_dollars(figures: Savings) -> str:
@@ -95,8 +90,8 @@ def _describe_tokens(figures: Savings) -> str:
     sent = format_token_count(figures.sent)
     without = describe_token_count(figures.without)
     shown_difference = round_tokens_as_shown(figures.without) - round_tokens_as_shown(figures.sent)
-    amount = describe_token_count(abs(shown_difference or saved))
     if saved < 0:
+        amount = describe_token_count(abs(shown_difference or saved))
         words = tr(
             "Shortening has cost about {amount} more so far: {paid}, instead of about {without} with a summary only when the window is full.",
             amount=amount,
@@ -104,11 +99,20 @@ def _describe_tokens(figures: Savings) -> str:
             without=without,
         )
         return f"{words} {_explain_loss_of_tokens(figures)}"
-    return tr(
-        "Shortening has saved about {amount} so far ({share}): {paid}, instead of about {without} with a summary only when the window is full.",
-        amount=amount,
+    return _say_what_was_saved(
+        amount=format_token_count(abs(shown_difference or saved)),
         share=format_saved_share(figures.saved_share),
         paid=sent,
+        without=without,
+    )
+
+
+def _say_what_was_saved(*, amount: str, share: str, paid: str, without: str) -> str:
+    return tr(
+        "Saved about {amount} of {without} so far ({share}), leaving {paid}. Compared with a summary only when the window is full.",
+        amount=amount,
+        share=share,
+        paid=paid,
         without=without,
     )
 

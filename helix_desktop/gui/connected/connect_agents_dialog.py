@@ -423,7 +423,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             "if requests had been sent unchanged, as the agent does without Helix Desktop. Counted: the workspaces that the gateway has open"
         )
         share = tr("{share}, including recalls", share=format_percent(saved_share))
-        cached = tr("{share} read from the provider's cache", share=format_percent(cached_share))
+        cached = tr("{share} resent at a reduced price", share=format_percent(cached_share))
 
         self._without.show_figure(
             tr("Today without Helix Desktop"), format_amount(unchanged_amount), condition

@@ -270,7 +270,7 @@ class ReplayLabDialog(TransientDialog):
             if is_larger and not cost.is_about_the_same:
                 self._status_label.setText(
                     tr(
-                        "Shortening can also cost more: what was shortened is read again when it is needed, and the provider's cache starts anew each time."
+                        "Shortening can also cost more: what was shortened is read again when it is needed, and each time the provider charges the full price for what follows."
                     )
                 )
                 self._status_label.show()

@@ -5,7 +5,7 @@ from functools import partial
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from helix_desktop.gui.common.policy_names import list_policy_choices
+from helix_desktop.gui.common.policy_names import list_named_presets, list_plain_choices
 from helix_desktop.gui.common.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
@@ -70,9 +70,11 @@ class PolicyChoicePill(ChoicePill):
 
     def open_choices(self) -> None:
         menu = build_popup_menu(self)
-        for name, title in list_policy_choices():
-            choose = partial(self.chosen.emit, name)
-            add_menu_choice(menu, title, choose, chosen=name == self.current)
-        menu.addSeparator()
+        for choices in (list_plain_choices(), list_named_presets()):
+            for choice in choices:
+                label = f"{choice.title} – {choice.brief}"
+                choose = partial(self.chosen.emit, choice.preset)
+                add_menu_choice(menu, label, choose, chosen=choice.preset == self.current)
+            menu.addSeparator()
         menu.addAction(tr("More…")).triggered.connect(self.more_wanted)
         menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))

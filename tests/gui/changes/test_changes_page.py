@@ -44,6 +44,7 @@ from helix_desktop.gui.changes.changes_page import (
 )
 from helix_desktop.gui.changes.commit_button import CommitDialog
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
+from helix_desktop.gui.changes.undo_and_redo import name_turn
 from helix_desktop.gui.changes.undo_dialog import (
     ThreeVersionsDialog,
     UndoChangesDialog,
@@ -90,7 +91,7 @@ def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: Ch
         for entry in page.files.files.items
     ]
     assert words == [
-        "Turn 12 · 3 files",
+        "“Extract it” · 3 files",
         "src/",
         "src/a.py",
         "gone.txt",
@@ -118,7 +119,7 @@ def test_a_renamed_file_is_one_row_with_its_other_name(
     page.reload_changes()
     rows = [describe_changes_row(row) for row in page.files.files.items]
     assert rows[:4] == [
-        "Turn 12 · 2 files",
+        "“Extract it” · 2 files",
         "src/ +0 −0",
         "src/a.py, renamed from old.py",
         "gone.txt, deleted, +0 −1",
@@ -146,7 +147,7 @@ def test_what_is_committed_is_marked_and_not_offered_again(
     assert [
         describe_changes_row(row) for row in page.files.files.items if row.heading or row.file
     ] == [
-        "Turn 12 · 3 files",
+        "“Extract it” · 3 files",
         "src/a.py, changed, +3 −2, committed",
         "gone.txt, deleted, +0 −1, committed",
         "new.txt, added, +1 −0",
@@ -159,7 +160,7 @@ def test_what_is_committed_is_marked_and_not_offered_again(
     assert [file.place for file in asked.checked_files] == ["new.txt"]
     asked.message.setPlainText("The rest")
     asked.accept()
-    assert page.files.files.items[0].heading == "Turn 12 · 3 files · committed"
+    assert page.files.files.items[0].heading == "“Extract it” · 3 files · committed"
     assert page.files.grab().toImage() != marked
 
 
@@ -208,7 +209,14 @@ def test_a_file_that_a_later_turn_of_the_agent_changed_is_said_to_be_so(
 ) -> None:
     """It was laid to the user's charge."""
     (turn,) = page._turns
-    later = replace(turn, number=13, last=13, seq=10, sources=(replace(turn.sources[0], seq=11),))
+    later = replace(
+        turn,
+        number=13,
+        last=13,
+        seq=10,
+        title="Then more",
+        sources=(replace(turn.sources[0], seq=11),),
+    )
     page.undo.turns = (turn, later)
     files = [replace(file, sources=turn.sources) for file in changes._files()]
     changes.now["new.txt"] = b"newer\n"
@@ -229,7 +237,7 @@ def test_a_file_that_a_later_turn_of_the_agent_changed_is_said_to_be_so(
         "The agent changed these files again in later turns. Choose what to do with each file:"
         in said()
     )
-    assert "new.txt · Turn 13" in said()
+    assert "new.txt · “Then more”" in said()
     changes.now["new.txt"] = b"mine\n"
     assert (
         "You or another program changed these files later. Choose what to do with each file:"
@@ -535,7 +543,7 @@ def test_undo_offers_each_step_the_turn_and_all_since(
 ) -> None:
     page.undo_button.click()
     (menu,) = page.findChildren(QMenu)
-    assert [action.text() for action in menu.actions()] == ["Undo turn 12…"]
+    assert [action.text() for action in menu.actions()] == ["Undo “Extract it”…"]
     source = page._turns[0].sources[0]
     source = replace(source, fact=replace(source.fact, files=1, names=("src/R&D.md",)))
     later = replace(
@@ -546,18 +554,18 @@ def test_undo_offers_each_step_the_turn_and_all_since(
         fact=replace(source.fact, files=3, names=("a", "b")),
     )
     two = replace(page._turns[0], sources=(source, later))
-    page._turns = [two, replace(two, number=13, seq=10, end=30)]
+    page._turns = [two, replace(two, number=13, seq=10, end=30, title="Then more")]
     page.files.files.items = [replace(entry, turn=two) for entry in page.files.files.items]
     menu.deleteLater()
     page.undo_button.click()
     words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
     assert words == [
-        "Undo step 40 (Run a, b, …)…",
-        "Undo step 31 (Edit src/R&&D.md)…",
-        "Undo turn 12…",
-        "Undo everything since turn 12…",
+        "Undo only “Run a, b, …”…",
+        "Undo only “Edit src/R&&D.md”…",
+        "Undo “Extract it”…",
+        "Undo everything since “Extract it”…",
         "",  # the line before the other turns
-        "Undo turn 13…",
+        "Undo “Then more”…",
     ]
     undo = replace(later, seq=40, fact=replace(later.fact, by="undo", undoes=(8,)))
     page._turns = [replace(two, sources=(source, undo))]
@@ -568,8 +576,35 @@ def test_undo_offers_each_step_the_turn_and_all_since(
     words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
     assert words == [
         f"Reverse the undo of 3 files, {format_time_of_day(undo.time)}…",
-        "Undo turn 12…",
+        "Undo “Extract it”…",
     ]
+
+
+def test_a_turn_is_named_by_its_message_and_by_its_time_if_that_was_sent_twice(
+    page: ChangesPage,
+) -> None:
+    """It was "Turn 3", where two messages were in sight: one that was edited counts, too."""
+    (turn,) = page._turns
+    assert name_turn(turn, [turn]) == "“Extract it”"
+    long = replace(turn, title="Please fix the fee and then " * 3)
+    assert name_turn(long, [long]) == "“Please fix the fee and then Please fix…”"
+    assert name_turn(replace(turn, title=""), [turn]) == "turn 12"
+    again = replace(turn, number=13, seq=10)
+    assert name_turn(again, [turn, again]) == f"“Extract it”, {format_time_of_day(1.0)}"
+    assert name_turn(replace(turn, last=14), [turn]) == "“Extract it” + 2 more messages"
+
+
+def test_of_steps_with_one_name_each_says_its_number(page: ChangesPage) -> None:
+    (turn,) = page._turns
+    first = turn.sources[0]
+    second = replace(first, seq=20, step=32)
+    page._turns = [replace(turn, sources=(first, second))]
+    page.files.files.items = [
+        replace(entry, turn=page._turns[0]) for entry in page.files.files.items
+    ]
+    page.undo_button.click()
+    words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
+    assert words[:2] == ["Undo only “Edit” (step 32)…", "Undo only “Edit” (step 31)…"]
 
 
 def test_each_undo_can_be_reversed_not_only_the_last(
@@ -591,7 +626,7 @@ def test_each_undo_can_be_reversed_not_only_the_last(
     assert [action.text() for action in actions] == [
         f"Reverse the undo of 2 files, {format_time_of_day(9e5)}…",
         f"Reverse the undo of src/a.py, {format_time_of_day(1.0)}…",
-        "Undo turn 12…",
+        "Undo “Extract it”…",
     ]
     actions[0].trigger()
     asked = dialog(page, UndoChangesDialog)
@@ -615,7 +650,9 @@ def test_an_undo_that_was_reversed_at_once_is_not_offered_again(
         replace(entry, turn=page._turns[0]) for entry in page.files.files.items
     ]
     page.undo_button.click()
-    assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == ["Undo turn 12…"]
+    assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == [
+        "Undo “Extract it”…"
+    ]
 
 
 def test_a_step_that_is_undone_already_is_not_offered(
@@ -644,13 +681,13 @@ def test_a_step_that_is_undone_already_is_not_offered(
         return [
             action.text()
             for action in page.findChildren(QMenu)[-1].actions()
-            if "step" in action.text()
+            if action.text().startswith("Undo only")
         ]
 
-    assert offered(first, second, undo) == ["Undo step 31 (Edit)…"]
+    assert offered(first, second, undo) == ["Undo only “Edit”…"]
     assert offered(first, second, undo, replace(undo, seq=21)) == [
-        "Undo step 40 (Run)…",
-        "Undo step 31 (Edit)…",
+        "Undo only “Run”…",
+        "Undo only “Edit”…",
     ]
 
 
@@ -666,7 +703,9 @@ def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(
         == "The agent's changes here have been undone. You can redo them from the Undo menu."
     )
     page.undo_button.click()
-    assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == ["Redo turn 12…"]
+    assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == [
+        "Redo “Extract it”…"
+    ]
 
 
 def test_an_undo_of_what_was_committed_says_so_and_stays_in_sight(
@@ -723,11 +762,11 @@ def test_what_is_redone_is_called_so_in_the_question(page: ChangesPage) -> None:
     page.show_changes_of(changes, "c1")
     source = page._turns[0].sources[0]
     page.undo.confirm_and_undo_sources(
-        [source, replace(source, fact=replace(source.fact, by="undo"))], "Redo turn 12…"
+        [source, replace(source, fact=replace(source.fact, by="undo"))], "Redo “Extract it”…"
     )
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
-    assert (asked.windowTitle(), asked.undo_button.text()) == ("Redo turn 12", "Redo")
+    assert (asked.windowTitle(), asked.undo_button.text()) == ("Redo “Extract it”", "Redo")
 
 
 def test_a_folder_over_the_limit_asks_what_is_covered(
@@ -768,17 +807,17 @@ def test_since_a_checkpoint_and_everything_put_back_to_it(
         action
         for menu in menus
         for action in menu.actions()
-        if action.text().endswith("Extract it")
+        if action.text().endswith("“Extract it”")
     ]
     moment.trigger()
-    assert page.scope.text() == "Since turn 12 began ▾"
-    assert page.files.files.items[0].heading == "Since turn 12 began · 3 files"
+    assert page.scope.text() == "Since “Extract it” ▾"
+    assert page.files.files.items[0].heading == "Since “Extract it” · 3 files"
     page._ask_what_to_undo()
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
     assert (
         asked.windowTitle()
-        == "Restore everything to its state before turn 12 (your own changes are undone too)"
+        == "Restore everything to its state before “Extract it” (your own changes are undone too)"
     )
     asked.accept()
     assert changes.now["src/a.py"] == BEFORE

@@ -58,7 +58,7 @@ def test_a_choice_that_writes_the_context_again_is_told_before_it_is_sent(
     window.chat.bridge.emit_waiting_events()
     assert line.isVisible()
     assert "$0.280" in line._words.text()
-    assert "each model and each thinking level has its own cache" in line._words.text()
+    assert "another model or thinking level reads everything anew" in line._words.text()
     session.rewrite = PendingRewrite(80_000, 0.009)
     session.tell(MeterChanged(session.id))
     window.chat.bridge.emit_waiting_events()
@@ -184,6 +184,6 @@ def test_nothing_is_called_dropped_that_the_provider_never_reported_as_cached(
     answer_with(70_000)
     assert answer_with(70_000) == ""
     assert answer_with(90_000) == ""
-    assert "dropped the text" in answer_with(20_000), "it had read 90,000 of it"
+    assert "had not kept" in answer_with(20_000), "it had read 90,000 of it"
     answer_with(90_000, cache_write=10_000)
-    assert "dropped the text" in answer_with(0), "it had written all of it"
+    assert "had not kept" in answer_with(0), "it had written all of it"

@@ -34,7 +34,7 @@ def test_the_keyboard_is_at_the_meter_again_once_it_is_closed(
 def test_where_the_window_is_low_the_panel_is_wider(
     window: MainWindow,
 ) -> None:
-    window.resize(900, 600)
+    window.resize(900, 560)
     window.context_panel_opener.toggle_context_panel()
     QApplication.processEvents()
     panel = window.context_panel

@@ -111,7 +111,7 @@ def test_the_lab_says_first_what_shortening_saved_as_the_meter_does(
     sentences = [
         line
         for line in window.context_panel.figures.all_text().splitlines()
-        if "Shortening has" in line
+        if "Saved about" in line
     ]
     assert sentences
     assert set(sentences) <= set(said(lab).splitlines())
