@@ -44,6 +44,7 @@ LEAST_BESIDE_WAYS = 110  # Attach, a shortened mode and a short bar need so many
 # In a window of less height, queued messages, attachments and a text leave no room for margins.
 LOW_WINDOW = 440
 LEAST = 30  # The minimum width in pixels of the permission mode's shortened name.
+LEAST_OF_ASKING_MODE = 90  # The same of a mode that asks, where the figures need the room.
 # The permission modes that never ask the user. The second ends by itself.
 ALLOW_ALL = "allow all"
 ALLOW_ALL_FOR_AN_HOUR = "allow all for an hour"
@@ -89,6 +90,7 @@ class Composer(QWidget):
         self._left_out = ""
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
+        self._never_asks = False  # True in a mode that allows everything.
         self._send_words = ""
         self._is_stop_beside = False  # Whether "Stop" is not in the line of the ways to send.
 
@@ -352,7 +354,8 @@ class Composer(QWidget):
         self._mode_words = dict(modes).get(current, current)
         self._mode.setVisible(bool(modes))
         # A mode that never asks must be noticed all the time.
-        if current in MODES_WITHOUT_QUESTIONS:
+        self._never_asks = current in MODES_WITHOUT_QUESTIONS
+        if self._never_asks:
             set_widget_look(self._mode, "danger-chip")
         else:
             set_widget_look(self._mode, "quiet")
@@ -558,9 +561,8 @@ class Composer(QWidget):
         self._fit_controls_to_width()
 
     def _fit_controls_to_width(self) -> None:
-        """Fits a narrow window: hides the bar, shrinks "+ Attach" to its icon, shows
-        only a short bar, and last shortens the mode, which says what happens without a
-        question.
+        """Fits a narrow window: hides the bar, shrinks "+ Attach" to its icon, shortens the name of
+        a mode that asks, shows only a short bar, and last shortens every mode's name.
         """
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
@@ -579,6 +581,8 @@ class Composer(QWidget):
             room += self._attach.sizeHint().width()
             self._attach.setText("+")
             room -= self._attach.sizeHint().width()
+        if room < room_for_figures and self._is_mode_name_long_enough_for(room_for_figures - room):
+            room += self._shorten_mode_name(room_for_figures - room)
         if room < least_room and not self._mode.isHidden():
             room += self._shorten_mode_name(least_room - room)
 
@@ -648,6 +652,15 @@ class Composer(QWidget):
         if self._row.direction() == QBoxLayout.Direction.LeftToRight:
             room -= self._width_of_shown(self._ways())
         return room
+
+    def _is_mode_name_long_enough_for(self, missing: int) -> bool:
+        """Whether a mode that asks would still be recognised without these pixels. A mode that
+        never asks must be read as a whole.
+        """
+        if self._mode.isHidden() or self._never_asks:
+            return False
+        name_width = self._mode.fontMetrics().horizontalAdvance(self._mode_words)
+        return name_width - missing >= self._theme.zoomed_pixels(LEAST_OF_ASKING_MODE)
 
     def _shorten_mode_name(self, missing: int) -> int:
         """Shortens the mode by the missing pixels if it can, and returns how many it gave."""

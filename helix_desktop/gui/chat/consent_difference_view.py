@@ -41,12 +41,12 @@ class ExactDifferenceView(DifferenceView):
             self.setAccessibleDescription(hidden_characters.mark_text(text))
 
     def describe_length_and_warnings(self) -> str:
-        """The number of lines, and a warning if something is hidden or not yet shown."""
+        """A warning if something is hidden, and how long it is if not all has been shown."""
         lines = [line.text for line in self.shown_lines if line.mark]
-        length = describe_exact_text("\n".join(lines), self._marks, end_seen=self.is_end_seen)
-        if not length:
-            return ""
-        return tr("The changed lines and those around them: {length}", length=length)
+        description = describe_exact_text("\n".join(lines), self._marks, end_seen=self.is_end_seen)
+        if self.is_end_seen:
+            return description
+        return tr("The changed lines and those around them: {length}", length=description)
 
     def show_next_part(self) -> None:
         self.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderPageStepAdd)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent, QPaintEvent, QResizeEvent
 
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from helix_desktop.gui.chat.schema_form import SchemaForm
     from helix_desktop.gui.common.consent_text_view import ExactTextView
 
-LOW = 400  # If a narrow window is lower than this, only the question and its buttons are shown.
 WIDE = 1_080  # The width in pixels of a card with many long lines.
 # A preview with more lines than MANY, and one longer than LONG_LINE, gets a wide card.
 MANY = 8
@@ -216,6 +215,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         # When the card got the focus, and since when its text is painted (infinity before that).
         self._focused_at = -math.inf
         self._read_since = math.inf
+        self._after_first_paint = QTimer(self, interval=0, singleShot=True)
+        self._after_first_paint.timeout.connect(self._enable_buttons_if_preview_is_read)
         # Whether all of the question has been in sight since it was asked.
         self._is_whole_text_seen = False
 
@@ -336,7 +337,10 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        self._read_since = min(self._read_since, time.monotonic())
+        if self._read_since == math.inf:
+            self._read_since = time.monotonic()
+            # While it is painted, nothing may be laid out again.
+            self._after_first_paint.start()
         self._note_whole_text_seen()
 
     def _note_whole_text_seen(self) -> None:
@@ -626,10 +630,12 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         is_read = preview.is_end_seen
         self._note_whole_text_seen()
         self._length.setText(preview.describe_length_and_warnings())
-        self._length.setVisible(bool(self._length.text()))
-        # What was in sight at once needs no larger place.
+        # The line below the preview could be the one line of it that does not fit. So the preview
+        # is painted without that line first, and what was in sight then needs none.
+        was_painted = self._read_since < math.inf
+        self._length.setVisible(was_painted and bool(self._length.text()))
         needs_scrolling = preview.verticalScrollBar().maximum() > 0
-        self._full_size.setVisible(not is_read or needs_scrolling)
+        self._full_size.setVisible(was_painted and (not is_read or needs_scrolling))
 
         for button in self._allowing:
             # Otherwise Qt would move the focus out of the card.
@@ -734,7 +740,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
     def _fit_buttons_to_width(self) -> None:
         """Moves the lasting answers to a line above the other two if there is too little room
-        for all, and hides the field for words in a very low window.
+        for all.
         """
         if self._answers is None:
             return
@@ -759,9 +765,6 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
         if self._columns is not None:  # There is only room for two columns in a wide window.
             self._columns.setVisible(is_wide or self._columns.isChecked())
-        is_low = not is_wide and self.window().height() < px(LOW)
-        self._words.setVisible(not is_low)
-        self._why.setVisible(not is_low and bool(self._why.text()))
 
     def _place_lasting_answers(self, width: int, *, is_wide: bool) -> None:
         """Puts the lasting answers behind the other two, or on a line above them."""

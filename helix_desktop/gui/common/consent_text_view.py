@@ -121,16 +121,14 @@ class ExactTextView(QPlainTextEdit):
 
 
 def describe_exact_text(text: str, marks: int, *, end_seen: bool) -> str:
-    """Describes a text's length, the number of its visible marks, and whether there is
-    more to read. Empty for a line that is in sight and has no marks.
+    """Describes how long a text is that has not been in sight as a whole, the number of
+    its visible marks, and whether there is more to read. Empty if there is nothing of these.
     """
-    lines = text.removesuffix("\n").count("\n") + 1
-    if lines == 1 and not marks and end_seen:
-        return ""
-    parts = [
-        format_count(lines, "{n} line", "{n} lines"),
-        format_count(len(text), "{n} character", "{n} characters"),
-    ]
+    parts: list[str] = []
+    if not end_seen:
+        lines = text.removesuffix("\n").count("\n") + 1
+        parts.append(format_count(lines, "{n} line", "{n} lines"))
+        parts.append(format_count(len(text), "{n} character", "{n} characters"))
     if marks:
         parts.append(
             format_count(

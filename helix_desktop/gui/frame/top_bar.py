@@ -16,6 +16,7 @@ from helix_desktop.gui.views.choice_pill import ChoicePill
 HEIGHT = 48
 PAGES = ("chat", "changes", "cache", "timeline")
 WIDE_TAB_SPACING = 4
+NARROWED_BY = 14  # By so many pixels is a narrow tab narrower.
 SHORTENED_CHOICE_WIDTH = 110  # The minimum width in pixels of a button whose text was shortened.
 
 
@@ -105,9 +106,8 @@ class TopBar(QWidget):
         self.fit_top_bar()
 
     def fit_top_bar(self) -> None:
-        """Shortens the model's name if room is short, then hides it, because Ctrl+K finds it too.
-
-        Tabs that do not fit even then get narrower.
+        """If room is short, shortens the model's name, makes the tabs narrower, and last hides the
+        model, because Ctrl+K finds it too.
         """
         px = self._theme.zoomed_pixels
         margin = px(20)
@@ -118,7 +118,13 @@ class TopBar(QWidget):
         if not self.side.isHidden():
             width_left -= 36
         width_left -= self._width_of_wide_tabs()
-        self._set_tabs_narrow(width_left < 0, margin)
+        full_width = self.model.show_full_text_and_measure_width() + px(10)
+        least_width = min(full_width, px(SHORTENED_CHOICE_WIDTH))
+        are_tabs_narrow = width_left < least_width
+        self._set_tabs_narrow(are_tabs_narrow, margin)
+        if are_tabs_narrow:
+            saved_of_each_tab = WIDE_TAB_SPACING + px(NARROWED_BY)
+            width_left += 2 * margin + len(self._tabs) * saved_of_each_tab
 
         if self._state.text():
             for widget in (self._state, self.stop):
@@ -131,8 +137,6 @@ class TopBar(QWidget):
         if not self.copy.isHidden():
             width_left -= copy_width
 
-        full_width = self.model.show_full_text_and_measure_width() + px(10)
-        least_width = min(full_width, px(SHORTENED_CHOICE_WIDTH))
         self.model.setVisible(width_left >= least_width)
         self.model.fit_pill_text(width_left - px(10))
 
@@ -140,7 +144,7 @@ class TopBar(QWidget):
         # A tab needs this much more room when it is no longer narrow.
         extra_width = 0
         if self._tabs["chat"].property("look") == "narrow-tab":
-            extra_width = 2 * self._theme.zoomed_pixels(7)
+            extra_width = self._theme.zoomed_pixels(NARROWED_BY)
         width = 0
         for tab in self._tabs.values():
             width += tab.sizeHint().width() + WIDE_TAB_SPACING + extra_width

@@ -431,7 +431,7 @@ def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expire
     assert composer._fold.isHidden()
     composer.price.now = lambda: 1_231.0
     composer.price._update_next_message_cost()
-    told = "Next message: $0.310 for its first request · cache expired"
+    told = "Next message: $0.310 for its first request · full price again"
     assert composer.price.text() == told
     assert not composer._fold.isHidden()
     assert composer._fold.text() == "Shorten first, saves about $0.110"
@@ -636,6 +636,24 @@ def test_the_mode_is_not_shortened_for_figures_that_find_no_room_anyway(composer
     assert composer._mode.text().startswith("Ask before changes and commands")
     assert composer._mode.text().endswith("… ▾")
     assert composer.context_button.isVisible()
+
+
+def test_a_mode_that_asks_is_shortened_so_that_the_figures_are_in_sight(composer: Composer) -> None:
+    """At 200 %, a screen of 1440 pixels showed neither how full the window is nor the cost."""
+    words = "Ask before changes and commands"
+    composer.show_window_meter(meter(10_000, 32_000), Savings(2, 100, 100, 0, 0.5, 0.5))
+    composer.show_permission_modes([("ask", words)], "ask")
+    composer.setMinimumWidth(0)
+    owner = QWidget()
+    composer.setParent(owner)
+    composer.setGeometry(0, 0, 430, 200)
+    composer._fit_controls_to_width()
+    assert not composer._figures.isHidden()
+    assert composer._mode.text().startswith("Ask before ")
+    assert composer._mode.text().endswith("… ▾")
+    composer.show_permission_modes([("allow all", words)], "allow all")
+    assert composer._mode.text() == f"{words} ▾"
+    composer.setParent(None)
 
 
 def test_the_meter_makes_room_for_the_whole_name_of_the_mode(composer: Composer) -> None:

@@ -119,7 +119,26 @@ def test_where_there_is_little_room_the_tabs_stay(theme: Theme) -> None:
     for width in (780, 540, 380):
         bar.resize(width, 48)
         seen.append((bar._tabs["timeline"].isVisible(), bar.model.isVisible()))
-    assert seen == [(True, True), (True, True), (True, False)]
+    assert seen == [(True, True)] * 3
+    bar.page_tab("changes").setText("A page with a long name")
+    bar.fit_top_bar()
+    assert (bar._tabs["timeline"].isVisible(), bar.model.isVisible()) == (True, False)
+
+
+def test_at_200_percent_the_model_has_room_beside_the_german_tabs(theme: Theme) -> None:
+    """On a screen of 1440 pixels, the page is 440 wide: the model's name was left out."""
+    bar = TopBar(theme)
+    bar.page_tab("changes").setText("Änderungen")
+    bar.page_tab("timeline").setText("Zeitachse")
+    bar.model.show_choice("m", "local-8765/walker-1")
+    bar.resize(440, 48)
+    bar.show()
+    QApplication.processEvents()
+    assert bar.model.isVisible()
+    assert all(
+        bar.page_tab(page).width() >= bar.page_tab(page).sizeHint().width() for page in PAGES
+    )
+    assert bar.rect().contains(bar.model.geometry())
 
 
 def test_a_long_models_name_is_shortened_in_its_middle(theme: Theme) -> None:
