@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QRadioButton, QWidget
 
 from helix_desktop import resources
 from helix_desktop.engine.messages import ContextKind
@@ -125,6 +126,28 @@ def test_what_only_its_edge_shows_has_one_that_can_be_seen() -> None:
         ]
         if bare and ":pressed" not in selectors:
             assert "$line" not in rules.replace("border-bottom: 1px solid $line", ""), selectors
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_a_choice_that_is_not_chosen_can_be_seen(theme: Theme, name: str) -> None:
+    """Qt drew the circle itself, in the dark nearly in the colour of the ground."""
+    theme.set_scheme_and_zoom(name, 1.0)
+    ground = QWidget()
+    choice = QRadioButton("Keep more", ground)
+    choice.setAutoExclusive(False)
+    ground.resize(200, 40)
+    ground.show()
+    picture = ground.grab().toImage()
+    place = choice.geometry()
+    left_of_words = range(place.left(), place.left() + 20)
+    colours = {
+        picture.pixelColor(x, y).name()
+        for x in left_of_words
+        for y in range(place.top(), place.bottom())
+    }
+    panel = LIGHT["panel"] if name == "light" else DARK["panel"]
+    assert max(contrast_ratio(colour, panel) for colour in colours) >= 2.8
+    theme.set_scheme_and_zoom("light", 1.0)
 
 
 def test_what_a_field_is_for_can_be_read() -> None:

@@ -9,6 +9,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.common.setting_fields import (
     FieldDeclaration,
     LongTextField,
+    RefusedValueLine,
     Value,
     build_field_row,
 )
@@ -64,9 +65,21 @@ class FieldsDialog(TransientDialog):
         self.setFocus()  # The field being edited accepts the typed value when it loses the focus.
         for text in self.findChildren(LongTextField):
             text.report_changed_text()
+        if self._is_refused_value_unread():
+            return
         try:
             self._save(self.values)
         except HelixError as error:
             self.trouble.setText(translate_sentences(str(error)))
         else:
             self.accept()
+
+    def _is_refused_value_unread(self) -> bool:
+        """Whether a typed value was not taken, which the dialog would hide by closing. Whoever
+        saves again agrees to the value that is there instead.
+        """
+        is_unread = False
+        for refused_line in self.findChildren(RefusedValueLine):
+            is_unread = is_unread or (refused_line.isVisible() and refused_line.stops_saving)
+            refused_line.stops_saving = False
+        return is_unread

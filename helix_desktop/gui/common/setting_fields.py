@@ -111,6 +111,7 @@ class RefusedValueLine(QtWidgets.QLabel):
     def __init__(self, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent, wordWrap=True, textFormat=Qt.TextFormat.PlainText)
         self.setProperty("look", "danger")
+        self.stops_saving = False  # Until a dialog has stayed open once, so that it is read.
         self.hide()
 
     def show_refused_value(self, typed: str, least: str, most: str) -> None:
@@ -122,6 +123,7 @@ class RefusedValueLine(QtWidgets.QLabel):
                 most=most,
             )
         )
+        self.stops_saving = True
         self.show()
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
-from helix_desktop.gui.common.setting_fields import FieldDeclaration
+from helix_desktop.gui.common.setting_fields import FieldDeclaration, RefusedValueLine
 from helix_desktop.gui.fleet.fleet_rows import declare_schedule_fields, declare_task_fields
 from helix_desktop.gui.theme import Theme
 
@@ -56,3 +57,21 @@ def test_the_keyboard_starts_in_the_first_field(
     focused = dialog.focusWidget()
     assert not isinstance(focused, QPushButton)
     assert focused is dialog.findChild(QWidget, fields[0].name)
+
+
+def test_letters_in_a_number_are_said_before_the_dialog_saves_and_closes(owner: QWidget) -> None:
+    """A price in letters was not taken, without a word, and Enter saved the old one."""
+    price = FieldDeclaration("price", "Price", "", 3.0, most=100.0)
+    dialog, saved = open_dialog(owner, [price])
+    field = dialog.findChild(QWidget, "price")
+    assert field is not None
+    QTest.keyClicks(field, "abc")
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    (refused_line,) = dialog.findChildren(RefusedValueLine)
+    assert refused_line.isVisible()
+    assert "was not saved. Enter a number from 0 to 100." in refused_line.text()
+    assert (dialog.isVisible(), saved) == (True, [])
+
+    field.setFocus()
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert (dialog.isVisible(), saved) == (False, [{"price": 3.0}])
