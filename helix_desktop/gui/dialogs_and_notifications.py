@@ -137,7 +137,7 @@ class DialogsAndNotifications(QObject):
         requests.settings_wanted.connect(self.open_settings)
 
     def _follow_workspaces(self, workbench_shown: SignalInstance) -> None:
-        workbench_shown.connect(self._close_settings_dialog)
+        workbench_shown.connect(self._close_or_complete_settings_dialog)
         workbench_shown.connect(self._forget_announced_files)
         workbench_shown.connect(self._find_and_announce_untrusted_files)
         workbench_shown.connect(self._check_folders_of_workspace)
@@ -308,9 +308,15 @@ class DialogsAndNotifications(QObject):
         self._settings.show()
         self._settings.raise_()
 
-    def _close_settings_dialog(self) -> None:
-        """Closes the settings, because they belong to the workspace for which they were opened."""
-        if self._settings is not None:
+    def _close_or_complete_settings_dialog(self) -> None:
+        """Closes the settings if they belong to another workspace. Those that were opened while
+        the workspace was still loading get its pages.
+        """
+        if self._settings is None:
+            return
+        if self._settings.is_without_workspace:
+            self._settings.add_opened_workspace()
+        else:
             self._settings.reject()
 
     def _forget_dialog_and_update_choices(self) -> None:

@@ -167,6 +167,7 @@ class MainWindow(WindowFrame):
         self.sides.titles_changed.connect(self._update_window_title)
         self.parts.requests.choices_changed.connect(self._show_policy_model_and_permissions)
         self.workbench_shown.connect(self.messages.send_messages_held_for_workspace)
+        self.messages.turn_stopped.connect(self.workspaces.note_stop_in_shown_workspace)
         self.top.stop.clicked.connect(self._stop_fold_or_show_agents)
         self.top.copy.clicked.connect(self.window_actions["bring-back"].trigger)
         self.window_actions.set_action_handler(

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 
 from helix_desktop.engine.changes.folder_state import is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import FileChange, UndoOutlook
@@ -64,7 +64,11 @@ class CheaperSending:
 
 
 class MessageSender(QObject):
-    """Sends what is written in the message boxes of all sides. What is not sent stays there."""
+    """Sends what is written in the message boxes of all sides. What is not sent stays there.
+    `turn_stopped` carries the conversation whose turn the user stops.
+    """
+
+    turn_stopped = Signal(str)
 
     def __init__(self, parts: WindowParts, pages: WindowPages, sides: ConversationSides) -> None:
         super().__init__(parts.widget)
@@ -370,6 +374,7 @@ class MessageSender(QObject):
         try:
             if session.running in WORKING_STATES:
                 session.stop_turn()
+                self.turn_stopped.emit(session.id)
             else:
                 session.folding.cancel_fold_in_work()
         except HelixError as error:

@@ -451,6 +451,11 @@ class OpenWorkspaces(QObject):
         workspace, conversation = waiting_conversations[index]
         self._parts.requests.request_conversation(workspace, conversation)
 
+    def note_stop_in_shown_workspace(self, conversation: str) -> None:
+        activity = self.activity_by_workspace.get(self._parts.showing.workspace_id)
+        if activity is not None:
+            activity.note_stop(conversation)
+
     def count_working_agents(self) -> int:
         count = 0
         for activity in self.activity_by_workspace.values():

@@ -49,6 +49,8 @@ class WorkspaceActivity(QObject):
             running = bench.running_state_of(row.id)
             if running is not ConversationActivity.IDLE:
                 self._states[row.id] = running
+        # The conversations that the user has stopped and whose turn is still ending.
+        self._stopping: set[str] = set()
         # The conversations whose failures the user has already seen.
         self._seen_failures: set[str] = set()
         self._bridge = EventBridge(self)
@@ -89,6 +91,10 @@ class WorkspaceActivity(QObject):
         events.extend(self._unfinished.unfinished_events_of(session.id))
         return tuple(events)
 
+    def note_stop(self, conversation: str) -> None:
+        """Notes that the user has stopped a conversation, whose commands may take a while to end."""
+        self._stopping.add(conversation)
+
     def mark_failure_seen(self, conversation: str) -> None:
         """Marks a failure as seen: the rail no longer shows it, but the list does until
         the conversation continues.
@@ -124,6 +130,8 @@ class WorkspaceActivity(QObject):
         else:
             self._states[event.conversation] = event.running
         self._seen_failures.discard(event.conversation)
+        if event.running not in WORKING_STATES:
+            self._stopping.discard(event.conversation)
         for parent in parents:
             self.state_changed.emit(parent, self._state_with_agents(parent))
         if is_no_news:
@@ -142,9 +150,13 @@ class WorkspaceActivity(QObject):
 
     def working_agents(self) -> list[str]:
         """Returns all conversations that work. One that only waits for its sub-agents
-        does not count.
+        does not count, nor one that the user has stopped, with its sub-agents.
         """
-        working = self.conversations_in(*WORKING_STATES)
+        working: list[str] = []
+        for conversation in self.conversations_in(*WORKING_STATES):
+            itself_and_above = {conversation, *self.bench.conversations_above(conversation)}
+            if not itself_and_above & self._stopping:
+                working.append(conversation)
         waiting = set[str]()
         for agent in working:
             for parent in self.bench.conversations_above(agent):

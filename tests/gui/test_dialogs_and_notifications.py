@@ -36,6 +36,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
+from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.storage_page import StoragePage
 from helix_desktop.gui.theme import Theme
@@ -365,6 +366,33 @@ def test_the_settings_close_with_the_workspace_they_are_about_and_nothing_of_the
     assert window.findChildren(SettingsDialog) == []
     window.parts.requests.settings_wanted.emit("storage")
     assert [page._bench.id for page in window.findChildren(StoragePage)] == ["parser"]
+
+
+def test_settings_that_were_opened_while_the_workspace_was_loading_stay_and_get_its_pages(
+    front: DialogsAndNotifications, window: MainWindow
+) -> None:
+    """They closed by themselves when the workspace was there."""
+    bench = window.showing.workspace
+    assert bench is not None
+    window.showing.set_shown_workspace(None)
+    window.parts.requests.settings_wanted.emit("permissions")
+    settings = front._settings
+    assert settings is not None
+    assert settings._buttons["appearance"].isChecked()
+    assert "permissions" not in settings._buttons
+
+    window._bring_workspace_to_front(bench)
+    assert front._settings is settings
+    assert settings.isVisible()
+    assert settings._buttons["permissions"].isChecked(), "it was asked for"
+    last = settings._page_list.itemAt(settings._page_list.count() - 1)
+    assert last is not None
+    assert last.spacerItem() is not None, "the list begins at the top"
+    settings.show_settings_page("models")
+    assert window.findChildren(ModelsPage) != []
+
+    window.workspaces.go_to_workspace("parser")
+    assert front._settings is None, "these are about the workspace that was left"
 
 
 def told(

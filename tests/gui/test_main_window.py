@@ -1177,6 +1177,18 @@ def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeS
     assert done == ["quit", "hidden", "quit"]
 
 
+def test_quitting_just_after_a_stop_does_not_ask_about_the_agent_that_was_stopped(
+    window: MainWindow, session: FakeSession
+) -> None:
+    done: list[str] = []
+    session.set_running(ConversationActivity.TOOLS)
+    window.workspaces.shown_activity._bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
+    window.window_actions["stop"].trigger()
+    window.quit_or_ask(lambda: done.append("quit"), lambda: done.append("hidden"))
+    assert done == ["quit"]
+
+
 @pytest.mark.parametrize(
     ("text", "meant"),
     [

@@ -218,3 +218,18 @@ def test_who_only_waits_for_a_sub_agent_is_not_counted_among_those_who_work(
     assert watched.working_agents() == ["b"]
     tell(bench, watched, ActivityChanged("a", ConversationActivity.THINKING))
     assert sorted(watched.working_agents()) == ["a", "b"]
+
+
+def test_who_was_stopped_is_not_counted_while_its_command_ends(
+    bench: FakeWorkbench, watched: WorkspaceActivity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To quit just after Escape asked about an agent that the chat called stopped."""
+    monkeypatch.setattr(bench, "conversations_above", lambda name: ["a"] if name == "b" else [])
+    tell(bench, watched, ActivityChanged("a", ConversationActivity.TOOLS))
+    tell(bench, watched, ActivityChanged("b", ConversationActivity.THINKING))
+    watched.note_stop("a")
+    assert watched.working_agents() == []
+    tell(bench, watched, ActivityChanged("b", ConversationActivity.IDLE))
+    tell(bench, watched, ActivityChanged("a", ConversationActivity.IDLE))
+    tell(bench, watched, ActivityChanged("a", ConversationActivity.THINKING))
+    assert watched.working_agents() == ["a"], "the next turn"

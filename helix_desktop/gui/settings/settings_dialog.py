@@ -29,7 +29,6 @@ from helix_desktop.gui.settings.providers_page import ProvidersPage
 from helix_desktop.gui.settings.recorder_page import RecorderPage
 from helix_desktop.gui.settings.rules_and_skills_page import RulesAndSkillsPage
 from helix_desktop.gui.settings.settings_group_page import SettingsGroupPage, SettingsSections
-from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.settings.shortcuts_page import ShortcutsPage
 from helix_desktop.gui.settings.storage_page import StoragePage
 from helix_desktop.gui.settings.workspace_settings_pages import CheckpointsPage, InstructionsPage
@@ -87,7 +86,10 @@ class SettingsDialog(widgets.TransientDialog):
         self._search.textChanged.connect(self._show_pages_with)
         self._page_list.addWidget(self._search)
         self._group = QButtonGroup(self)
-        self._add_all_pages()
+        # A workspace's page that was asked for while no workspace was open yet.
+        self._awaited_page = ""
+        self._add_program_pages()
+        self._add_workspace_pages()
         self._page_list.addStretch(1)
         self._side = QWidget(self)
         self._side.setLayout(self._page_list)
@@ -112,7 +114,9 @@ class SettingsDialog(widgets.TransientDialog):
     def show_settings_page(self, page: str) -> None:
         """Shows a page by its name, or the section of a page by the section's name."""
         name = GROUP_OF_SECTION.get(page, page)
+        self._awaited_page = ""
         if name not in self._page_factories:  # Without a workspace, its pages are not there.
+            self._awaited_page = page
             name = "appearance"
         section = page
         if page == "workspace":
@@ -175,13 +179,33 @@ class SettingsDialog(widgets.TransientDialog):
             self.accept()
         self._window.window_actions[name].trigger()
 
-    def _add_all_pages(self) -> None:
-        """Adds the seven pages. Without a workspace, there are those of the program."""
+    @property
+    def is_without_workspace(self) -> bool:
+        return self._workspace_id == ""
+
+    def add_opened_workspace(self) -> None:
+        """Adds the pages of a workspace that was still being opened, and keeps what is shown."""
+        stretch_below_pages = self._page_list.count() - 1
+        self._page_list.takeAt(stretch_below_pages)
+        # The page of models also has those of the workspace now.
+        page_of_models = self._pages.get("providers")
+        if page_of_models is not None and page_of_models is not self._stack.currentWidget():
+            del self._pages["providers"]
+            self._stack.removeWidget(page_of_models)
+            page_of_models.deleteLater()
+        self._add_workspace_pages()
+        self._page_list.addStretch(1)
+        self._make_page_list_wide_enough()
+        if self._awaited_page:
+            self.show_settings_page(self._awaited_page)
+        if self._search.text():
+            self._show_pages_with(self._search.text())
+
+    def _add_program_pages(self) -> None:
         window = self._window
         program = self._program
         settings = window.settings
         runner = window.background_runner
-        bench = window.current_workbench
 
         def shown_settings(title: str, *sections: str) -> ProgramSettingsPage:
             return ProgramSettingsPage(title, settings, sections)
@@ -200,13 +224,29 @@ class SettingsDialog(widgets.TransientDialog):
                 "about": lambda: AboutPage(program, runner),
             },
         )
-        models: dict[str, Callable[[], SettingsPage]] = {"providers": self._build_providers_page}
-        if bench is not None:
-            models["models"] = lambda: ModelsPage(window, bench, self._models)
-        self._add_settings_page("providers", models)
+        self._add_settings_page("providers", {"providers": self._build_providers_page})
+
+    def _add_workspace_pages(self) -> None:
+        """Adds the five pages of the workspace, and its models to the program's."""
+        window = self._window
+        program = self._program
+        settings = window.settings
+        runner = window.background_runner
+        bench = window.current_workbench
+        self._workspace_id = window.showing.workspace_id
         if bench is None:
             self._say_where_workspace_is_set_up()
             return
+
+        def shown_settings(title: str, *sections: str) -> ProgramSettingsPage:
+            return ProgramSettingsPage(title, settings, sections)
+
+        title_of_models = translate_name("page of the settings", "providers")
+        models: SettingsSections = {
+            "providers": self._build_providers_page,
+            "models": lambda: ModelsPage(window, bench, self._models),
+        }
+        self._page_factories["providers"] = partial(SettingsGroupPage, title_of_models, models)
         self._add_page_group(bench.name)
         self._add_settings_page(
             "instructions",
