@@ -280,6 +280,8 @@ class TurnRunner:
         self, run: Callable[[TurnCallbacks], Awaitable[facts.TurnEnded]], callbacks: TurnCallbacks
     ) -> facts.TurnEnded:
         """Run the turn of an agent of another program, unless a cost limit is reached."""
+        # Its program may take seconds to start, and can be stopped meanwhile.
+        callbacks.running(ConversationActivity.THINKING)
         self._folding.spending.begin_turn()
         end = self._folding.spending.find_turn_end_at_limit()
         if end is not None:

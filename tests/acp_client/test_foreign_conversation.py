@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.acp_client import agent_connection, foreign_conversation, turn_recording
+from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     ModelReplied,
     Reasoning,
@@ -22,7 +23,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
 )
 from helix_desktop.engine.messages import TextDelta
-from helix_desktop.engine.session_events import Event, ReplyStreamed
+from helix_desktop.engine.session_events import ConversationActivity, Event, ReplyStreamed
 from helix_desktop.errors import ModelFailed, NotFound
 from helix_desktop.workbench import Workbench, acp_conversations
 from tests.acp_client.conftest import calls, facts_of, outputs, run_turn, said, set_up_agents
@@ -87,6 +88,25 @@ async def test_an_agent_that_cannot_load_sessions_is_told_what_was_said(
     assert "assistant: one" in text
     assert "x's text" in text
     assert text.endswith("\ndie\nsay three")  # nobody has answered the first of these
+
+
+async def test_an_agent_that_starts_is_working_already_and_can_be_stopped(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it answered, the message box offered "Send", and nothing said that it works."""
+    session = await bench.start_conversation(acp_agent="Script")
+    seen: list[ConversationActivity] = []
+    open_conversation = bench.acp.open_conversation
+
+    async def open_and_note(
+        conversation: Conversation,
+    ) -> foreign_conversation.ForeignConversation:
+        seen.append(session.running)
+        return await open_conversation(conversation)
+
+    monkeypatch.setattr(bench.acp, "open_conversation", open_and_note)
+    await run_turn(session, "say one")
+    assert seen == [ConversationActivity.THINKING]
 
 
 async def test_after_a_rewind_and_in_a_fork_the_agent_knows_only_what_is_there(
