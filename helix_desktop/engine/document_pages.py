@@ -15,6 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 _HEAD = re.compile(r"\[Text of the document (.+)\. The original: ([0-9a-f]{64})\]\n")
 # Its groups: what a page is called, its number, and its title if it has one.
 _PAGE_LINE = re.compile(r"^=== (page|sheet|slide|chapter|section|cell|part) (\d+) of \d+(?:: (.*))? ===$", re.MULTILINE)  # fmt: skip
+_PAGE_LINE_END = " ==="
 _PAGE_RANGE = re.compile(r"(\d{1,9})(?:\s*(?:-|–|to)\s*(\d{1,9}))?")
 PLURALS = {
     "page": "pages",
@@ -48,6 +49,15 @@ class DocumentText:
     original: Digest
     unit: str
     pages: tuple[PageText, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PageStart:
+    """Where a page begins in a document's text. `unit` is what it is called, such as "page"."""
+
+    position: int
+    unit: str
+    number: int
 
 
 def format_document_text(
@@ -85,6 +95,32 @@ def parse_document_text(text: str) -> DocumentText | None:
     description = head[1]
     original = Digest.from_hex(head[2])
     return DocumentText(description, original, unit, tuple(pages))
+
+
+def list_page_starts(text: str) -> tuple[PageStart, ...]:
+    """Return where the pages begin. Empty for a text that is no document's."""
+    if not text.startswith("["):
+        return ()
+    starts: list[PageStart] = []
+    for page_line in _PAGE_LINE.finditer(text):
+        starts.append(PageStart(page_line.start(), page_line[1], int(page_line[2])))
+    return tuple(starts)
+
+
+def blank_lines_of_form(text: str) -> str:
+    """Return a document's text with blanks in place of its first line and of the line before each
+    page, which nobody wrote. All else stays where it was. Any other text is returned as it is.
+    """
+    if not list_page_starts(text):
+        return text
+    first_line_end = max(text.find("\n"), 0)
+    rest = _PAGE_LINE.sub(_blanks_and_title, text[first_line_end:])
+    return " " * first_line_end + rest
+
+
+def _blanks_and_title(page_line: re.Match[str]) -> str:
+    title = page_line[3] or ""
+    return title.rjust(len(page_line[0]) - len(_PAGE_LINE_END)) + " " * len(_PAGE_LINE_END)
 
 
 def parse_page_numbers(asked: str, count: int) -> list[int]:

@@ -109,6 +109,9 @@ class ContentCache(Protocol):
 class SearchHit:
     """A hit in an entry (`digest`) or in a fact (`conversation`, `seq`), with all words
     or only some.
+
+    `said_by`: who said a fact: user, agent, or summary for a text that stands for older messages.
+    `page_unit` and `page`: where in a document it is, such as page 3.
     """
 
     snippet: str
@@ -118,6 +121,9 @@ class SearchHit:
     line: int = 0
     about: EntryOrigin = EntryOrigin()
     has_all_words: bool = True
+    said_by: str = ""
+    page_unit: str = ""
+    page: int = 0
 
 
 @dataclass(frozen=True, slots=True)

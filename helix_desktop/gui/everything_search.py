@@ -19,7 +19,7 @@ from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
-from helix_desktop.gui.search_sources import SEARCH_SOURCES, SearchedWindow
+from helix_desktop.gui.search_sources import SEARCH_SOURCES, SearchedWindow, Searching
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shown_workspace import OTHER_COMPUTER, ShownWorkspace
 from helix_desktop.gui.translation import tr
@@ -32,13 +32,50 @@ if TYPE_CHECKING:
 CONVERSATIONS_BEFORE_ACTIONS = 5  # The rest of the conversations stand below the actions.
 
 
+@dataclass(frozen=True, order=True)
+class SearchedPlace:
+    """A place that is searched: the first one of each source, such as the shown workspace, comes
+    before the second ones. Closed workspaces come last.
+    """
+
+    number_in_source: int
+    source: str
+    is_in_shown_workspace: bool
+
+
+CLOSED_WORKSPACES = SearchedPlace(1_000_000, "", is_in_shown_workspace=False)
+
+
 @dataclass(eq=False)
 class PaletteSearch:
-    """One search of the palette: what was found until now, and which workspaces are left."""
+    """One search of the palette: which closed workspaces are left, which places have not answered,
+    and what was found until now in each, in the order in which it is shown.
+    """
 
     query: str
     unsearched_rows: list[KnownWorkspace]
-    items: list[PaletteItem] = field(default_factory=list)
+    unanswered: set["SearchedPlace"] = field(default_factory=set)
+    items_by_place: dict["SearchedPlace", list[PaletteItem]] = field(default_factory=dict)
+
+    def list_items(self) -> list[PaletteItem]:
+        items: list[PaletteItem] = []
+        for place in sorted(self.items_by_place):
+            items += self.items_by_place[place]
+        return items
+
+    def has_answer_of_shown_workspace(self) -> bool:
+        """Whether the first hits are certain. Another workspace may be smaller and answer sooner."""
+        return not any(place.is_in_shown_workspace for place in self.unanswered)
+
+
+async def _note_as_answered(
+    results: PaletteSearch, place: SearchedPlace, searching: Searching
+) -> Sequence[PaletteItem]:
+    """Awaits what is found in a place. One whose search fails has answered as well."""
+    try:
+        return await searching
+    finally:
+        results.unanswered.discard(place)
 
 
 class EverythingSearch(QObject):
@@ -173,10 +210,20 @@ class EverythingSearch(QObject):
             self._go_to_place,
             self._parts.requests.file_wanted.emit,
         )
-        show = partial(self._show_more_results, results)
+        searches: dict[SearchedPlace, Searching] = {}
         for source in SEARCH_SOURCES:
-            for searching in source.begin(window, query):
-                self._parts.run_for_window(searching, then=show)
+            for number, searching in enumerate(source.begin(window, query)):
+                is_in_shown = source.begins_with_shown_workspace and number == 0
+                place = SearchedPlace(
+                    number, source.name, is_in_shown and shown_workspace is not None
+                )
+                searches[place] = searching
+        # All are noted before the first one answers: its answer is not yet that of the search.
+        results.unanswered.update(searches)
+        for place, searching in searches.items():
+            show = partial(self._show_more_results, results, place)
+            answering = _note_as_answered(results, place, searching)
+            self._parts.run_for_window(answering, then=show)
         self._search_next_closed_workspace(results)
 
     def _search_next_closed_workspace(self, results: PaletteSearch) -> None:
@@ -213,14 +260,22 @@ class EverythingSearch(QObject):
         self, results: PaletteSearch, items: Sequence[PaletteItem]
     ) -> None:
         results.unsearched_rows.pop(0)
-        self._show_more_results(results, items)
+        self._show_more_results(results, CLOSED_WORKSPACES, items)
         self._search_next_closed_workspace(results)
 
-    def _show_more_results(self, results: PaletteSearch, items: Sequence[PaletteItem]) -> None:
-        results.items.extend(items)
-        has_more = bool(results.unsearched_rows)
-        grouped_items = search_suggestions.group_search_suggestions(results.items, more=has_more)
-        self._palette.show_search_results(results.query, grouped_items, more=has_more)
+    def _show_more_results(
+        self, results: PaletteSearch, place: SearchedPlace, items: Sequence[PaletteItem]
+    ) -> None:
+        results.items_by_place.setdefault(place, []).extend(items)
+        has_more = bool(results.unsearched_rows or results.unanswered)
+        found_items = results.list_items()
+        grouped_items = search_suggestions.group_search_suggestions(found_items, more=has_more)
+        self._palette.show_search_results(
+            results.query,
+            grouped_items,
+            more=has_more,
+            is_first_certain=results.has_answer_of_shown_workspace(),
+        )
 
     # --- Completions in the message box
 

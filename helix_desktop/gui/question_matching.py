@@ -20,7 +20,8 @@ TITLE_WEIGHT = 3.0
 BODY_WEIGHT = 1.0
 WEIGHT_OF_FAINT_WORD = 0.5
 LEAST_COVERAGE = 0.5  # Of what was asked, by the weight of the words.
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+# A name in code is one word: "is_open" asks neither whether something is, nor how to open it.
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
 _CHINESE = re.compile("[\u4e00-\u9fff]+")
 
 
@@ -52,6 +53,12 @@ class QuestionMatcher:
             self._indexed.append(_IndexedAnswer(title_meanings, body_meanings))
             for meaning in title_meanings | body_meanings:
                 self._frequencies[meaning] = self._frequencies.get(meaning, 0) + 1
+
+    def says_all(self, position: int, question: str) -> bool:
+        """Tells whether a text has every word of the question, or one of the same meaning."""
+        answer = self._indexed[position]
+        meanings = answer.title_meanings | answer.body_meanings
+        return meanings.issuperset(list_meanings(question))
 
     def positions_of_answers(self, question: str, most: int) -> list[int]:
         """Returns the positions of the texts that answer the question best, the best first."""
@@ -107,6 +114,20 @@ class QuestionMatcher:
         if not frequency or meaning in _read_words("faint"):
             return weight * WEIGHT_OF_FAINT_WORD
         return weight
+
+
+def has_unspaced_script(text: str) -> bool:
+    return _CHINESE.search(text) is not None
+
+
+def begins_as_question(query: str) -> bool:
+    """Tells whether the query asks something, and not only has a word such as "the" or "some"."""
+    words = _WORD.findall(query.casefold())
+    if "?" in query or "？" in query:
+        return True
+    if words and words[0] in _read_words("first_words_of_questions"):
+        return True
+    return any(word in query for word in _read_words("chinese_words_of_questions"))
 
 
 def is_worded_as_question(query: str) -> bool:

@@ -42,11 +42,12 @@ class SearchedWindow:
 @dataclass(frozen=True, slots=True)
 class SearchSource:
     """A source of the search. `begin` returns the searches of a text, which are shown one by one,
-    as soon as each has ended.
+    as soon as each has ended. `begins_with_shown_workspace`: the first one is of that workspace.
     """
 
     name: str
     begin: Callable[[SearchedWindow, str], Sequence[Searching]]
+    begins_with_shown_workspace: bool = False
 
 
 def _begin_with_open_workspaces(window: SearchedWindow, query: str) -> Sequence[Searching]:
@@ -94,10 +95,27 @@ async def _search_file_names(
     for path in paths:
         if not path.endswith("/"):
             open_file = partial(window.open_file, path)
-            items.append(
-                PaletteItem(path, open_file, kind="entry", note=tr("file"), needles=needles)
+            item = PaletteItem(
+                path,
+                open_file,
+                kind="entry",
+                note=tr("file"),
+                needles=needles,
+                is_named=_is_name_of_file(query.casefold(), path.casefold()),
             )
+            items.append(item)
     return items
+
+
+def _is_name_of_file(query: str, path: str) -> bool:
+    """Whether somebody who types this means the file: its whole name, also without the ending, or
+    the beginning of a name with its ending.
+    """
+    name = path.rpartition("/")[2]
+    name_without_ending, _dot, _ending = name.rpartition(".")
+    if query in (path, name, name_without_ending):
+        return True
+    return "." in query and name.startswith(query)
 
 
 def _begin_with_extensions(_: SearchedWindow, query: str) -> Sequence[Searching]:
@@ -126,7 +144,13 @@ def _build_reason_line(source: str, reason: str) -> PaletteItem:
 
 
 SEARCH_SOURCES: Sequence[SearchSource] = (
-    SearchSource("messages and stored outputs", _begin_with_open_workspaces),
-    SearchSource("files of the workspace", _begin_with_file_names),
+    SearchSource(
+        "messages and stored outputs",
+        _begin_with_open_workspaces,
+        begins_with_shown_workspace=True,
+    ),
+    SearchSource(
+        "files of the workspace", _begin_with_file_names, begins_with_shown_workspace=True
+    ),
     SearchSource("extensions", _begin_with_extensions),
 )

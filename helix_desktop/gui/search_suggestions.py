@@ -30,6 +30,8 @@ LONGEST_NAME = 60
 MOST_CONVERSATIONS = 500
 MOST_FILES = 6
 MOST_ENTRIES = 4
+# What the program itself calls a content that has no name.
+NAMELESS_SOURCES = ("message", "details of a conversation")
 SHORTEST_TELLING_LINE = 20  # Before a found line of fewer characters, its command is shown, too.
 LEAD = 20  # About this many characters are shown before the first word that was found.
 _MARKDOWN_MARKS = re.compile(r"\*\*|`+|^[-*] ")
@@ -40,14 +42,14 @@ COMMANDS: Mapping[str, str] = {
     "new": "new",
     "fork": "fork",
     "rename": "rename",
-    "cache": "fold-marker",
-    "observe": "fold-observations",
-    "reflect": "fold-reflection",
+    "old-outputs": "fold-marker",
+    "dated-notes": "fold-observations",
+    "fewer-notes": "fold-reflection",
     "shorten": "fold-handover",
     "regenerate": "regenerate",
     "attach": "attach",
     "model": "model",
-    "policy": "policy",
+    "long-conversations": "policy",
     "mode": "mode",
     "export": "export",
     "settings": "settings",
@@ -169,6 +171,8 @@ def suggest_search_hits(
     counts: Counter[tuple[str, str, Digest | None]] = Counter()
     for hit in hits:
         source = hit.about.source or sources.get(hit.snippet, "")
+        if hit.page or source in NAMELESS_SOURCES:
+            source = ""  # The note says where it is.
         text = _text_of_hit(hit, source, stems, needles)
         note = _note_of_hit(hit, text, titles, workspace_name)
         # Outputs with the same line are as many as their contents.
@@ -198,14 +202,31 @@ def _icon_of_hit(hit: SearchHit) -> str:
 
 
 def _note_of_hit(hit: SearchHit, text: str, titles: Mapping[str, str], workspace_name: str) -> str:
-    """Says where a hit is: the conversation of a message, or what wrote an output."""
+    """Says what a hit is and where: whose message in which conversation, or what was stored."""
     if hit.digest is None:
-        notes = [workspace_name, titles.get(hit.conversation, "")]
+        speaker = ""
+        if hit.said_by:
+            speaker = translate_name("message that was found", hit.said_by, otherwise="")
+        notes = [workspace_name, speaker, titles.get(hit.conversation, "")]
+        return " · ".join(filter(None, notes))
+    if hit.page:
+        page = translate_name(
+            "page that was found", hit.page_unit, n=hit.page, name=hit.about.source
+        )
+        return " · ".join(filter(None, [workspace_name, page]))
+    if hit.about.source in NAMELESS_SOURCES or text.startswith(f"{hit.about.source}: "):
+        source = ""
     else:
-        notes = [workspace_name, words_for_tool(hit.about.tool)]
-        if not text.startswith(f"{hit.about.source}: "):
-            notes.append(hit.about.source)
-    return " · ".join(filter(None, notes))
+        source = hit.about.source
+    return " · ".join(filter(None, [workspace_name, _words_for_stored_output(hit), source]))
+
+
+def _words_for_stored_output(hit: SearchHit) -> str:
+    tool = hit.about.tool
+    if tool == "user" and hit.about.source == "message":
+        return translate_name("message that was found", "user")
+    output_of_tool = tr("Output of {tool}", tool=make_safe_text(words_for_tool(tool)))
+    return translate_name("stored output that was found", tool, otherwise=output_of_tool)
 
 
 def _say_how_often(item: PaletteItem, count: int) -> PaletteItem:
@@ -249,6 +270,7 @@ def _text_of_hit(
 def group_search_suggestions(finds: Sequence[PaletteItem], *, more: bool) -> list[PaletteItem]:
     """Separates what has all words from what has some, and says so. `more`: the search goes on."""
     unsearched: list[PaletteItem] = []
+    named: list[PaletteItem] = []
     exact: list[PaletteItem] = []
     similar: list[PaletteItem] = []
     for find in finds:
@@ -256,8 +278,11 @@ def group_search_suggestions(finds: Sequence[PaletteItem], *, more: bool) -> lis
             unsearched.append(find)
         elif find.is_similar:
             similar.append(find)
+        elif find.is_named:
+            named.append(find)
         else:
             exact.append(find)
+    exact = named + exact
     if not similar:
         return exact + unsearched
     items: list[PaletteItem] = []

@@ -6,16 +6,20 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 from helix_desktop.engine.agent_additions import is_added_by_agent
+from helix_desktop.engine.document_pages import PageStart, list_page_starts
 from helix_desktop.engine.fact_encoding import decode_fact
 from helix_desktop.engine.facts import (
     ConversationStarted,
+    DocumentEdited,
     Fact,
+    Folded,
     ModelReplied,
     ToolCall,
     ToolReturned,
@@ -368,7 +372,8 @@ class _PlaceReader:
         for row in rows:
             words += self.matching.words_of_row(row.id, text)
         if words:
-            hit = SearchHit("", None, line.conversation, line.seq, 1)
+            said_by = _name_who_said_it(speaker, fact)
+            hit = SearchHit("", None, line.conversation, line.seq, 1, said_by=said_by)
             worth = self._worth_of_speaker(speaker, text)
             yield FoundPlace(hit, text, 0, worth, words, line.time)
 
@@ -397,15 +402,44 @@ class _PlaceReader:
         is_by_tool = filters.by in ("", "tool") and not filters.agent
         if not is_by_tool or not filters.is_in_time(record.time):
             return
-        text = search_words.text_or_none(content) or ""
+        text = search_words.searched_text_or_none(content, record.about)
+        if text is None:  # An index that was written by an earlier version has it.
+            return
+        page_starts: Sequence[PageStart] = ()
+        stored_text = search_words.text_or_none(content)
+        if stored_text is not None and stored_text != text:
+            page_starts = list_page_starts(stored_text)
         call = f"{record.about.tool} {record.about.source}"
         for row in rows:
             piece = text[row.start : row.start + row.length]
             words = self.matching.words_of_row(row.id, f"{piece}\n{call}")
+            if page_starts:
+                words = search_words.words_in_text(words, f"{piece}\n{call}")
             if words:
                 line = text.count("\n", 0, row.start) + 1
                 hit = SearchHit("", record.digest, line=line, about=record.about)
-                yield FoundPlace(hit, piece, row.number, 1.0, words)
+                pages_of_piece = _pages_from(page_starts, row.start)
+                yield FoundPlace(hit, piece, row.number, 1.0, words, pages=pages_of_piece)
+
+
+def _pages_from(page_starts: Sequence[PageStart], position: int) -> Sequence[PageStart]:
+    """Return the page at a position of the text and those after it, with their positions from there."""
+    pages: list[PageStart] = []
+    for page in page_starts:
+        position_in_piece = page.position - position
+        if position_in_piece <= 0:
+            pages.clear()
+        pages.append(replace(page, position=position_in_piece))
+    return pages
+
+
+def _name_who_said_it(speaker: str, fact: Fact) -> str:
+    """Return what a hit says of its speaker: nothing for a message of the program."""
+    if isinstance(fact, (Folded, DocumentEdited)):
+        return "summary"
+    if isinstance(fact, UserSaid) and fact.by:
+        return ""
+    return speaker
 
 
 def _read_places(

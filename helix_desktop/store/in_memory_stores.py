@@ -146,7 +146,7 @@ class MemoryIndex:
         them.
         """
         for content, entry in self._cache.all_contents():
-            text = search_words.text_or_none(content)
+            text = search_words.searched_text_or_none(content, entry.about)
             is_by_tool = not tool or entry.about.tool == tool
             if text is None or not is_by_tool or not _has_all_terms(text, terms):
                 continue

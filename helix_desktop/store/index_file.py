@@ -464,7 +464,7 @@ class IndexFile:
         for record, content in contents:
             if content is None or record.about.tool == CHECKPOINT:
                 continue
-            text = search_words.text_or_none(content)
+            text = search_words.searched_text_or_none(content, record.about)
             if text is not None:
                 texts.append(_IndexedText(record, content, text))
         pieces = []

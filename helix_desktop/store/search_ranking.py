@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
 
-from helix_desktop.engine.ports import EntryOrigin, SearchHit
+from helix_desktop.engine.document_pages import PageStart
+from helix_desktop.engine.ports import VERSION, EntryOrigin, SearchHit
 from helix_desktop.engine.search_query import stem_of_word
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import RECALLS, ToolName
@@ -60,7 +61,7 @@ _COPIES = tuple(RECALLS - {ToolName.RECALL_HISTORY})
 @dataclass(frozen=True, slots=True)
 class FoundPlace:
     """A fact, or a piece of an entry. `hit`: where its text begins. `words`: those
-    found by the index.
+    found by the index. `pages`: those of a document, by their positions in the text.
     """
 
     hit: SearchHit
@@ -69,6 +70,7 @@ class FoundPlace:
     worth: float
     words: Sequence[str]
     time: float = 0.0  # The fact's time. Its copy in a fork has the same one.
+    pages: Sequence[PageStart] = ()
 
     @property
     def is_entry(self) -> bool:
@@ -220,7 +222,18 @@ def _show_result(candidate: _RankedPlace, words: Mapping[str, float], stem_count
     if len(candidate.folded) != len(place.text):
         start = -1
     has_all_words = len(candidate.stems) == stem_count
+    # What the call says stands beside the line, so the line says the rest.
+    words_to_show = _words_not_in_call(place, words)
+    if len(words_to_show) == 1 and len(words_to_show) < len(words) and start >= 0:
+        shown_line = place.text[slice(*search_words.find_line(place.text, start))]
+        if not search_words.pattern_of_word(words_to_show[0]).search(shown_line.casefold()):
+            return replace(show_line(place, words_to_show, -1), has_all_words=has_all_words)
     return replace(show_line(place, words, start), has_all_words=has_all_words)
+
+
+def _words_not_in_call(place: FoundPlace, words: Iterable[str]) -> list[str]:
+    call = f"{place.hit.about.tool} {place.hit.about.source}".casefold()
+    return [word for word in words if stem_of_word(word) not in call]
 
 
 def _put_new_lines_first(best_first: Sequence[_RankedPlace]) -> list[_RankedPlace]:
@@ -454,7 +467,9 @@ def _worth_of_origin(place: FoundPlace) -> float:
     tool = place.hit.about.tool
     if tool in (HANDOVER, NOTES):
         return LIST_OF_DETAILS
-    return COPY if tool.endswith(_COPIES) else 1.0
+    if tool == VERSION or tool.endswith(_COPIES):
+        return COPY
+    return 1.0
 
 
 def _weigh_origins_and_copied_pages(ranked: Sequence[_RankedPlace], first_stem: str) -> None:
@@ -559,4 +574,13 @@ def show_line(place: FoundPlace, words: Iterable[str], start: int) -> SearchHit:
     if start < 0:
         start = search_words.find_first_term(place.text, list(words))
     line = place.hit.line + place.text.count("\n", 0, start)
-    return replace(place.hit, snippet=search_words.cut_snippet(place.text, start), line=line)
+    snippet = search_words.cut_snippet(place.text, start)
+    hit = replace(place.hit, snippet=snippet, line=line)
+    page: PageStart | None = None
+    for next_page in place.pages:
+        if next_page.position > start:
+            break
+        page = next_page
+    if page is None:
+        return hit
+    return replace(hit, page_unit=page.unit, page=page.number)

@@ -16,13 +16,26 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 
+from helix_desktop.documents.document_kinds import KINDS
+from helix_desktop.engine.document_pages import blank_lines_of_form
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import resources_folder
 
 SLICE = 1 << 16  # After decoding this many bytes, we let other threads run.
 LONGEST_ROW = 64 * 1024  # In characters. Matches are found faster in short rows.
 TOKENIZER = "unicode61 remove_diacritics 2"
+# Of these, the text is stored as well, or they are no text: a PDF may consist of letters alone.
+_FORMATS_WITHOUT_TEXT = (b"%PDF-", b"%!PS", b"PK\x03\x04", b"GIF8", b"\x89PNG", b"\xff\xd8\xff", b"RIFF", b"SQLite", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"\x7fELF")  # fmt: skip
+_TYPES_OF_DOCUMENTS = frozenset(kind.media_type for kind in KINDS)
+# The tools that a document's original is stored for. Its text is an entry of its own.
+_TOOLS_WITH_DOCUMENTS = frozenset({"user", ToolName.READ_DOCUMENT})
+_BEGINNING = 8192  # In bytes. So much of a content tells whether it is text.
+# Bytes that are in no text, whatever its encoding is, and in no output for a terminal.
+_CONTROLS = bytes(range(7)) + bytes(range(0x0E, 0x1B)) + bytes(range(0x1C, 0x20))
+MOST_CONTROLS = 0.02  # Of compressed bytes, a tenth are such.
 _CUTTING = f"""
 CREATE VIRTUAL TABLE words USING fts5(text, tokenize='{TOKENIZER}');
 CREATE VIRTUAL TABLE cut USING fts5vocab(words, 'instance');
@@ -109,19 +122,40 @@ def split_for_index(text: str) -> Iterator[tuple[int, str]]:
         start = stop
 
 
+def searched_text_or_none(content: bytes, about: EntryOrigin) -> str | None:
+    """Return the text in which an entry is found, or None if it is found by no words.
+
+    That of a document has blanks in place of the lines that give it its form, and its original is
+    not searched, because its text is another entry. Every position is that in the content.
+    """
+    if about.tool in _TOOLS_WITH_DOCUMENTS and about.media_type in _TYPES_OF_DOCUMENTS:
+        return None
+    text = text_or_none(content)
+    if text is None:
+        return None
+    return blank_lines_of_form(text)
+
+
 def text_or_none(content: bytes) -> str | None:
     """Return the content as text, or None if it is binary. Long content is decoded in pieces,
     so that other threads can run.
     """
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16", "replace")  # This also removes the byte order mark.
-    if b"\0" in content[:8192]:
+    if _is_no_text(content[:_BEGINNING]):
         return None
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     text = ""
     for position in range(0, len(content), SLICE):
         text += decode(content[position : position + SLICE])
     return text + decode(b"", final=True)
+
+
+def _is_no_text(beginning: bytes) -> bool:
+    if b"\0" in beginning or beginning.startswith(_FORMATS_WITHOUT_TEXT):
+        return True
+    count_of_controls = len(beginning) - len(beginning.translate(None, _CONTROLS))
+    return count_of_controls > 1 + MOST_CONTROLS * len(beginning)
 
 
 def query_terms(query: str) -> list[str]:
@@ -301,6 +335,21 @@ def find_first_term(text: str, terms: Sequence[str]) -> int:
             if position >= 0:
                 return position
     return 0
+
+
+def words_in_text(words: Sequence[str], text: str) -> list[str]:
+    """Return those of a query's words that the text has, whole or as a stem.
+
+    An index that was written by an earlier version also has the lines that give a document its form.
+    """
+    folded_text = fold_like_index(text)
+    words_here: list[str] = []
+    for word in words:
+        stem = fold_like_index(stem_of_word(word))
+        forms = [stem, *plain_words(stem), *_other_forms().get(word.casefold(), ())]
+        if any(form in folded_text for form in forms):
+            words_here.append(word)
+    return words_here
 
 
 def find_line(text: str, position: int) -> tuple[int, int]:

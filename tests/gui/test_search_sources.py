@@ -43,6 +43,16 @@ def test_the_files_of_the_workspace_are_found_by_name_and_shown(window: MainWind
     assert asked == ["src/lock/manager.rs"]
 
 
+def test_who_types_the_name_of_a_file_means_it(window: MainWindow) -> None:
+    def named_files(query: str) -> list[str]:
+        found_by_palette(window, query)
+        return [item.text for item in window.palette_box._model.items if item.is_named]
+
+    assert named_files("manager.rs") == named_files("manager") == ["src/lock/manager.rs"]
+    assert named_files("manager.r") == ["src/lock/manager.rs"]
+    assert named_files("lock") == []
+
+
 def test_one_letter_and_a_filter_find_no_file(window: MainWindow) -> None:
     assert "file" not in found_by_palette(window, "m").values()
     assert "file" not in found_by_palette(window, "tool:shell").values()

@@ -46,7 +46,7 @@ def test_a_hit_leads_to_its_message_or_entry() -> None:
         ("a.rs: text", "entry"),
     ]
     assert finds[0].note == "Older"
-    assert finds[1].note == "Read"
+    assert finds[1].note == "File that was read"
     for find in finds:
         find.act()
     assert went == [
@@ -74,7 +74,7 @@ def test_a_line_that_says_nothing_alone_is_shown_with_its_command() -> None:
     finds = search_suggestions.suggest_search_hits(hits, {"a": "Older"}, "one", print, "6000")
     assert [find.text for find in finds] == ["seq 1 6000: 6000", "seq 1 6000: 6000"]
     assert finds[0].note == "Older · 3 times"
-    assert finds[1].note == "Run", "neither the command again nor 64 digits"
+    assert finds[1].note == "Output of a command", "neither the command again nor 64 digits"
 
 
 def test_equal_lines_of_different_outputs_are_two_hits() -> None:
@@ -85,7 +85,34 @@ def test_equal_lines_of_different_outputs_are_two_hits() -> None:
         for digest in digests
     ]
     finds = search_suggestions.suggest_search_hits(hits, {}, "one", print, "commit")
-    assert [find.note for find in finds] == ["Run · git status"] * 2
+    assert [find.note for find in finds] == ["Output of a command · git status"] * 2
+
+
+def test_a_hit_says_in_plain_words_what_it_is() -> None:
+    """They were called "handover · details of a conversation", "user · report.pdf" and "version"."""
+    digest = story.stored(story.TABLE).digest
+    page = {"page_unit": "page", "page": 3}
+    hits = [
+        SearchHit("I said so", conversation="a", seq=1, said_by="user"),
+        SearchHit("it answered", conversation="a", seq=2, said_by="agent"),
+        SearchHit("in short", conversation="a", seq=3, said_by="summary"),
+        SearchHit("loans rose", digest, about=EntryOrigin("user", "report.pdf"), **page),  # type: ignore[arg-type]
+        SearchHit("loans fell", digest, about=EntryOrigin("handover", "details of a conversation")),
+        SearchHit("def loans(days): return", digest, about=EntryOrigin("version", "loans.py")),
+        SearchHit("a long message", digest, about=EntryOrigin("user", "message")),
+        SearchHit("rain is expected today", digest, about=EntryOrigin("weather__forecast", "Bern")),
+    ]
+    finds = search_suggestions.suggest_search_hits(hits, {"a": "Title"}, "one", print)
+    assert [find.note for find in finds] == [
+        "Your message · Title",
+        "Answer · Title",
+        "Summary · Title",
+        "Page 3 of report.pdf",
+        "Details behind a summary",
+        "Version of a file · loans.py",
+        "Your message",
+        "Output of forecast (weather) · Bern",
+    ]
 
 
 def test_a_message_is_found_without_its_marks() -> None:

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import pytest
 
+from helix_desktop.engine.document_pages import format_document_text
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Fact,
     FileChanged,
     FilesChanged,
+    Folded,
+    FoldKind,
     ModelReplied,
     Origin,
+    Span,
     Stop,
     Stored,
     Text,
@@ -16,7 +20,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.ports import VERSION, EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store import full_text_search
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -485,3 +489,71 @@ async def test_what_an_agent_added_is_not_the_users(workspace: StoredWorkspace) 
     assert await found("needle") == {("c", 2), *users}
     assert await found("needle by:user") == users
     assert await found("needle by:agent") == {("c", 2)}
+
+
+RAW_PDF = (
+    b"%PDF-1.4\n1 0 obj << /Font /Text >>\nBT -40 Td /F1 12 Tf (Loans rose by 12 percent.) Tj ET\n"
+)
+
+
+async def test_a_document_is_found_by_its_text_on_its_page_and_never_by_its_bytes(
+    workspace: StoredWorkspace,
+) -> None:
+    """The hits of "text loans" were the source of a PDF and the line that describes its text."""
+    about = EntryOrigin("user", "report.pdf", "application/pdf")
+    original = await workspace.cache.store_content(RAW_PDF, about)
+    # What a tool read from a file has no type, and is recognized by its first bytes.
+    await workspace.cache.store_content(RAW_PDF + b"%old", EntryOrigin(VERSION, "report.pdf"))
+    compressed = bytes(range(1, 256)) * 3 + b" Loans "
+    await workspace.cache.store_content(compressed, EntryOrigin("run_command", "cat report.gz"))
+    pages = [("", "Visitors"), ("", "Members"), ("Numbers", "Loans rose by 12 percent.\nMore.")]
+    text = format_document_text("report.pdf", "page", 3, original.digest, pages)
+    stored = await workspace.cache.store_content(text.encode(), EntryOrigin("user", "report.pdf"))
+    await workspace.index.wait_until_indexed()
+    (hit,) = await workspace.index.search_index("loans")
+    assert (hit.digest, hit.snippet) == (stored.digest, "Loans rose by 12 percent.")
+    assert (hit.page_unit, hit.page) == ("page", 3)
+    assert text.splitlines()[hit.line - 1] == hit.snippet
+    (title,) = await workspace.index.search_index("numbers")
+    assert (title.snippet, title.page) == ("Numbers", 3)
+
+    assert await workspace.index.search_index("Td Tf Tj") == ()
+    (loose,) = await workspace.index.search_index("text loans")
+    assert not loose.has_all_words, "only the line that gives the text its form has “text”"
+    for words_of_form in ("original", "document", original.digest.hex):
+        assert await workspace.index.search_index(words_of_form) == ()
+
+
+async def test_a_hit_knows_who_said_it(workspace: StoredWorkspace) -> None:
+    facts: list[Fact] = [
+        ConversationStarted(),
+        UserSaid((Text("the needle of the user"),)),
+        ModelReplied((Text("the needle of the agent"),), "m", Stop.END),
+        UserSaid((Text("the needle of a rule"),), by="rules:AGENTS.md"),
+        Folded("f", FoldKind.HANDOVER, Span(2, 3), "the needle of a summary", 5, 50),
+    ]
+    await workspace.journal.append_to_journal("a", facts)
+    await workspace.index.wait_until_indexed()
+    hits = await workspace.index.search_index("needle")
+    assert {hit.seq: hit.said_by for hit in hits} == {2: "user", 3: "agent", 4: "", 5: "summary"}
+
+
+async def test_the_file_comes_before_its_versions(workspace: StoredWorkspace) -> None:
+    for content in (b"def needle(): ...", b"def needle(): pass", b"def needle(): ... # 2"):
+        await workspace.cache.store_content(content, EntryOrigin(VERSION, "a.py"))
+    await workspace.cache.store_content(
+        b"def needle(): ... # read", EntryOrigin("read_file", "a.py")
+    )
+    await workspace.index.wait_until_indexed()
+    hits = await workspace.index.search_index("needle")
+    assert [hit.about.tool for hit in hits] == ["read_file", VERSION, VERSION, VERSION]
+
+
+async def test_the_line_shown_says_what_the_name_beside_it_does_not(
+    workspace: StoredWorkspace,
+) -> None:
+    text = "Annual report\nThe report is long.\nLoans rose.\n"
+    await workspace.cache.store_content(text.encode(), EntryOrigin("user", "report.pdf"))
+    await workspace.index.wait_until_indexed()
+    (hit,) = await workspace.index.search_index("the report about loans")
+    assert (hit.snippet, hit.line, hit.has_all_words) == ("Loans rose.", 3, True)

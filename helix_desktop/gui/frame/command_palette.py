@@ -22,6 +22,8 @@ from helix_desktop.gui.frame.search_popup import SearchPopup
 from helix_desktop.gui.question_matching import (
     AnswerText,
     QuestionMatcher,
+    begins_as_question,
+    has_unspaced_script,
     is_worded_as_question,
 )
 from helix_desktop.gui.theme import Theme
@@ -48,7 +50,7 @@ class PaletteItem:
     `needles`: words to mark in the text. `is_similar`: a search found it, but not with all words.
     `search_words`: other words that find it. `is_only_found_by_words`: it is not listed before
     the user has typed something, so that the list stays short. `answers_questions`: it is found by
-    questions in other words, too.
+    questions in other words, too. `is_named`: the query is its name, or the beginning of it.
     """
 
     text: str
@@ -62,6 +64,7 @@ class PaletteItem:
     search_words: str = ""
     is_only_found_by_words: bool = False
     answers_questions: bool = False
+    is_named: bool = False
 
 
 def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[PaletteItem]:
@@ -91,6 +94,9 @@ def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[Palett
             text.startswith(searched_text),
             text.startswith(searched_words[0]),
             note == searched_text,
+            bool(
+                item.key
+            ),  # Of two that fit alike, the one that is used so often that it has a key.
         )
 
     matching.sort(key=rank_item, reverse=True)
@@ -103,8 +109,16 @@ def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[Palett
 
 
 def _has_words_that_begin_with(text: str, stems: Sequence[str]) -> bool:
-    """Tells whether each stem begins a word: "port" is in "Import", but not meant by it."""
-    return all(re.search(rf"\b{re.escape(stem)}", text) for stem in stems)
+    """Tells whether each stem begins a word: "port" is in "Import", but not meant by it. A script
+    without blanks, such as Chinese, does not say where words begin.
+    """
+    for stem in stems:
+        beginning = r"\b"
+        if has_unspaced_script(stem):
+            beginning = ""
+        if not re.search(f"{beginning}{re.escape(stem)}", text):
+            return False
+    return True
 
 
 def put_answers_first(
@@ -136,15 +150,26 @@ def is_named_by_query(item: PaletteItem, query: str) -> bool:
     return _has_words_that_begin_with(f"{item.text} {item.note}".casefold(), stems)
 
 
-def put_exact_hits_first(
-    ready_rows: Sequence[PaletteItem], results: Sequence[PaletteItem], query: str
-) -> list[PaletteItem]:
-    """Places what a search found with all words before help and actions that only resemble the
-    words. The answers to a question stay first: few messages say the same question, and those that
-    do rarely answer it.
+@dataclass(frozen=True, slots=True)
+class RowsByFit:
+    """The palette's own rows by how well they fit the query.
+
+    `meant`: they stand before all that a search finds. `covering`: they have all words, in other
+    forms or in what they are about. `partial`: they lack some of the words.
     """
-    if is_worded_as_question(query):
-        return [*ready_rows, *results]
+
+    meant: Sequence[PaletteItem]
+    covering: Sequence[PaletteItem]
+    partial: Sequence[PaletteItem]
+
+
+def place_hits_among_rows(
+    rows: RowsByFit, results: Sequence[PaletteItem], query: str
+) -> list[PaletteItem]:
+    """Places what a search found in the user's own work: what has all words before rows that only
+    resemble them, and what has some of them before rows that lack some as well. Only who asks a
+    question is answered before that.
+    """
     end_of_exact = len(results)
     for number, result in enumerate(results):
         if result.is_similar or result.kind == "folder":
@@ -153,15 +178,11 @@ def put_exact_hits_first(
     # The heading of what follows stays with it.
     while end_of_exact and results[end_of_exact - 1].kind == HEADING:
         end_of_exact -= 1
-
-    named_rows: list[PaletteItem] = []
-    similar_rows: list[PaletteItem] = []
-    for row in ready_rows:
-        if is_named_by_query(row, query):
-            named_rows.append(row)
-        else:
-            similar_rows.append(row)
-    return [*named_rows, *results[:end_of_exact], *similar_rows, *results[end_of_exact:]]
+    exact_hits = results[:end_of_exact]
+    other_hits = results[end_of_exact:]
+    if begins_as_question(query):
+        return [*rows.meant, *exact_hits, *rows.covering, *rows.partial, *other_hits]
+    return [*rows.meant, *exact_hits, *rows.covering, *other_hits, *rows.partial]
 
 
 def find_row_for_return(rows: Sequence[PaletteItem]) -> int:
@@ -194,6 +215,14 @@ class PaletteAnswers:
     def list_answers_to_query(self, query: str) -> list[PaletteItem]:
         positions = self._matcher.positions_of_answers(query, MOST_ANSWERS)
         return [self._items[position] for position in positions]
+
+    def list_answers_with_all_words(self, query: str) -> list[PaletteItem]:
+        """Returns those of the answers that have every word, or one of the same meaning."""
+        answers: list[PaletteItem] = []
+        for position in self._matcher.positions_of_answers(query, MOST_ANSWERS):
+            if self._matcher.says_all(position, query):
+                answers.append(self._items[position])
+        return answers
 
 
 class PaletteRows(ListRowModel[PaletteItem]):
@@ -314,17 +343,22 @@ class CommandPalette(SearchPopup):
         return self.isVisible() and query == self.line.text().strip()
 
     def show_search_results(
-        self, query: str, results: Sequence[PaletteItem], *, more: bool = False
+        self,
+        query: str,
+        results: Sequence[PaletteItem],
+        *,
+        more: bool = False,
+        is_first_certain: bool = True,
     ) -> None:
-        """Shows the results until now. With `more`, others will follow. Results of an older
-        query are ignored.
+        """Shows the results until now. With `more`, others will follow, also before these, unless
+        `is_first_certain`. Results of an older query are ignored.
         """
         if query != self.line.text().strip():
             return
         self._results = results
         highlighted_item = self._highlighted_item()
         # Workspaces answer one after the other. The first may have found nothing.
-        self._has_search_answered = bool(results) or not more
+        self._has_search_answered = (bool(results) and is_first_certain) or not more
         self._refill_palette()
         if more:
             self._nothing.setText(tr("Searching for “{words}”…", words=query))
@@ -380,24 +414,45 @@ class CommandPalette(SearchPopup):
         query = self.line.text()
         if self._asks_for_actions(query):
             rows = self._list_actions(query.strip().removeprefix(SIGN_OF_ACTIONS))
+            row_for_return = find_row_for_return(rows)
+        elif query.strip():
+            rows_by_fit = self._list_rows_by_fit(query)
+            rows = place_hits_among_rows(rows_by_fit, self._results, query)
+            row_for_return = self._row_to_highlight(rows, rows_by_fit)
         else:
             rows = match_palette_items(self._ready_items, query)
-            if query.strip():
-                rows = put_answers_first(rows, self._answers_to_query(query), query)
-        rows = put_exact_hits_first(rows, self._results, query)
+            row_for_return = find_row_for_return(rows)
         self._model.replace_rows(rows)
-        self.highlight_row(self._row_to_highlight(rows, query))
+        self.highlight_row(row_for_return)
         self.place_popup()
 
-    def _row_to_highlight(self, rows: Sequence[PaletteItem], query: str) -> int:
+    def _list_rows_by_fit(self, query: str) -> RowsByFit:
+        matching = match_palette_items(self._ready_items, query)
+        answers = self._get_question_answers()
+        answers_with_all_words = answers.list_answers_with_all_words(query)
+        # Few messages say the same question, and those that do rarely answer it.
+        is_question = is_worded_as_question(query)
+        meant: list[PaletteItem] = []
+        covering: list[PaletteItem] = []
+        partial: list[PaletteItem] = []
+        for row in put_answers_first(matching, answers.list_answers_to_query(query), query):
+            is_answer = row in answers_with_all_words
+            if is_named_by_query(row, query) or (is_question and is_answer):
+                meant.append(row)
+            elif is_answer or row in matching:
+                covering.append(row)
+            else:
+                partial.append(row)
+        return RowsByFit(meant, covering, partial)
+
+    def _row_to_highlight(self, rows: Sequence[PaletteItem], rows_by_fit: RowsByFit) -> int:
         """Returns the row that Return chooses. Until the search has answered, none that only
-        resembles the words: exact hits will stand before it.
+        resembles the words: hits will stand before it.
         """
         row = find_row_for_return(rows)
-        is_search_expected = self._is_open_to_all and not self._asks_for_actions(query)
-        if row < 0 or self._has_search_answered or not is_search_expected:
+        if row < 0 or self._has_search_answered or not self._is_open_to_all:
             return row
-        if is_worded_as_question(query) or is_named_by_query(rows[row], query):
+        if rows[row] in rows_by_fit.meant:
             return row
         return -1
 
@@ -412,10 +467,10 @@ class CommandPalette(SearchPopup):
         answers = PaletteAnswers(actions).list_answers_to_query(query)
         return put_answers_first(rows, answers, query)
 
-    def _answers_to_query(self, query: str) -> list[PaletteItem]:
+    def _get_question_answers(self) -> PaletteAnswers:
         if self._question_answers is None:
             self._question_answers = PaletteAnswers(self._ready_items)
-        return self._question_answers.list_answers_to_query(query)
+        return self._question_answers
 
     def place_popup(self) -> None:
         parent = self.parentWidget()

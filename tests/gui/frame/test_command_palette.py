@@ -238,6 +238,39 @@ def test_exact_hits_stand_before_help_that_only_resembles_the_words(
     assert palette._model.items == [named, hit, costs, heading, similar]
 
 
+def test_hits_in_the_own_work_stand_before_what_has_fewer_of_the_words(
+    palette: CommandPalette,
+) -> None:
+    """Return after "some text about loans" made the text of the window larger."""
+    larger = PaletteItem("Larger text", print, answers_questions=True)
+    new = PaletteItem("New conversation", print, search_words="open", answers_questions=True)
+    palette._list_ready_items = lambda: [larger, new]
+    palette.open_palette()
+    hit = PaletteItem("row 0 some text about loans", print, kind="entry")
+    heading = PaletteItem("Similar:", str, kind="heading", enabled=False)
+    similar = PaletteItem("loans of the year", print, kind="message", is_similar=True)
+
+    def first_rows(query: str, *results: PaletteItem) -> list[PaletteItem]:
+        palette.line.setText(query)
+        palette.show_search_results(query, results)
+        return list(palette._model.items)
+
+    loose = "some text about loans"
+    assert first_rows(loose, hit, heading, similar) == [hit, heading, similar, larger]
+    assert palette.list.currentIndex().row() == 0
+    assert first_rows(loose, heading, similar) == [heading, similar, larger]
+    question = "how do I make the text of loans larger"
+    assert first_rows(question, hit, heading, similar) == [hit, larger, heading, similar]
+    assert first_rows("make the text larger", hit)[0] == larger, "it is an answer to all of it"
+    title = PaletteItem("为什么滞纳金计算错误？", print, kind="message")
+    answer = PaletteItem("滞纳金在周末没有计算", print, kind="message")
+    palette._list_ready_items = lambda: [larger, new, title]
+    palette.open_palette()
+    assert first_rows("滞纳金", answer) == [title, answer]
+    name = PaletteItem("if not is_open(day):", print, kind="entry")
+    assert first_rows("is_open", name) == [name], "a name in code is no question"
+
+
 def test_what_return_would_do_is_not_exchanged_by_an_answer(
     palette: CommandPalette, done: list[str]
 ) -> None:
@@ -252,6 +285,10 @@ def test_what_return_would_do_is_not_exchanged_by_an_answer(
     assert (done, palette.isVisible()) == ([], True)
 
     palette.show_search_results("late fee", (), more=True)  # One workspace has nothing.
+    elsewhere = PaletteItem("a fee that is late", partial(done.append, "elsewhere"), kind="message")
+    palette.show_search_results("late fee", [elsewhere], more=True, is_first_certain=False)
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert (done, palette.isVisible()) == ([], True), "the shown workspace has not answered"
     first = PaletteItem("the late fee", partial(done.append, "first"), kind="message")
     palette.show_search_results("late fee", [first], more=True)
     earlier = PaletteItem("a late fee", partial(done.append, "earlier"), kind="message")
