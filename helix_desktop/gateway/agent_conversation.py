@@ -47,7 +47,12 @@ from helix_desktop.protocols.gateway_message import (
     slice_text,
 )
 from helix_desktop.providers.http_model_client import fill_in_cost
-from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledge
+from helix_desktop.providers.model_prices import (
+    ModelInfo,
+    TokenPrices,
+    merge_model_knowledge,
+    usage_cost,
+)
 from helix_desktop.workbench import system_prompt_and_settings
 from helix_desktop.workbench.model_roles import LEAST_LEARNED_WINDOW
 from helix_desktop.workbench.open_workbench import Workbench
@@ -65,6 +70,8 @@ class ConnectedAgentModel:
     conversation: str
     model_name: str
     ask: AskAgentModel
+    # The model of the conversation, with the prices that the user has set.
+    find_main_model: Callable[[], facts.ModelSet | None] = lambda: None
     # Keeps a note of the question while it is asked.
     remember: Callable[[Request, str], AbstractContextManager[None]] = lambda *_: nullcontext()
 
@@ -91,7 +98,8 @@ class ConnectedAgentModel:
         parts: list[facts.Text] = []
         if text:
             parts.append(facts.Text(text))
-        priced_usage = _price_usage(usage, answering_model, self.model_name)
+        main_model = self.find_main_model()
+        priced_usage = _price_usage(usage, answering_model, self.model_name, main_model)
         yield Reply(tuple(parts), facts.Stop.END, priced_usage, self.model_name)
 
 
@@ -106,6 +114,12 @@ class _NotesOfQuestions:
     conversation: str
     token_counter: TokenCounter
     session: Session | None = None
+
+    def find_main_model(self) -> facts.ModelSet | None:
+        if self.session is None:
+            return None
+        settings = self.session.conversation.state.settings
+        return settings.model_for_role(facts.ModelRole.MAIN)
 
     def remember_question(self, request: Request, question: str) -> AbstractContextManager[None]:
         tokens = self.token_counter.count_tokens(question)
@@ -150,7 +164,9 @@ class OpenAgentConversation:
         notes = _NotesOfQuestions(questions, name, bench.token_counter)
 
         def writer_of_folds(model: str) -> ConnectedAgentModel:
-            return ConnectedAgentModel(name, model, ask, notes.remember_question)
+            return ConnectedAgentModel(
+                name, model, ask, notes.find_main_model, notes.remember_question
+            )
 
         session = await bench.open_session(name, writer=writer_of_folds)
         notes.session = session
@@ -158,7 +174,7 @@ class OpenAgentConversation:
         # Questions of a process that was killed were paid for, although nobody has their answers.
         unanswered = await asyncio.to_thread(questions.take_unanswered, name)
         for spent in unanswered:
-            priced_usage = _price_usage(spent.usage, "", spent.model)
+            priced_usage = _price_usage(spent.usage, "", spent.model, notes.find_main_model())
             await session.conversation.append_facts(replace(spent, usage=priced_usage))
 
         cache = bench.workspace.cache
@@ -651,7 +667,7 @@ class OpenAgentConversation:
             parts=parts_from_pieces(replied.pieces),
             model=requested_model,
             stop=replied.stop,
-            usage=_price_usage(replied.usage, replied.model, requested_model),
+            usage=_price_usage(replied.usage, replied.model, requested_model, main_model),
             seconds=replied.seconds,
             raw=replied.raw,
         )
@@ -722,8 +738,28 @@ def _as_words_of_system(part: facts.UserPart) -> facts.UserPart:
     return part
 
 
-def _price_usage(usage: facts.Usage, answering_model: str, requested_model: str) -> facts.Usage:
-    """Return the usage priced for the model that answered, or else the one that was requested."""
+def _price_usage(
+    usage: facts.Usage,
+    answering_model: str,
+    requested_model: str,
+    main_model: facts.ModelSet | None,
+) -> facts.Usage:
+    """Return the usage priced for the model that answered, or else the one that was requested.
+
+    Prices of the requested model that are others than the shipped ones hold before those: the user
+    has set them, or its provider has told them. `main_model`: that of the conversation.
+    """
+    if usage.cost:
+        return usage
+    if main_model is not None and main_model.model == requested_model:
+        prices = TokenPrices(
+            main_model.price_input,
+            main_model.price_output,
+            main_model.price_cache_read,
+            main_model.price_cache_write,
+        )
+        if prices != TokenPrices() and prices != merge_model_knowledge("", requested_model).prices:
+            return replace(usage, cost=usage_cost(usage, prices))
     priced = fill_in_cost(usage, merge_model_knowledge("", answering_model))
     return fill_in_cost(priced, merge_model_knowledge("", requested_model))
 

@@ -51,6 +51,8 @@ class KnownMessages:
     waits for that. `rewound_seqs`: the last facts of messages it was rewound from, by hash.
     `heads`: of all requests. `agent`: who writes it; no other agent's request continues it,
     whatever session that names. `only_these`: a tuple of this object alone.
+    `reply_given_here`: the hash of the last reply that this process has recorded. `asked_again`: the
+    last hashes of requests that came more than once, so perhaps from two sessions that begin alike.
     """
 
     conversation: str
@@ -65,6 +67,8 @@ class KnownMessages:
     rewound_seqs: dict[str, int] = field(default_factory=dict)
     heads: set[str] = field(default_factory=set)
     agent: str = ""
+    reply_given_here: str = ""
+    asked_again: set[str] = field(default_factory=set)
     only_these: "tuple[KnownMessages, ...]" = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,6 +87,19 @@ class KnownMessages:
         self.rewound_seqs.update(zip(rewound_hashes, rewound_seqs, strict=True))
         self.chain[:] = chain
         self.seqs[:] = seqs
+
+    def is_surely_behind_own_reply(self, head: str, known_count: int) -> bool:
+        """Whether a request that names no session, and has all of these messages but the last one,
+        goes on behind them all the same: its agent says that reply in other words.
+
+        This process has given the reply, only one request has asked for it, and the tools and the
+        instructions are those of the requests before.
+        """
+        if known_count != len(self.chain) - 1 or known_count == 0:
+            return False
+        is_reply_of_this_process = self.chain[-1] == self.reply_given_here
+        was_asked_once = self.chain[-2] not in self.asked_again
+        return is_reply_of_this_process and was_asked_once and head in self.heads
 
     @asynccontextmanager
     async def lock_once_recorded(self) -> AsyncIterator[None]:

@@ -464,6 +464,8 @@ class LocalAgentConversations:
         position = place.position
         has_conversation = position.known_messages is not None
         has_nothing_new = has_conversation and position.known_count == len(messages)
+        if has_nothing_new:
+            known_messages.asked_again.add(arrival.chain[-1])
         is_earlier_request = has_nothing_new and not position.is_at_end
         if is_earlier_request and not _belongs_to_same_session(arrival, known_messages):
             return await self._build_view_of_earlier_request(arrival, position, known_messages)
@@ -587,6 +589,9 @@ class LocalAgentConversations:
         if _belongs_to_same_session(arrival, known_messages):
             await self._rewind(position, known_messages, arrival)
             return known_messages
+        if self._says_last_reply_in_other_words(arrival, messages, position, known_messages):
+            await self._rewind(position, known_messages, arrival)
+            return known_messages
         # An agent that names no conversation: this may be another session with the same beginning.
         opened = await self._get_open_conversation(known_messages)
         was_answered = opened.was_answered_before(_last_seq_of_position(position))
@@ -595,8 +600,32 @@ class LocalAgentConversations:
             return await self._fork(arrival, messages, position, known_messages)
         no_messages_yet = KnownMessages("", arrival.session, arrival.head, agent=arrival.agent)
         self._matcher.add_known_messages(no_messages_yet)
-        await self._start_conversation(arrival, messages, position.parent, no_messages_yet)
+        await self._start_conversation(
+            arrival, messages, position.parent, no_messages_yet, begins_like_another=True
+        )
         return no_messages_yet
+
+    def _says_last_reply_in_other_words(
+        self,
+        arrival: Arrival,
+        messages: Sequence[ProtocolMessage],
+        position: RequestPosition,
+        known_messages: KnownMessages,
+    ) -> bool:
+        """Whether an agent that names no session goes on with its conversation, and only repeats
+        the newest reply in another form. A conversation for each request would help nobody.
+        """
+        known_count = position.known_count
+        if arrival.session or not position.has_current_messages or len(messages) < known_count + 2:
+            return False
+        if messages[known_count].speaker is not Speaker.ASSISTANT:
+            return False
+        if not known_messages.is_surely_behind_own_reply(arrival.head, known_count):
+            return False
+        alike = self._matcher.find_all_that_begin_alike(
+            _sender_of(arrival), arrival.chain, known_count
+        )
+        return alike == [known_messages]
 
     async def _start_conversation(
         self,
@@ -604,6 +633,8 @@ class LocalAgentConversations:
         messages: Sequence[ProtocolMessage],
         parent: str,
         known_messages: KnownMessages,
+        *,
+        begins_like_another: bool = False,
     ) -> None:
         """Find or begin the conversation of a request that continues none which is known.
 
@@ -633,8 +664,11 @@ class LocalAgentConversations:
         parent_of_new = parent
         if not parent and self._bench.has_conversation(arrival.below):
             parent_of_new = arrival.below
+        title = title_from_messages(messages)
+        if begins_like_another:
+            title = self._number_title(title)
         new_session = await self._bench.start_conversation(
-            title_from_messages(messages), agent=arrival.agent, parent=parent_of_new
+            title, agent=arrival.agent, parent=parent_of_new
         )
         known_messages.conversation = new_session.id
 
@@ -1016,6 +1050,8 @@ class LocalAgentConversations:
         new_facts: list[facts.Fact] = list(later_exclusions)
         new_facts.extend(opened.failed_folds_after(last_common_seq))
         title = title_from_messages(messages[position.known_count :])
+        if not title:
+            title = self._number_title(opened.conversation.state.title, copy=session.id)
         if title:
             new_facts.append(facts.ConversationChanged(title=title))
         if new_facts:
@@ -1031,6 +1067,19 @@ class LocalAgentConversations:
         self._matcher.add_known_messages(messages_of_fork)
         await self._record_which_messages_fork_contains(messages_of_fork)
         return messages_of_fork
+
+    def _number_title(self, title: str, *, copy: str = "") -> str:
+        """Return a title with a number, so that it can be told from the conversations that have it.
+        `copy`: one that has it from its original.
+        """
+        number = 1
+        for row in self._bench.list_conversations():
+            has_title = row.title == title or row.title.startswith(f"{title} (")
+            if has_title and row.id != copy:
+                number += 1
+        if number == 1:
+            return title
+        return f"{title} ({number})"
 
     async def _record_which_messages_fork_contains(self, messages_of_fork: KnownMessages) -> None:
         """Record which of the agent's messages a fork's facts stand for, by their hashes.
@@ -1227,6 +1276,7 @@ class LocalAgentConversations:
             if isinstance(recorded.fact, facts.Received):
                 (last_seq_of_reply,) = recorded.fact.seqs
                 self._matcher.append_message_hash(known_messages, reply_hash, last_seq_of_reply)
+                known_messages.reply_given_here = reply_hash
         if ends_turn:
             opened.session.folding.start_folds_after_turn()
         await opened.update_entries(known_messages)

@@ -690,6 +690,7 @@ async def test_what_the_user_has_set_for_a_model_holds_for_connected_agents_too(
     configured.save_provider(ProviderConfig("mine", base_url="http://localhost:8765/v1"))
     configured.correct_model("mine", "walk-large", {"window": 16_000, "input": 7.0})
     models: list[ModelSet] = []
+    costs: list[float] = []
     for number, address in enumerate(["http://LOCALHOST:8765", "https://example.org/v1"]):
         sent = await agent.send(
             anthropic_gateway.user_message(f"message {number}"),
@@ -698,10 +699,34 @@ async def test_what_the_user_has_set_for_a_model_holds_for_connected_agents_too(
             address=address,
         )
         models += await models_of(agent, sent)
+        await agent.answer(sent, Says("yes"), usage=Usage(input=1_000_000))
+        costs += [
+            fact.usage.cost for fact in await agent.facts(sent) if isinstance(fact, ModelReplied)
+        ]
         agent.units = []
     assert [model.model for model in models] == ["anthropic/walk-large"] * 2
     assert [model.window for model in models] == [16_000, 128_000]
     assert models[0].price_input == 7.0
+    assert costs[0] == 7.0, "the page of connected agents said that its price is not known"
+    assert costs[1] != 7.0
+
+
+async def test_a_copy_without_new_words_can_be_told_from_its_original(agent: Room) -> None:
+    """Ten conversations of one agent had one title."""
+    look = anthropic_gateway.user_message("look")
+    await agent.answer(await agent.send(look, session=""), Says("I look"))
+    first_units = list(agent.units)
+    for number in range(2):
+        agent.units = [look]
+        again = await agent.send(session="")  # As another session would that begins alike.
+        assert again.ticket.live is False
+        agent.units += [{"role": "assistant", "content": f"other words {number}"}]
+        agent.units += [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "out"}]}]  # fmt: skip
+        await agent.answer(await agent.send(session=""), Says("Done."))
+    agent.units = first_units
+    await agent.send(anthropic_gateway.user_message("and now something else"), session="")
+    titles = sorted(row.title for row in agent.bench.list_conversations())
+    assert titles == ["look", "look (2)", "look (3)"]
 
 
 async def test_a_window_that_the_user_sets_meanwhile_holds_and_may_grow_again(

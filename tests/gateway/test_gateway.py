@@ -316,6 +316,38 @@ def test_a_client_that_rewinds_goes_on_from_there_and_two_without_a_name_do_not_
         assert sorted(one["requests"] for one in found) in ([1, 3], [2, 3])
 
 
+def test_an_agent_that_says_replies_in_other_words_has_one_conversation(tmp_path: Path) -> None:
+    """Each of its requests was a conversation of its own, ten with one title."""
+    heard, script = scripted(*([Says(f"reply {number}")] for number in range(4)))
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        agent = Agent("openai-chat", url)
+        for number in range(4):
+            agent.say(f"message {number}")
+            agent.ask()
+            agent.units[-1] = {"role": "assistant", "content": f"in other words, {number}"}
+        assert provider.refused == []
+        assert b"in other words, 2" in heard[3].raw
+        found = httpx.get(f"{url}/.helix/status", timeout=60).json()["figures"]
+        assert [one["requests"] for one in found] == [4]
+
+
+def test_what_begins_alike_in_two_sessions_is_not_joined_by_other_words(tmp_path: Path) -> None:
+    """The second session has the first message of the first one, and a reply of its own."""
+    _, script = scripted(*([Says(f"reply {number}")] for number in range(3)))
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        first = Agent("openai-chat", url)
+        first.say("the same beginning")
+        first.ask()
+        second = Agent("openai-chat", url)
+        second.say("the same beginning")
+        second.ask()
+        second.say("only in the second")
+        second.ask()
+        assert provider.refused == []
+        found = httpx.get(f"{url}/.helix/status", timeout=60).json()["figures"]
+    assert len(found) == 2, "the first one has nothing of the second"
+
+
 def test_a_reply_that_is_asked_for_again_is_recorded_too(tmp_path: Path) -> None:
     """The first reply was recorded, but the agent never got it: a gateway was killed in between."""
     heard, script = scripted([Says("one")], [Says("two")], [Says("three")], [Says("four")])
