@@ -495,7 +495,7 @@ class DialogsAndNotifications(QObject):
         match running:
             case ConversationActivity.ASKING:
                 setting = NOTIFY_WAITING
-                message = tr("The agent is waiting for you: {why}", why=reason)
+                message = tr("The agent needs you: {why}", why=reason)
             case ConversationActivity.FAILED:
                 setting = NOTIFY_FAILED
                 message = tr("The agent stopped: {why}", why=reason)

@@ -134,7 +134,7 @@ def build_list(workspaces: Sequence[ListedWorkspace], device: PairedDevice) -> s
     resting.sort(reverse=True)
     earlier = [item for _, item in resting[:MOST_ROWS]]
     parts = [
-        _build_group("Waiting for you", waiting),
+        _build_group("Needs you", waiting),
         _build_group("Working", working),
         _build_group("Earlier", earlier),
         _build_closed_workspaces(workspaces, device),

@@ -20,7 +20,7 @@ _AT_WORK = frozenset({ConversationActivity.THINKING, ConversationActivity.TOOLS}
 class NoticeKind(StrEnum):
     """The words of a notice without content. They are for the user's phone, and in English as the page."""
 
-    WAITS = "An agent is waiting for you."
+    WAITS = "An agent needs you."
     DONE = "An agent has finished."
     FAILED = "An agent has stopped with an error."
     GONE = "The program in which an agent worked has ended."

@@ -54,7 +54,7 @@ async def test_ntfy_is_sent_the_text_alone(where: ProgramFolders) -> None:
         await webhook_to(where, f"{server.base_url}/topic").send_notice(NOTICE)
         (seen,) = server.requests
     assert (seen.method, seen.path) == ("POST", "/topic")
-    assert seen.content == b"An agent is waiting for you."
+    assert seen.content == b"An agent needs you."
     assert seen.headers["title"] == "Helix Desktop"
     assert "authorization" not in seen.headers
 
@@ -63,7 +63,7 @@ async def test_content_is_sent_only_if_the_user_says_so(where: ProgramFolders) -
     with Listener(default=json_answer({})) as server:
         await webhook_to(where, f"{server.base_url}/topic", content=True).send_notice(NOTICE)
         (seen,) = server.requests
-    assert seen.content == b"An agent is waiting for you. Title: run tests"
+    assert seen.content == b"An agent needs you. Title: run tests"
 
 
 async def test_gotify_is_sent_json_and_its_token(where: ProgramFolders) -> None:
@@ -78,7 +78,7 @@ async def test_gotify_is_sent_json_and_its_token(where: ProgramFolders) -> None:
     assert seen.headers["x-gotify-key"] == "tok-1"
     assert json.loads(seen.content) == {
         "title": "Helix Desktop",
-        "message": "An agent is waiting for you.",
+        "message": "An agent needs you.",
         "priority": 5,
     }
 
@@ -139,5 +139,5 @@ async def test_an_agent_that_waits_is_told_and_its_workspace_is_followed(
         session = await bench.start_conversation("Waits")
         session.send_message((Text("write b.txt: text"),))
         assert await asyncio.to_thread(has_arrived.wait, 60)
-        assert server.requests[0].content == b"An agent is waiting for you."
+        assert server.requests[0].content == b"An agent needs you."
         await tasks.aclose(limit=5)

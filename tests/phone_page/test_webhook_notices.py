@@ -67,6 +67,6 @@ def test_a_command_that_ends_with_its_turn_is_told_if_it_has_taken_long() -> Non
 
 def test_a_notice_has_content_only_if_the_user_says_so() -> None:
     notice = Notice(NoticeKind.WAITS, "Secret plan: run rm -rf")
-    assert notice.text(has_content=False) == "An agent is waiting for you."
-    assert notice.text(has_content=True) == "An agent is waiting for you. Secret plan: run rm -rf"
+    assert notice.text(has_content=False) == "An agent needs you."
+    assert notice.text(has_content=True) == "An agent needs you. Secret plan: run rm -rf"
     assert len(Notice(NoticeKind.DONE, "x" * 5_000).text(has_content=True)) == 300

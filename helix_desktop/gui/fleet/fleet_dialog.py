@@ -67,12 +67,15 @@ class FleetDialog(TransientDialog):
         self.stop_all = build_push_button(tr("Stop all"), self, self._stop_or_start_all)
         new_schedule = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
         new_task = build_push_button(tr("New task…"), self, self._open_new_task_dialog, "primary")
-        tabs = [tasks_tab, self.conversations_tab, self.schedules_tab, self.computers_tab]
+        tabs_of_rows = [self.conversations_tab, self.schedules_tab, self.computers_tab]
+        tabs = [tasks_tab, *tabs_of_rows]
         room_between = (QWidget(self), 1)
         bar = build_row(
             *tabs, room_between, self.stop_all, new_schedule, new_task, spacing=8, wraps=True
         )
         build_column(bar, self.trouble, (self.pages, 1), owner=self, margins=MARGINS, spacing=12)
+        for tab in tabs_of_rows:
+            tab.hide()
 
         # The figures are followed until the dialog is closed.
         following = runner.run_in_background(
@@ -100,14 +103,16 @@ class FleetDialog(TransientDialog):
 
     def show_tabs_in_use(self) -> None:
         """Hides what says nothing yet, so that at first there is one page: that of the tasks."""
+        # A task is a conversation as well, and its page is looked for as soon as there is a task.
+        has_conversations = self.conversations_page.has_conversations()
         is_used_by_tab = {
-            self.conversations_tab: self.conversations_page.has_conversations(),
+            self.conversations_tab: has_conversations or self.tasks_page.has_tasks(),
             self.schedules_tab: self.schedules_page.has_schedules(),
             self.computers_tab: self.computers_page.has_computers(),
         }
         for tab, is_used in is_used_by_tab.items():
-            # The page that is in sight stays, also when its last row goes.
-            tab.setVisible(is_used or tab.isChecked())
+            # What was in sight stays, also when its last row goes.
+            tab.setHidden(tab.isHidden() and not is_used)
 
     def _show_what_stop_all_does(self) -> None:
         is_stopped = self._is_fleet_stopped()

@@ -30,6 +30,7 @@ from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 _MARKDOWN_MARKS = re.compile(r"\*+|`+|^#+ ")  # A cell shows the words of an answer alone.
 LONGEST_CELL = 200  # Longer texts in a cell are cut to this many characters.
 NOTHING = "–"
+OWN_AGENT = "Helix"  # The name of the program's own agent.
 # In the order of the list: what needs a person stands above what goes on by itself.
 DOT_BY_STATE = {
     "running": "output",
@@ -75,6 +76,16 @@ def find_known_runs(benches: Sequence[Workbench]) -> dict[str, KnownRun]:
         for row in bench.list_conversations():
             runs[f"{bench.id} {row.id}"] = KnownRun(row.machine, cost_words)
     return runs
+
+
+def find_main_models(benches: Sequence[Workbench]) -> dict[str, str]:
+    """Returns the names of the main models, by the ids of the workspaces."""
+    models: dict[str, str] = {}
+    for bench in benches:
+        for model in bench.models.model_facts():
+            if model.role is ModelRole.MAIN:
+                models[bench.id] = model.model.rpartition("/")[2]
+    return models
 
 
 def _describe_cost_of_nothing(bench: Workbench) -> str:
@@ -169,14 +180,16 @@ def split_task_question(task: Figures) -> tuple[str, str]:
     return sentence, exact_request
 
 
-def task_cells(row: ListedTask, run: KnownRun | None = None) -> list[str]:
-    """Describes a task. `run`: what an open workspace knows of its conversation."""
+def task_cells(row: ListedTask, run: KnownRun | None = None, model: str = "") -> list[str]:
+    """Describes a task. `run`: what an open workspace knows of its conversation. `model`: the one
+    that does its tasks, by which the program's own agent is called.
+    """
     task = row.task
     texts = [
         translate_name("state of a task", row.state),
         _shorten_to_cell(task["text"]),
         row.workspace["name"],
-        task["agent"] or tr("agent"),
+        task["agent"] or model or OWN_AGENT,
         _describe_place(row.workspace, task, run),
         _shorten_to_cell(_describe_now(row.state, task)),
     ]

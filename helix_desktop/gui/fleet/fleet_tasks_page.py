@@ -127,7 +127,7 @@ class FleetTasksPage(QWidget):
             FleetColumn(tr("State"), 150, is_whole=True),
             FleetColumn(tr("Task"), 0),
             FleetColumn(tr("Workspace"), 130),
-            FleetColumn(tr("Agent"), 80),
+            FleetColumn(tr("Agent"), 110),
             FleetColumn(tr("Where"), 130),
             FleetColumn(tr("Now"), 260),
             FleetColumn(tr("Age"), 115, is_whole=True),
@@ -156,6 +156,9 @@ class FleetTasksPage(QWidget):
         self.summary_row.setVisible(bool(self._tasks))
         self.filter.setVisible(bool(self._tasks))
 
+    def has_tasks(self) -> bool:
+        return bool(self._tasks)
+
     def has_tasks_to_stop(self) -> bool:
         """Whether a task runs, would start by itself, or goes on as soon as its question is
         answered.
@@ -176,10 +179,14 @@ class FleetTasksPage(QWidget):
         cells_by_key: dict[str, list[str]] = {}
         icons_by_key: dict[str, QIcon] = {}
         known_runs: dict[str, KnownRun] = {}
+        models: Mapping[str, str] = {}
         if self._tasks:
-            known_runs = fleet_rows.find_known_runs(self._parts.desk.opened_workbenches())
+            benches = self._parts.desk.opened_workbenches()
+            known_runs = fleet_rows.find_known_runs(benches)
+            models = fleet_rows.find_main_models(benches)
         for key, row in self._tasks.items():
-            cells_by_key[key] = fleet_rows.task_cells(row, known_runs.get(key))
+            model = models.get(row.workspace["workspace"], "")
+            cells_by_key[key] = fleet_rows.task_cells(row, known_runs.get(key), model)
             icons_by_key[key] = icon_by_state[row.state]
         self.task_list.show_rows(cells_by_key, icons_by_key)
         self.task_list.filter_fleet_rows(self.filter.text())

@@ -245,7 +245,7 @@ def _build_unfinished_line(state: ToolCallState, words: str, now: float) -> Tool
         open_sub_agent = chat_actions.OpenSubAgent(state.call.id)
         chips = (LineChip(tr("sub-agent"), want=open_sub_agent),)
     if state.waiting:
-        return ToolCallLine(words, CallStatus.WAITING, chips, tr("waiting for you"))
+        return ToolCallLine(words, CallStatus.WAITING, chips, tr("needs you"))
     if state.stage is CallStage.RUNNING:
         elapsed = format_duration(max(0.0, now - state.begun_at))
         return ToolCallLine(words, CallStatus.RUNNING, chips, tr("running… {time}", time=elapsed))

@@ -40,6 +40,7 @@ from helix_desktop.gui.fleet.fleet_list import LEAST_WIDTH
 from helix_desktop.gui.fleet.fleet_rows import (
     ListedTask,
     find_known_runs,
+    find_main_models,
     list_worker_rows,
     task_cells,
 )
@@ -181,6 +182,16 @@ class Bench(StandIn):
     def list_programs_of_command(self, command: str) -> tuple[AskedProgram, ...]:
         action = ToolAction("run_command", ActionEffect.RUN, "", command, command=command)
         return list_asked_programs(action, ())
+
+
+class IdleBench(Bench):
+    def list_conversations(self) -> list[Row]:
+        return []
+
+
+class EmptyFleet(Fleet):
+    async def follow_fleet(self, show: Callable[[Sequence[Any]], object]) -> None:
+        show([])
 
 
 @dataclass
@@ -357,17 +368,44 @@ def test_a_fleet_without_anything_is_one_page(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     """Three tabs were nearly empty."""
-    dialog, _, _, _parent = opened(theme, doing, places)
-    dialog.schedules_page.show_schedules([])
-    dialog.show_fleet([])
-    dialog.conversations_page.conversation_list.show_rows({})
-    dialog.show_tabs_in_use()
+    parent = QWidget()
+    schedules.write_schedules(places.data, [])
+    desk = Desk(places, EmptyFleet(), IdleBench())
+    dialog = FleetDialog(desk, {"w1": "Thesis"}, print, theme, doing, parent)
+    dialog.show()
     tabs = [dialog.conversations_tab, dialog.schedules_tab, dialog.computers_tab]
     assert [tab.isVisible() for tab in tabs] == [False, False, False]
     assert not dialog.tasks_page.summary_row.isVisible()
     dialog.show_fleet(FOUND)
     assert [tab.isVisible() for tab in tabs] == [True, False, True]
     assert dialog.tasks_page.summary_row.isVisible()
+
+
+def test_a_tab_that_was_in_sight_stays(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    """With the first task, the tab “Conversations” vanished: its only conversation had ended."""
+    dialog, _, _, _parent = opened(theme, doing, places)
+    dialog.show_fleet([])
+    assert dialog.conversations_tab.isVisible(), "a conversation runs"
+    dialog.conversations_page.conversation_list.show_rows({})
+    dialog.show_tabs_in_use()
+    assert dialog.conversations_tab.isVisible()
+    other, _, _, _parent = opened(theme, doing, places)
+    other.show_fleet(FOUND)
+    other.conversations_page.conversation_list.show_rows({})
+    other.show_tabs_in_use()
+    assert other.conversations_tab.isVisible(), "a task is a conversation"
+
+
+def test_the_column_of_agents_says_which() -> None:
+    """It said "agent" in each row."""
+    row = ListedTask("waiting", FOUND[0], task(1, "waiting"))
+    (model,) = find_main_models([Bench()]).values()
+    assert task_cells(row, None, model)[3] == "qwen"
+    assert task_cells(row)[3] == "Helix", "its workspace is not open here"
+    named = ListedTask("waiting", FOUND[0], task(1, "waiting") | {"agent": "reviewer"})
+    assert task_cells(named, None, model)[3] == "reviewer"
 
 
 def choose(dialog: FleetDialog, text: str) -> None:
@@ -485,7 +523,7 @@ def test_conversations_that_run_or_have_a_copy_say_what_they_changed_and_who_els
     shown = dialog.conversations_page.conversation_list
     rows = [shown.topLevelItem(at) for at in range(shown.topLevelItemCount())]
     assert [[row.text(column) for column in range(8)] for row in rows if row is not None] == [
-        ["waiting for you", "One", "Thesis", "Codex", "main", "a.py, b.py", "a.py (Two)", "$0.500"],
+        ["needs you", "One", "Thesis", "Codex", "main", "a.py, b.py", "a.py (Two)", "$0.500"],
         ["idle", "Two", "Thesis", "", "main", "", "", "$0"],
     ]
     press(dialog, "Conversations")

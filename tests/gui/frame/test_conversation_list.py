@@ -112,7 +112,7 @@ def test_a_screen_reader_hears_title_and_state(theme: Theme) -> None:
     shown.lines.replace_list_lines(group_conversations([row], now=NOW))
     shown.lines.update_running_state("a", ConversationActivity.ASKING)
     said = shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole)
-    assert said == "Extract the lock manager, waiting for you"
+    assert said == "Extract the lock manager, needs you"
     shown.lines.replace_list_lines(
         group_conversations([Row("a", "Brought from elsewhere", NOW)], now=NOW)
     )

@@ -45,8 +45,8 @@ def test_the_state_is_a_word_as_well_as_a_dot(theme: Theme) -> None:
     before = squares(rail)[0].grab().toImage()
     rail.show_workspace_state("storage-engine", ConversationActivity.ASKING)
     square = squares(rail)[0]
-    assert square.accessibleName() == "Workspace storage-engine, waiting for you"
-    assert square.toolTip().endswith("waiting for you")
+    assert square.accessibleName() == "Workspace storage-engine, needs you"
+    assert square.toolTip().endswith("needs you")
     assert square.grab().toImage() != before
 
 

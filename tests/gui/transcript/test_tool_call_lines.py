@@ -86,13 +86,13 @@ def test_how_it_went() -> None:
     assert build_call_line(state(running=True, stage=CallStage.IN_LINE), 101.2).outcome == "queued"
     assert build_call_line(state(running=True, stage=CallStage.DONE), 101.2).outcome == "done"
     assert build_call_line(state(), 101.2).status is CallStatus.REFUSED
-    assert build_call_line(state(waiting=True), 101.2).outcome == "waiting for you", (
+    assert build_call_line(state(waiting=True), 101.2).outcome == "needs you", (
         "as after a restart, where it said “not finished” beside the question"
     )
     asked = build_call_line(state(running=True, waiting=True), 101.2)
     assert (asked.outcome, asked.spoken_line) == (
-        "waiting for you",
-        "Read src/lock/table.rs, waiting for you",
+        "needs you",
+        "Read src/lock/table.rs, needs you",
     )
     failed = build_call_line(
         state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, exit_code=101)), 102.0
