@@ -245,9 +245,19 @@ def fill_style_sheet(template: str, tokens: Scheme, zoom: float, *, mono: str = 
 
 def set_widget_look(widget: QWidget, look: str) -> None:
     """Sets a widget's style, also when it changes later."""
-    if widget.property("look") == look:
-        return
-    widget.setProperty("look", look)
+    if widget.property("look") != look:
+        widget.setProperty("look", look)
+        _apply_style_again(widget)
+
+
+def set_widget_mark(widget: QWidget, mark: str, *, is_set: bool) -> None:
+    """Sets or clears a property that the style sheet asks for."""
+    if bool(widget.property(mark)) != is_set:
+        widget.setProperty(mark, is_set)
+        _apply_style_again(widget)
+
+
+def _apply_style_again(widget: QWidget) -> None:
     # Otherwise Qt does it when it shows the widget.
     if widget.testAttribute(Qt.WidgetAttribute.WA_WState_Polished):
         style = widget.style()

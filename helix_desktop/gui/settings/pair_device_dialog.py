@@ -48,6 +48,8 @@ class PairDeviceDialog(TransientDialog):
         self._address = build_combo_box(tr("Address of the page"), self)
         self._address.currentIndexChanged.connect(self._show_chosen_address)
         self._reach = build_plain_label("", "", self)
+        lasting = tr("It also answers after you quit Helix Desktop, until you turn it off in the settings or shut down this computer.")  # fmt: skip
+        self._lasting = build_plain_label(lasting, "small", self)
         self._turn_on = build_push_button("", self, self._turn_page_on, "primary")
         self._only_looks = QCheckBox(tr("The device may only look"), self)
         self._only_looks.toggled.connect(self._request_code)
@@ -64,6 +66,7 @@ class PairDeviceDialog(TransientDialog):
         build_column(
             self._address,
             self._reach,
+            self._lasting,
             build_row(self._turn_on, 1),
             self._only_looks,
             self._picture,

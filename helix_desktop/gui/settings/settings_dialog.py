@@ -151,11 +151,14 @@ class SettingsDialog(widgets.TransientDialog):
         if not words:
             for button in self._buttons.values():
                 button.show()
+            for page in self._pages.values():
+                page.mark_found_rows(())
             self._hide_empty_headings()
             return
         has_found_page = False
         for name, button in self._buttons.items():
             page = self._build_page(name)
+            page.mark_found_rows(words)
             first_row = next(page.find_rows(words), None)
             button.setVisible(first_row is not None)
             if first_row is not None and not has_found_page:

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.gui.common.widgets import run_after_events
 from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.theme import set_widget_mark
 
 SHOWN_AROUND_ROW = 120  # In pixels, above and below.
 SettingsSections = Mapping[str, Callable[[], SettingsPage]]
@@ -59,6 +60,14 @@ class SettingsGroupPage(SettingsPage):
                 continue
             if all(word in text for word in words):
                 yield label
+
+    def mark_found_rows(self, words: Sequence[str]) -> None:
+        """Marks the texts that contain all words, or none if there are no words."""
+        found: list[QLabel] = []
+        if words:
+            found = list(self.find_rows(words))
+        for label in self.page_content.findChildren(QLabel):
+            set_widget_mark(label, "is_found", is_set=label in found)
 
     def scroll_to_row(self, label: QLabel) -> None:
         """Shows a text once the page has its layout, with some of what stands around it."""

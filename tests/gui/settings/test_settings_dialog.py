@@ -130,6 +130,24 @@ def test_a_search_shows_the_pages_that_say_it(dialog: SettingsDialog) -> None:
     assert not any(button.isHidden() for button in dialog._buttons.values())
 
 
+def test_a_search_marks_the_place(dialog: SettingsDialog) -> None:
+    """The page was found and scrolled, but nothing said which of its lines was meant."""
+
+    def marked_texts() -> list[str]:
+        page = dialog._stack.currentWidget()
+        assert page is not None
+        labels = page.findChildren(QLabel)
+        return [label.text() for label in labels if label.property("is_found")]
+
+    dialog._search.setText("phone")
+    assert "Phone" in marked_texts()
+    assert all("phone" in text.casefold() for text in marked_texts())
+    dialog._search.setText("phones browsers")
+    assert marked_texts() == ["Show a page for phones and browsers"]
+    dialog._search.clear()
+    assert marked_texts() == []
+
+
 def test_no_heading_stands_above_pages_that_the_search_hid(dialog: SettingsDialog) -> None:
     dialog._search.setText("font")
     for heading, names in dialog._names_below_heading.items():
