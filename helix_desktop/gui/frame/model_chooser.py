@@ -31,6 +31,7 @@ RECENT = 5  # The number of recently chosen models that are remembered.
 STAR = 24
 WINDOW = 110
 PRICE = 106
+GAP = 12  # Between two columns.
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,16 @@ def _format_prices_alike(prices: Sequence[float]) -> str:
     return " / ".join(formatted)
 
 
+def width_of_price_column(metrics: QFontMetrics, usual_width: int, gap: int, price: str) -> int:
+    """Returns the room for a price and the gap before it. The words that stand for a price are of
+    any length, but the windows before them stand below each other.
+    """
+    width = usual_width
+    for words in (tr("assumed free"), tr("free"), price):
+        width = max(width, metrics.horizontalAdvance(words) + gap)
+    return width
+
+
 class ModelRows(ListRowModel[ModelRow]):
     def flags(self, index: Index) -> Qt.ItemFlag:
         if index.isValid() and self.items[index.row()].model is not None:
@@ -196,7 +207,13 @@ class ModelRowPainter(RowPainter):
         if first:
             column_titles = tr("context window · input / output price per million tokens")
             at_right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
-            painter.drawText(heading_rect, at_right, column_titles)
+            metrics = QFontMetrics(font)
+            heading_width = metrics.horizontalAdvance(heading) + self._theme.zoomed_pixels(GAP)
+            titles_rect = heading_rect.adjusted(heading_width, 0, 0, 0)
+            shown_titles = metrics.elidedText(
+                column_titles, Qt.TextElideMode.ElideRight, titles_rect.width()
+            )
+            painter.drawText(titles_rect, at_right, shown_titles)
 
     def _draw_model_row(
         self, painter: QPainter, rect: QRect, row: ModelRow, model: ModelChoice
@@ -217,18 +234,20 @@ class ModelRowPainter(RowPainter):
         theme.draw_words(painter, rect, price, theme.build_font(12), "muted", at_right)
 
         window = format_model_window(model)
-        painter.drawText(rect.adjusted(0, 0, -px(PRICE), 0), at_right, window)
-        drawn_width = QFontMetrics(painter.font()).horizontalAdvance(window) + px(12)
+        metrics = QFontMetrics(painter.font())
+        price_width = width_of_price_column(metrics, px(PRICE), px(GAP), price)
+        painter.drawText(rect.adjusted(0, 0, -price_width, 0), at_right, window)
+        drawn_width = metrics.horizontalAdvance(window) + px(GAP)
         window_width = max(drawn_width, px(WINDOW))
 
-        name_rect = rect.adjusted(px(STAR), 0, -px(PRICE) - window_width, 0)
+        name_rect = rect.adjusted(px(STAR), 0, -price_width - window_width, 0)
         painter.setFont(theme.build_font())
         painter.setPen(theme.colour_of_token("text"))
-        metrics = QFontMetrics(painter.font())
-        name = metrics.elidedText(model.id, Qt.TextElideMode.ElideMiddle, name_rect.width())
+        name_metrics = QFontMetrics(painter.font())
+        name = name_metrics.elidedText(model.id, Qt.TextElideMode.ElideMiddle, name_rect.width())
         painter.drawText(name_rect, Qt.AlignmentFlag.AlignVCenter, name)
 
-        name_end = name_rect.left() + metrics.horizontalAdvance(name)
+        name_end = name_rect.left() + name_metrics.horizontalAdvance(name)
         self._draw_ability_chips(painter, name_rect, name_end, model)
 
     def _draw_ability_chips(

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.context_usage import WindowSizeSource
+from helix_desktop.gui import translation
 from helix_desktop.gui.frame.model_chooser import (
+    GAP,
+    PRICE,
     ModelChooser,
     format_model_price,
     format_model_window,
     group_models,
     model_abilities,
+    width_of_price_column,
 )
 from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
@@ -189,3 +195,25 @@ def test_a_thousand_models_open_and_are_searched_at_once(chooser: ModelChooser) 
         chooser.box.repaint()
         took.append(time.thread_time() - begun)
     assert sorted(took)[len(took) // 2] < 0.016
+
+
+@pytest.mark.parametrize("language", ["en", "de", "zh_CN"])
+@pytest.mark.parametrize("zoom", [1.0, 2.0])
+def test_no_price_reaches_into_the_column_before_it(
+    theme: Theme, language: str, zoom: float
+) -> None:
+    """In German, "8K" and "Vermutlich kostenlos" stood upon each other."""
+    file = translation.translation_catalogue_path(language)
+    if language != "en":
+        translation.set_translations(json.loads(file.read_text("utf-8")))
+    try:
+        theme.set_zoom(zoom)
+        metrics = QFontMetrics(theme.build_font(12))
+        gap = theme.zoomed_pixels(GAP)
+        for model in (*MODELS, replace(SONNET, price_input=0.0000123, price_output=1234.5)):
+            price = format_model_price(model)
+            usual_width = theme.zoomed_pixels(PRICE)
+            width = width_of_price_column(metrics, usual_width, gap, price)
+            assert metrics.horizontalAdvance(price) <= width - gap
+    finally:
+        translation.set_translations({})
