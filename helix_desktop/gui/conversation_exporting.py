@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from PySide6.QtGui import QGuiApplication
+
 from helix_desktop.engine.facts import Recorded, ToolReturned
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.sha256_digest import Digest
@@ -103,6 +105,32 @@ class ConversationExport:
         text = tr("This conversation contains text that looks like keys: {keys}\n\nWithout them, the file shows only the ends of each key. Nothing has been saved yet.", keys=shown_keys)  # fmt: skip
         title = tr("Save the keys, too?")
         ask_to_choose_one(self.parts.widget, title, text, choices, is_first_usual=True)
+
+    def copy_as_markdown(self) -> None:
+        """Copies the conversation to the clipboard, to be sent in a mail or a chat."""
+        reading = self._read_export("markdown")
+        self.parts.runner.run_in_background(reading, then=self._ask_about_keys_and_copy)
+
+    def _ask_about_keys_and_copy(self, export: ReadExport) -> None:
+        if not export.keys:
+            self._copy_text(export.text)
+            return
+        choices = [
+            DialogChoice(tr("Copy without them"), partial(self._copy_without_keys, export.text)),
+            DialogChoice(tr("Copy as it is"), partial(self._copy_text, export.text)),
+        ]
+        shown_keys = ", ".join(export.keys[:MOST_NAMED_KEYS])
+        text = tr("This conversation contains text that looks like keys: {keys}\n\nWithout them, the copy shows only the ends of each key. Nothing has been copied yet.", keys=shown_keys)  # fmt: skip
+        title = tr("Copy the keys, too?")
+        ask_to_choose_one(self.parts.widget, title, text, choices, is_first_usual=True)
+
+    def _copy_without_keys(self, text: str) -> None:
+        masking = asyncio.to_thread(_text_without_keys, text)
+        self.parts.runner.run_in_background(masking, then=self._copy_text)
+
+    def _copy_text(self, text: str) -> None:
+        QGuiApplication.clipboard().setText(text)
+        self.parts.notices.show_notice(tr("The conversation was copied as Markdown."))
 
     def _save_export(self, file: Path, export: ReadExport, *, masks_keys: bool = False) -> None:
         writing = _write_export(file, export, masks_keys=masks_keys)
@@ -234,12 +262,16 @@ class ConversationExport:
 
 async def _write_export(file: Path, export: ReadExport, *, masks_keys: bool) -> None:
     """Writes the file. With `masks_keys`, of what looks like a key, only the ends stand there."""
-    from helix_desktop.histories.leaked_keys import mask_keys
-
     text = export.text
     if masks_keys:
-        text = await asyncio.to_thread(mask_keys, export.text)
+        text = await asyncio.to_thread(_text_without_keys, export.text)
     await save_text_file(file, partial(str, text))
+
+
+def _text_without_keys(text: str) -> str:
+    from helix_desktop.histories.leaked_keys import mask_keys
+
+    return mask_keys(text)
 
 
 def _list_masked_keys(text: str) -> list[str]:

@@ -187,9 +187,25 @@ class WorkspaceActions(QObject):
         if bench is not None:
             from helix_desktop.gui.sharing.share_workspace_dialog import ShareWorkspaceDialog
 
-            dialog = ShareWorkspaceDialog(bench, self._parts.runner, self._frame)
+            dialog = ShareWorkspaceDialog(
+                bench,
+                self._parts.runner,
+                self._frame,
+                shows_conversation=bool(self._parts.showing.conversation_id),
+            )
             dialog.export_wanted.connect(self._trigger_action)
+            dialog.copy_wanted.connect(self._copy_shown_conversation)
             dialog.open()
+
+    def _copy_shown_conversation(self) -> None:
+        from helix_desktop.gui.conversation_exporting import ConversationExport
+
+        showing = self._parts.showing
+        if showing.bench is None:
+            return
+        for row in showing.bench.list_conversations():
+            if row.id == showing.conversation_id:
+                ConversationExport(self._parts, showing.bench, row).copy_as_markdown()
 
     def _trigger_action(self, action: str) -> None:
         self._parts.actions[action].trigger()

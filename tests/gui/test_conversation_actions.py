@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QMessageBox
+from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 
 from helix_desktop.engine.facts import Rewound, Text, ToolReturned, UserSaid
 from helix_desktop.gui import conversation_exporting
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.sharing.share_workspace_dialog import ShareWorkspaceDialog
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession, FakeWorkbench
@@ -96,6 +97,34 @@ def test_an_export_asks_about_keys_before_the_file_is_written(
     assert KEY not in text
     assert "Use sk-ant-…9f for it." in text
     assert window.notices.shown_text == "Saved as a.txt."
+
+
+def test_the_shown_conversation_is_copied_from_the_sharing_dialog(
+    window: MainWindow, session: FakeSession
+) -> None:
+    def copy_conversation() -> None:
+        window.window_actions["share-workspace"].trigger()
+        (dialog,) = window.findChildren(ShareWorkspaceDialog)
+        (button,) = (
+            button
+            for button in dialog.findChildren(QPushButton)
+            if button.text() == "Copy conversation as Markdown"
+        )
+        button.click()
+        assert not dialog.isVisible()
+        dialog.setParent(None)
+        dialog.deleteLater()
+
+    copy_conversation()
+    clipboard = QGuiApplication.clipboard()
+    assert clipboard.text().startswith("# Extract the lock manager")
+    assert window.notices.shown_text == "The conversation was copied as Markdown."
+    session.append(UserSaid((Text(f"Use {KEY} for it."),)))
+    clipboard.clear()
+    copy_conversation()
+    assert clipboard.text() == "", "it asks first"
+    press(window, "Copy without them")
+    assert "Use sk-ant-…9f for it." in clipboard.text()
 
 
 def test_an_export_has_its_keys_only_if_that_is_chosen(

@@ -193,6 +193,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._agents = agents
         self._shown: connected_agents.AgentConnections | None = None
         self._shows_missing = False
+        self._has_waited_for_first_request = False  # While this dialog is open.
         self._cards: dict[str, ConnectedAgentCard] = {}
         self.switch = widgets.build_push_button(tr("Turn on"), self, self._turn_gateway_on_or_off)
         self._address = widgets.build_plain_label(tr("The gateway is off"), "muted", wraps=False)
@@ -358,7 +359,8 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         """Says when something arrived last, which proves that an agent is connected."""
         self._last_request.setVisible(bool(connections.address))
         if not connections.last_request_time:
-            self._last_request.setText(tr("No request has arrived yet."))
+            self._has_waited_for_first_request = True
+            self._last_request.setText(tr("No request has arrived yet. Start the agent and ask it something: what arrives is shown here."))  # fmt: skip
             return
         when = format_time_ago(connections.last_request_time, time.time())
         words = tr("Last request {when}, from {agent}.")
@@ -369,8 +371,14 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             sentence = join_sentences(sentence, passed_on)
         problem = translate_sentences(connections.last_request_problem)
         conversations = tr("The conversations of agents connected here are in the workspace “Connected agents”, in the bar on the left.")  # fmt: skip
-        self._last_request.setText(join_sentences(sentence, conversations, problem))
         look = "small"
+        if self._has_waited_for_first_request:
+            # Whoever has just connected an agent looks for this, and for nothing else.
+            words = tr("The first request has arrived: {agent} is connected.")
+            arrived = words.format(agent=connections.last_request_agent)
+            sentence = join_sentences(arrived, sentence)
+            look = "accent"
+        self._last_request.setText(join_sentences(sentence, conversations, problem))
         if problem:
             look = "danger"
         set_widget_look(self._last_request, look)
@@ -431,7 +439,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._billed.show_figure(billed_title, format_amount(billed_amount), requests)
         self._saved.show_figure(tr("Saved"), format_amount(saved_amount), share)
         self._recalls.show_figure(
-            tr("Recall requests answered from the cache"), format_number(today.recalls), cached
+            tr("Stored outputs that agents asked for again"), format_number(today.recalls), cached
         )
 
     def _get_or_build_card_of_agent(

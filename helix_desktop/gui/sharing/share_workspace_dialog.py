@@ -25,14 +25,24 @@ DOCKER_COMMAND = "docker run -d -p 127.0.0.1:5432:5432 -e POSTGRES_PASSWORD=try-
 class ShareWorkspaceDialog(SharingFormDialog):
     """Offers a file first and, if the user asks for it, a database. For a workspace that is shared
     already, it shows how others join.
-    `export_wanted` carries the action of the window that writes a file for a colleague.
+    `export_wanted` carries the action of the window that writes a file for a colleague. `copy_wanted`:
+    the shown conversation is to be copied as Markdown.
     """
 
     export_wanted = Signal(str)
+    copy_wanted = Signal()
 
-    def __init__(self, bench: Workbench, runner: BackgroundRunner, parent: QWidget) -> None:
+    def __init__(
+        self,
+        bench: Workbench,
+        runner: BackgroundRunner,
+        parent: QWidget,
+        *,
+        shows_conversation: bool = True,
+    ) -> None:
         super().__init__(runner, tr("Share this workspace"), parent)
         self._bench = bench
+        self._shows_conversation = shows_conversation
         self._sharing = bench.sharing
         self._setup = bench.sharing_setup
         self.test = build_push_button(tr("Test"), self, self._test_shared_store)
@@ -83,8 +93,22 @@ class ShareWorkspaceDialog(SharingFormDialog):
         conversation_button = build_push_button(
             tr("Export conversation…"), self, partial(self._export, "export")
         )
+        copy_button = build_push_button(
+            tr("Copy conversation as Markdown"), self, self._copy_conversation
+        )
+        for button in (conversation_button, copy_button):
+            button.setEnabled(self._shows_conversation)
         buttons = QWidget(self)
-        build_row(workspace_button, conversation_button, 1, owner=buttons, margins=0, spacing=8)
+        build_row(
+            workspace_button,
+            conversation_button,
+            copy_button,
+            1,
+            owner=buttons,
+            margins=0,
+            spacing=8,
+            wraps=True,
+        )
         heading = build_plain_label(tr("For a colleague: give them a file"), "heading")
         return stack_widgets(
             heading, build_plain_label(text), buttons, _build_sentence_on_keys(), spacing=8
@@ -93,6 +117,10 @@ class ShareWorkspaceDialog(SharingFormDialog):
     def _export(self, action: str) -> None:
         self.reject()
         self.export_wanted.emit(action)
+
+    def _copy_conversation(self) -> None:
+        self.reject()
+        self.copy_wanted.emit()
 
     def _show_database_panel(self) -> None:
         """Shows what only a person with a database needs."""

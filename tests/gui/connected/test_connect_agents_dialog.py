@@ -164,10 +164,12 @@ def test_programs_for_each_api_get_an_address_and_the_last_request_is_the_proof(
     dialog.switch.click()
     assert "OPENAI_BASE_URL=http://127.0.0.1:4356/t/token/v1" in words(dialog)
     assert "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:4356/t/token" in words(dialog)
-    assert dialog._last_request.text() == "No request has arrived yet."
+    assert dialog._last_request.text().startswith("No request has arrived yet. Start the agent")
     agents.last_request_time = time.time() - 10
     dialog.refresh_connections()
-    assert dialog._last_request.text().startswith("Last request ")
+    arrived = "The first request has arrived: Claude Code is connected. Last request "
+    assert dialog._last_request.text().startswith(arrived)
+    assert dialog._last_request.property("look") == "accent"
     assert ", from Claude Code. It was passed on to api.openai.com." in dialog._last_request.text()
     assert "in the workspace “Connected agents”" in dialog._last_request.text()
     agents.problem = "api.openai.com answered with an error (status 401)."
@@ -265,3 +267,14 @@ def test_an_agent_whose_last_request_was_not_answered_says_why() -> None:
 def test_an_agent_that_does_nothing_says_why() -> None:
     row = ConnectedAgentRow("pi", "pi", "helix-desktop wrap pi")
     assert describe_agent_activity(row, 0.0) == "Not found on this computer"
+
+
+def test_what_arrived_before_is_not_called_the_first_request(window: MainWindow) -> None:
+    agents = Agents()
+    agents.last_request_time = time.time() - 10
+    dialog = open_dialog(window, agents)
+    dialog.open()
+    dialog.switch.click()
+    dialog.refresh_connections()
+    assert dialog._last_request.text().startswith("Last request ")
+    dialog.reject()
