@@ -171,7 +171,7 @@ def describe_meter(
 
 def name_of_count_difference() -> str:
     """Names the row that makes the sizes of all kinds add up to what is used."""
-    return tr("Counted differently by the model")
+    return tr("Difference in counting")
 
 
 def colour_of_count_difference(theme: Theme) -> QColor:

@@ -1646,7 +1646,7 @@ def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
     assert popup is not None
     assert [popup.item(at).text().split()[0] for at in range(popup.count())] == [
         "/shorten",
-        "/cache",
+        "/old-outputs",
     ]
     window.chat.composer.text.clear()
     QTest.keyClicks(window.chat.composer.text, "see @lock/t")

@@ -100,7 +100,7 @@ def test_the_palette_answers_what_people_ask_first(items: list[PaletteItem]) -> 
 def test_what_the_model_sees_leads_to_the_panel_that_shows_it(items: list[PaletteItem]) -> None:
     """The first hit was the choice of a model, and the panel was not found."""
     (first,) = first_lines_of_palette(items, ["what the model sees"])
-    assert first == "Show or hide what the model sees (inspector)"
+    assert first == "Show or hide what the model sees"
 
 
 def test_the_help_answers_what_people_ask_first(theme: Theme) -> None:

@@ -80,7 +80,7 @@ class LongConversationsPage(WorkspaceSettingsPage):
         self._cost_labels = {}
         self._group = QButtonGroup(self)
         self.add_sentence(
-            tr("What happens as a conversation grows. Shortening deletes nothing: what was shortened can be searched, recalled and put back.")
+            tr("What happens as a conversation grows. Shortening deletes nothing: what was shortened can be searched, read again and put back.")
         )  # fmt: skip
         self._cards_row = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._cards_row.setSpacing(8)

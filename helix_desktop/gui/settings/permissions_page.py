@@ -56,7 +56,7 @@ def describe_permission_rule(rule: Mapping[str, Any]) -> str:
 def describe_sandbox(kind: str) -> str:
     """Says whether commands run in a sandbox on this computer, in which one, or why not."""
     if kind == "bubblewrap":
-        return tr("On this computer, commands run in a sandbox (bubblewrap).")
+        return tr("On this computer, commands run in a sandbox.")
     if kind == "Landlock":
         return tr("On this computer, commands run in the weaker sandbox, Landlock, because bubblewrap is missing or does not work.")  # fmt: skip
     if sys.platform.startswith("linux"):

@@ -46,7 +46,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
         self.add_field(switch_field, self._turn_checkpoints)
         self.add_sentence(
             tr(
-                "Checkpoints older than {days} are removed when space is freed up. The number is keep_days in the workspace's settings file.",
+                "Checkpoints older than {days} are removed when space is freed up. The number can be changed in the workspace's settings file.",
                 days=format_count(bench.file_changes.days_to_keep, "{n} day", "{n} days"),
             ),
             "small",

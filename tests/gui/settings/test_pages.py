@@ -1013,7 +1013,7 @@ def test_money_is_shown_in_dollars(window: MainWindow, settings: ProgramSettings
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("bubblewrap", "commands run in a sandbox (bubblewrap)"),
+        ("bubblewrap", "commands run in a sandbox."),
         ("Landlock", "the weaker sandbox, Landlock, because"),
         ("none", "commands run without a sandbox, because"),
     ],
