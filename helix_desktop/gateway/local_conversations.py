@@ -586,10 +586,10 @@ class LocalAgentConversations:
         if position.known_count == 0 and begins_with_summary(messages):
             await self._go_on_behind_summary(known_messages, arrival, messages, place.kept)
             return known_messages
-        if _belongs_to_same_session(arrival, known_messages):
-            await self._rewind(position, known_messages, arrival)
-            return known_messages
-        if self._says_last_reply_in_other_words(arrival, messages, position, known_messages):
+        is_same_session = _belongs_to_same_session(arrival, known_messages)
+        if is_same_session or self._says_last_reply_in_other_words(
+            arrival, messages, position, known_messages
+        ):
             await self._rewind(position, known_messages, arrival)
             return known_messages
         # An agent that names no conversation: this may be another session with the same beginning.

@@ -771,7 +771,9 @@ async def test_sessions_that_share_only_what_their_program_says_first_are_none_o
     await agent.answer(second, Says("it is red"), usage=Usage(10, 0, 0, 1))
     rows = {row.id: row for row in agent.bench.list_conversations()}
     assert len(rows) == 2
-    assert rows[second.ticket.conversation].title == "This is the context"
+    assert rows[second.ticket.conversation].title == "This is the context (2)", (
+        "as a row of its own"
+    )
     recorded = await agent.bench.read_conversation_facts(second.ticket.conversation)
     assert not any(getattr(one.fact, "forked_from", "") for one in recorded)
     requests = await read_original_and_explain_requests(

@@ -296,7 +296,7 @@ def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
     """
     first_workspace = next(iter(names), "")
     permissions = (
-        tr("The agent waits for you if it needs permission"),
+        tr("The agent asks you if it needs permission"),
         tr("The agent may edit files without asking"),
         tr("The agent may edit files and run commands without asking"),
     )

@@ -80,7 +80,7 @@ def test_a_task_is_described_by_its_words_on_one_line_its_workspace_and_its_agen
     row = cells("waiting", text="Look\n  at \tit", agent="Codex")
     assert row[STATE] == "waiting"
     assert row[TASK:WHERE] == ["Look at it", "Thesis", "Codex"]
-    assert cells("waiting")[AGENT] == "agent"
+    assert cells("waiting")[AGENT] == "Helix"
     assert len(row) == 8
 
 
