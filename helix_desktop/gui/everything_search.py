@@ -185,13 +185,31 @@ class EverythingSearch(QObject):
             self._palette.show_search_results(query, [mistake])
             return
 
+        opened = self._list_opened_workspaces()
+        closed_rows = self._list_closed_workspaces(opened)
+        results = PaletteSearch(query, closed_rows)
+        if not opened and not closed_rows:
+            self._palette.show_search_results(query, ())
+        searches = self._begin_searches(query, opened)
+        # All are noted before the first one answers: its answer is not yet that of the search.
+        results.unanswered.update(searches)
+        for place, searching in searches.items():
+            show = partial(self._show_more_results, results, place)
+            answering = _note_as_answered(results, place, searching)
+            self._parts.run_for_window(answering, then=show)
+        self._search_next_closed_workspace(results)
+
+    def _list_opened_workspaces(self) -> list[ShownWorkspace]:
+        """Returns the shown workspace first, wherever it is open, then those of this process."""
         opened: list[ShownWorkspace] = list(self._workspaces.workbenches.opened_workbenches())
         shown_workspace = self._showing.workspace
         if shown_workspace is not None:
             if shown_workspace in opened:
                 opened.remove(shown_workspace)
             opened.insert(0, shown_workspace)
+        return opened
 
+    def _list_closed_workspaces(self, opened: Sequence[ShownWorkspace]) -> list[KnownWorkspace]:
         opened_ids = {workspace.id for workspace in opened}
         closed_rows: list[KnownWorkspace] = []
         for row in self._workspaces.listed:
@@ -199,10 +217,11 @@ class EverythingSearch(QObject):
             is_searched_here = not row.id.startswith(OTHER_COMPUTER)
             if row.id not in opened_ids and is_searched_here:
                 closed_rows.append(row)
+        return closed_rows
 
-        results = PaletteSearch(query, closed_rows)
-        if not opened and not closed_rows:
-            self._palette.show_search_results(query, ())
+    def _begin_searches(
+        self, query: str, opened: Sequence[ShownWorkspace]
+    ) -> dict[SearchedPlace, Searching]:
         window = SearchedWindow(
             opened,
             self._showing.workspace,
@@ -213,18 +232,14 @@ class EverythingSearch(QObject):
         searches: dict[SearchedPlace, Searching] = {}
         for source in SEARCH_SOURCES:
             for number, searching in enumerate(source.begin(window, query)):
-                is_in_shown = source.begins_with_shown_workspace and number == 0
-                place = SearchedPlace(
-                    number, source.name, is_in_shown and shown_workspace is not None
+                is_in_shown_workspace = (
+                    source.begins_with_shown_workspace
+                    and number == 0
+                    and self._showing.workspace is not None
                 )
+                place = SearchedPlace(number, source.name, is_in_shown_workspace)
                 searches[place] = searching
-        # All are noted before the first one answers: its answer is not yet that of the search.
-        results.unanswered.update(searches)
-        for place, searching in searches.items():
-            show = partial(self._show_more_results, results, place)
-            answering = _note_as_answered(results, place, searching)
-            self._parts.run_for_window(answering, then=show)
-        self._search_next_closed_workspace(results)
+        return searches
 
     def _search_next_closed_workspace(self, results: PaletteSearch) -> None:
         """Searches the next closed workspace, while somebody waits for the results."""
