@@ -125,6 +125,8 @@ class RestoredSession:
     calls_as_text: int = 0
     is_folded: bool = False
     fits: bool = True
+    # Lines of the agent's file that were too long to be read. The cache has them.
+    lines_too_long: int = 0
     subagents: int = 0
     files_of_subagents: tuple[FileOfSubagent, ...] = ()
 
@@ -180,9 +182,10 @@ def build_restored_session(
     session_id = FORMATS[request.agent].create_session_id()
     origin = origin_of_conversation(facts)
     title = _build_title_of_copy(facts, origin.kind, request)
+    lines_too_long = _count_lines_too_long(facts, read_content)
     original = _build_from_original_lines(facts, read_content, request, session_id, title)
     if original is not None:
-        return original
+        return replace(original, lines_too_long=lines_too_long)
 
     restored_facts = facts
     if compaction_number:
@@ -199,7 +202,19 @@ def build_restored_session(
     own_lines = read_own_lines(facts, read_content)
     session = replace(session, title=title, own_lines=tuple(own_lines))
     translated = build_translated_session(session, request.agent, session_id)
-    return replace(translated, is_folded=request.is_folded)
+    return replace(translated, is_folded=request.is_folded, lines_too_long=lines_too_long)
+
+
+def _count_lines_too_long(facts: Sequence[Recorded], read_content: ReadContent) -> int:
+    """Count the lines that imports have kept without reading them, because they are too long."""
+    limit = history_reading.LONGEST_LINE_BYTES
+    count = 0
+    for recorded in facts:
+        fact = recorded.fact
+        if isinstance(fact, BroughtIn) and fact.unread is not None and fact.unread.size > limit:
+            stored_lines = read_content(fact.unread.digest) or b""
+            count += sum(len(line) > limit for line in stored_lines.split(b"\n"))
+    return count
 
 
 def read_own_lines(facts: Sequence[Recorded], read_content: ReadContent) -> list[bytes]:
@@ -554,6 +569,8 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
         yield "The session may still be too long for the agent: the rest cannot be shortened."
     if restored.is_original:
         yield "The session file contains the agent's own lines, unchanged except for a new session ID and title, and without the permissions that it had: the agent asks as your settings say."
+    if restored.lines_too_long:
+        yield f"Lines left out, because they are too long to be read (this workspace keeps them): {restored.lines_too_long:,}."
     if restored.subagents:
         yield f"Histories of sub-agents that were saved with it: {restored.subagents:,}."
     if restored.left_out_reasoning:

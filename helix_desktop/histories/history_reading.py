@@ -43,6 +43,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MOST_BYTES_OF_FIRST_LINE = 1 << 16
 # A larger file whose first line is no JSON has damaged lines rather than one document.
 LARGEST_DOCUMENT_OVER_LINES = 256 << 20
+# Reading a line takes ten times its length, for its values and their copies.
+LONGEST_LINE_BYTES = 64 << 20
 LARGEST_FILE_BYTES = 2 << 30  # Larger files are not read.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Qwen Code, Copilot CLI, Cline and goose; exports of ChatGPT; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
 # Suffixes of files that lie beside a session but are not sessions themselves.
@@ -360,6 +362,11 @@ def _rows_of_lines(
         if line.isspace():
             continue
         place = f"{path}, line {number}"
+        if len(line) > LONGEST_LINE_BYTES:
+            megabytes = len(line) >> 20
+            why = f"it has {megabytes} MB, and lines of more than {LONGEST_LINE_BYTES >> 20} MB are kept as they are, but not read"
+            report.complain_about_row(HistoryRow({}, place, line), why)
+            continue
         text = line
         if number == 1:
             text = line.removeprefix(BYTE_ORDER_MARK)

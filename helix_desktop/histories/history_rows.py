@@ -132,7 +132,7 @@ class ReadingReport:
         with suppress(RecursionError):
             line = row.line or _JSON.encode(row.value).encode("utf-8", "replace") + b"\n"
             if line.endswith(b"\n"):  # Without a line end, the agent is still writing it.
-                self.unread.append(line)
+                self.unread.append(line.rstrip(b"\r\n"))
 
     def complaint_sentences(self, history_name: str) -> tuple[str, ...]:
         if not self.left_out:

@@ -63,6 +63,23 @@ def test_a_bad_line_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     assert "stranger" in imported.complaints[2]
 
 
+def test_a_line_that_is_too_long_to_be_read_is_kept_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line of 300 MB took 3 GB, in several processes at once."""
+    monkeypatch.setattr(history_reading, "LONGEST_LINE_BYTES", 1_000)
+    long_line = json.dumps({"role": "assistant", "content": "y" * 2_000})
+    path = written(tmp_path, "s.jsonl", HELLO, long_line, ANSWER)
+    report = ReadingReport()
+    recordings = list(history_reading.read_sessions(path, report))
+    assert len(recordings[0].messages) == 2
+    assert report.unread == [long_line.encode()]
+    assert report.is_damaged
+    assert report.complaints == [
+        f"{path}, line 2: it has 0 MB, and lines of more than 0 MB are kept as they are, but not read; the line was left out."
+    ]
+
+
 def test_a_file_without_a_session_is_refused_by_name(tmp_path: Path) -> None:
     path = written(tmp_path, "usage.jsonl", {"message": 1, "input": 2})
     with pytest.raises(InvalidInput, match="doesn't contain a session") as caught:
