@@ -239,7 +239,7 @@ class EditorAgent:
             if resolved_folder.is_relative_to(allowed_folder.resolve()):
                 return
         raise ActionRefused(
-            f"{folder} is outside the folders of {self._bench.name}.",
+            f"{folder[:200]} is outside the folders of {self._bench.name}.",
             remedy="Add the folder to the workspace in Helix Desktop, or open another project.",
         )
 

@@ -8,6 +8,7 @@ its next message reaches the workspace's new process.
 import asyncio
 import json
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -28,6 +29,8 @@ MOST_VALUES = (
 DEEPEST_MESSAGE = 200  # Values within values. Python reads about 980, and writes fewer.
 MOST_WAITING = 1_000  # The most requests from the editor that may await an answer in one workspace.
 MOST_UNSENT = 10_000  # Once this many messages wait to be read by the editor, senders wait, too.
+# The id of a greeting that we repeat. No request of an editor has it by chance.
+GREETING_ID = f"greeting {secrets.token_hex(8)}"
 RETRY_SECONDS = 0.1
 QUIT_SECONDS = 1.5
 # Codes of JSON-RPC.
@@ -65,7 +68,7 @@ class WorkspacePipe:
         """
         self._unread = asyncio.Queue()
         self._unfinished = bytearray()
-        self.send_message(greeting | {"id": "greeting"})
+        self.send_message(greeting | {"id": GREETING_ID})
 
     def send_message(self, message: Message) -> None:
         self._unread.put_nowait(encode_message(message))
@@ -229,7 +232,7 @@ class WorkspaceSwitch:
             raise NotFound(f"{method[:80]} names no folder and no session of this editor.")
         folder = Path(str(named_folder or Path.cwd()))
         if not folder.is_absolute():
-            raise InvalidInput(f"{folder} is not an absolute path.")
+            raise InvalidInput(f"{str(folder)[:200]!r} is not an absolute path.")
         try:
             return await asyncio.to_thread(self._find_workspace, folder)
         except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links form a circle.
@@ -280,7 +283,7 @@ class WorkspaceSwitch:
         await self._send(message | {"id": id_for_editor})
 
     async def _handle_workspace_answer(self, pipe: WorkspacePipe, answer: Message) -> None:
-        if answer.get("id") == "greeting":
+        if answer.get("id") == GREETING_ID:
             return  # The editor had its answer from us.
         request = pipe.waiting.pop(_key_of_id(answer.get("id")), None)
         if "result" in answer:

@@ -162,6 +162,15 @@ async def test_what_is_no_message_is_answered_with_an_error_and_the_next_one_is_
     await editor.end()
 
 
+async def test_a_request_is_answered_whatever_its_id_is() -> None:
+    """A request with the id that our own greeting of a workspace had was never answered."""
+    editor = SwitchedEditor(echo)
+    for identity in ("greeting", None, [], {"a": [1]}, 10**30, "1:0", -0.0, ""):
+        answer = await editor.ask("session/new", identity, cwd="/one")
+        assert answer["id"] == identity
+    await editor.end()
+
+
 async def test_a_line_without_an_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace_switch, "LONGEST_MESSAGE", 1_000)
     editor = SwitchedEditor(echo)
@@ -279,7 +288,10 @@ async def test_the_next_process_gets_the_greeting_first_and_nothing_that_was_for
     await pipe.write_output(b'{"id": 1}\n{"half":')
     pipe.restart_with_greeting({"method": "initialize", "id": 7})
     pipe.send_message({"id": "new"})
-    assert json.loads(await pipe.read_input()) == {"method": "initialize", "id": "greeting"}
+    assert json.loads(await pipe.read_input()) == {
+        "method": "initialize",
+        "id": workspace_switch.GREETING_ID,
+    }
     assert json.loads(await pipe.read_input()) == {"id": "new"}
     await pipe.write_output(b'{"id": 2}\n{"id"')
     await pipe.write_output(b": 3}\n")

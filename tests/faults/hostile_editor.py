@@ -149,6 +149,7 @@ class Editor:
         self.answered: Counter[str] = Counter()
         self.answers: dict[str, dict[str, Any]] = {}
         self.questions: list[dict[str, Any]] = []
+        self.sessions: list[str] = []  # Those that this conversation has opened.
         self.strategy: Strategy = deny
         self.file_strategy: Strategy = no_such_file
         self.changed = asyncio.Event()
@@ -178,6 +179,9 @@ class Editor:
             key = key_of(message.get("id"))
             self.answered[key] += 1
             self.answers[key] = message
+            session = object_of(message.get("result")).get("sessionId")
+            if isinstance(session, str):
+                self.sessions.append(session)
             sentence = str(object_of(message.get("error")).get("message", ""))
             if len(sentence) > LONGEST_SENTENCE:
                 self.trial.fail(self.name, f"an error of {len(sentence):,} characters")
@@ -473,7 +477,10 @@ async def answer_others(editor: Editor, session: str, pick: random.Random) -> No
         allow(editor, asked[0])
     for name in (session, other):
         await asyncio.sleep(0)
-        editor.tell(pick.choice(("session/cancel", "session/close")), sessionId=name)
+        if pick.random() < 0.5:
+            editor.tell("session/cancel", sessionId=name)
+        else:
+            editor.ask("session/close", sessionId=name)
     for key in keys:
         await editor.answer_to(key)
     for question in asked[1:]:
@@ -761,8 +768,10 @@ async def converse(editor: Editor, number: int) -> None:
         trial.fail(
             editor.name, f"the calm turn ended with {reason}: {list(editor.answers.values())[-1]}"
         )
-    for one in (calm, session):
-        await editor.answer_to(editor.ask("session/close", sessionId=one))
+    for one in editor.sessions:
+        editor.ask("session/close", sessionId=one)
+    editor.sessions.clear()
+    await editor.until(lambda: not editor.unanswered(), ANSWER_SECONDS)
     twice = [
         key
         for key, answers in editor.answered.items()
