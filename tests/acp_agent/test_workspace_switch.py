@@ -165,7 +165,8 @@ async def test_what_is_no_message_is_answered_with_an_error_and_the_next_one_is_
 async def test_a_request_is_answered_whatever_its_id_is() -> None:
     """A request with the id that our own greeting of a workspace had was never answered."""
     editor = SwitchedEditor(echo)
-    for identity in ("greeting", None, [], {"a": [1]}, 10**30, "1:0", -0.0, ""):
+    identities: list[Any] = ["greeting", None, [], {"a": [1]}, 10**30, "1:0", -0.0, ""]
+    for identity in identities:
         answer = await editor.ask("session/new", identity, cwd="/one")
         assert answer["id"] == identity
     await editor.end()
