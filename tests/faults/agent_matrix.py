@@ -101,6 +101,7 @@ WRAP_SITUATIONS = (
     "subscription",
     "two at once",
     "own compaction",
+    "own command for a compaction",
     "provider fails",
 )
 ONLY_WRAPPED = ("qwen", "copilot", "cline", "aider")
@@ -233,7 +234,7 @@ def list_wrap_cells(steps: int) -> Iterator[Cell]:
     for situation in WRAP_SITUATIONS:
         _, agents = wrap_matrix.SITUATIONS[situation]
         enough_steps = steps
-        if situation == "own compaction":
+        if "compaction" in situation:
             enough_steps = max(steps, STEPS_OF_COMPACTION)
         elif situation == "provider fails":
             enough_steps = max(steps, STEPS_OF_FAULTS)

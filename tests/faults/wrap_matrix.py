@@ -26,6 +26,7 @@ import tempfile
 import termios
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -83,13 +84,20 @@ RESUMES = {
     "claude": [*BEGINS["claude"][2:], "--resume", "{session}", "-p", "{words}"],
     "opencode": [*BEGINS["opencode"][:-1], "--session", "{session}", "{words}"],
     "pi": [*BEGINS["pi"][:-2], "--session", "{session}", "-p", "{words}"],
+    "codex": [*BEGINS["codex"][:-1], "resume", "{session}", "{words}"],
 }
 FORKS = {
     "claude": ["--fork-session", *RESUMES["claude"]],
     "opencode": [*RESUMES["opencode"][:-1], "--fork", "{words}"],
     "pi": [*BEGINS["pi"][:-2], "--fork", "{session}", "-p", "{words}"],
 }
+CODEX_SERVER = ["app-server", "-c", 'model="gpt-5.1-codex"']
+CODEX_BEGINS: Sequence[Mapping[str, Any]] = (
+    {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "trial", "version": "1"}}},
+    {"method": "initialized"},
+)
 COMPANY_KEY = "company-key-of-its-own"
+SUMMARY_TEXT = b"The numbers were counted."
 
 
 @dataclass
@@ -274,6 +282,108 @@ def shortens_its_own(stage: Stage) -> None:
     stage.finish(stage.start("--upstream", stage.provider.url, own=own, goes_on=True))
     if not stage.work.compacted:
         stage.wrong.append("it did not shorten its history")
+
+
+def shortens_by_command(stage: Stage) -> None:
+    """The agent's own command shortens its history, and it goes on behind it."""
+    if stage.agent == "pi":  # It keeps 20,000 tokens as they are, and so would shorten nothing.
+        stage.write(".pi/agent/settings.json", '{"compaction": {"keepRecentTokens": 100}}')
+    upstream = ("--upstream", stage.provider.url)
+    stage.finish(stage.start(*upstream))
+    session = session_id(stage.agent, session_file(stage.agent, stage.home))
+    SHORTENS[stage.agent](stage, session)
+    if stage.work.compacted != 1:
+        stage.wrong.append(f"it shortened its history {stage.work.compacted} times")
+    words = "MARK-behind-it"
+    stage.work.begin(stage.steps)
+    before = len(stage.provider.asked)
+    stage.finish(stage.start(*upstream, given=_resume(stage.agent, session, words)))
+    bodies = [asked.raw for asked in stage.provider.asked[before:]]
+    if not any(words.encode() in body and SUMMARY_TEXT in body for body in bodies):
+        stage.wrong.append("its summary is missing")
+    if words not in stage.helix("conversation", "search", "-w", "work", words, "--json"):
+        stage.wrong.append("what was said behind it was not recorded")
+
+
+def _resume(agent: str, session: str, words: str) -> list[str]:
+    return [one.format(session=session, words=words) for one in RESUMES[agent]]
+
+
+def _shorten_by_words(stage: Stage, session: str) -> None:
+    given = _resume(stage.agent, session, "/compact")
+    stage.finish(stage.start("--upstream", stage.provider.url, given=given))
+
+
+def _shorten_codex(stage: Stage, session: str) -> None:
+    """Its command is in its window, and in its protocol for other programs."""
+    requests = (
+        *CODEX_BEGINS,
+        {"id": 2, "method": "thread/resume", "params": {"threadId": session}},
+        {"id": 3, "method": "thread/compact/start", "params": {"threadId": session}},
+    )
+    _tell_by_lines(stage, CODEX_SERVER, requests, '"method":"turn/completed"')
+
+
+def _fork_codex(stage: Stage, session: str) -> str:
+    """The id of the fork. `codex exec` makes none."""
+    requests = (
+        *CODEX_BEGINS,
+        {"id": 2, "method": "thread/fork", "params": {"threadId": session}},
+    )
+    answer = _tell_by_lines(stage, CODEX_SERVER, requests, '"id":2')
+    return str(json.loads(answer)["result"]["thread"]["id"])
+
+
+def _shorten_pi(stage: Stage, session: str) -> None:
+    given = [*BEGINS["pi"][:-2], "--mode", "rpc", "--session", session]
+    _tell_by_lines(stage, given, ({"id": "1", "type": "compact"},), '"type":"response"')
+
+
+def _tell_by_lines(
+    stage: Stage, given: Sequence[str], requests: Sequence[Mapping[str, Any]], last: str
+) -> str:
+    """Write each request, and the next when it was answered; then wait for a line with these words,
+    and return it.
+    """
+    process = stage.start("--upstream", stage.provider.url, given=given, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for request in requests:
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        if "id" in request:
+            line = next(one for one in process.stdout if json.loads(one).get("id") == request["id"])
+    if last not in line:
+        line = next(one for one in process.stdout if last in one)
+    process.stdin.close()
+    process.stdin = None
+    stage.finish(process)
+    return line
+
+
+def _shorten_opencode(stage: Stage, session: str) -> None:
+    """Its command is in its window, and in its server's interface."""
+    upstream = ("--upstream", stage.provider.url)
+    process = stage.start(*upstream, given=["serve", "--port", "0"])
+    assert process.stdout is not None
+    url = next(line.split()[-1] for line in process.stdout if "listening on" in line)
+    model = {"providerID": "anthropic", "modelID": "claude-sonnet-4-5"}
+    request = urllib.request.Request(  # noqa: S310 -- its own address
+        f"{url}/session/{session}/summarize?directory={stage.place}",
+        json.dumps(model).encode(),
+        {"Content-Type": "application/json"},
+    )
+    urllib.request.urlopen(request, timeout=LONGEST).close()  # noqa: S310 -- its own address
+    process.terminate()
+    stage.finish(process, code=128 + signal.SIGTERM)
+
+
+SHORTENS: Mapping[str, Callable[[Stage, str], None]] = {
+    "claude": _shorten_by_words,
+    "codex": _shorten_codex,
+    "opencode": _shorten_opencode,
+    "pi": _shorten_pi,
+}
 
 
 def behind_a_proxy(stage: Stage) -> None:
@@ -472,10 +582,12 @@ def forked(stage: Stage) -> None:
     session = session_id(stage.agent, session_file(stage.agent, stage.home))
     marks = ("MARK-in-the-fork", "MARK-in-the-first")
     for mark, other_mark in (marks, reversed(marks)):
-        arguments = FORKS[stage.agent]
         if mark == "MARK-in-the-first":
-            arguments = RESUMES[stage.agent]
-        given = [one.format(session=session, words=mark) for one in arguments]
+            given = _resume(stage.agent, session, mark)
+        elif stage.agent == "codex":
+            given = _resume(stage.agent, _fork_codex(stage, session), mark)
+        else:
+            given = [one.format(session=session, words=mark) for one in FORKS[stage.agent]]
         before = len(stage.provider.asked)
         stage.work.begin(stage.steps)
         stage.finish(stage.start(*upstream, given=given))
@@ -519,6 +631,7 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "certificate": (behind_an_opening_proxy, ALL),
     "subscription": (subscription, tuple(SIGNED_IN)),
     "own compaction": (shortens_its_own, ("claude", "codex", "opencode", "pi")),
+    "own command for a compaction": (shortens_by_command, tuple(SHORTENS)),
     "signed": (signed, tuple(SIGNED)),
     "two at once": (two_at_once, ALL),
     "gateway killed": (gateway_killed, ALL),
@@ -532,7 +645,7 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "wrap killed": (wrap_killed, ALL),
     "terminal closed": (terminal_closed, ALL),
     "goes on": (goes_on, tuple(GOES_ON)),
-    "forked": (forked, tuple(FORKS)),
+    "forked": (forked, (*FORKS, "codex")),
     "begun without wrap": (begun_without_wrap, tuple(GOES_ON)),
 }
 
