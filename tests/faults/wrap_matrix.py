@@ -20,6 +20,7 @@ import os
 import pty
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -97,6 +98,7 @@ CODEX_BEGINS: Sequence[Mapping[str, Any]] = (
     {"method": "initialized"},
 )
 COMPANY_KEY = "company-key-of-its-own"
+ANSWERS_OF_TERMINAL = {b"\x1b[6n": b"\x1b[1;1R", b"\x1b[c": b"\x1b[?62c"}
 SUMMARY_TEXT = b"The numbers were counted."
 
 
@@ -288,17 +290,19 @@ def shortens_by_command(stage: Stage) -> None:
     """The agent's own command shortens its history, and it goes on behind it."""
     if stage.agent == "pi":  # It keeps 20,000 tokens as they are, and so would shorten nothing.
         stage.write(".pi/agent/settings.json", '{"compaction": {"keepRecentTokens": 100}}')
-    upstream = ("--upstream", stage.provider.url)
-    stage.finish(stage.start(*upstream))
-    session = session_id(stage.agent, session_file(stage.agent, stage.home))
-    SHORTENS[stage.agent](stage, session)
-    if stage.work.compacted != 1:
-        stage.wrong.append(f"it shortened its history {stage.work.compacted} times")
     words = "MARK-behind-it"
-    stage.work.begin(stage.steps)
-    before = len(stage.provider.asked)
-    stage.finish(stage.start(*upstream, given=_resume(stage.agent, session, words)))
-    bodies = [asked.raw for asked in stage.provider.asked[before:]]
+    if stage.agent == "gemini":
+        _compress_in_terminal(stage, words)
+    else:
+        upstream = ("--upstream", stage.provider.url)
+        stage.finish(stage.start(*upstream))
+        session = session_id(stage.agent, session_file(stage.agent, stage.home))
+        SHORTENS[stage.agent](stage, session)
+        stage.work.begin(stage.steps)
+        stage.finish(stage.start(*upstream, given=_resume(stage.agent, session, words)))
+    if not stage.work.compacted:
+        stage.wrong.append("it did not shorten its history")
+    bodies = [asked.raw for asked in stage.provider.asked]
     if not any(words.encode() in body and SUMMARY_TEXT in body for body in bodies):
         stage.wrong.append("its summary is missing")
     if words not in stage.helix("conversation", "search", "-w", "work", words, "--json"):
@@ -376,6 +380,80 @@ def _shorten_opencode(stage: Stage, session: str) -> None:
     urllib.request.urlopen(request, timeout=LONGEST).close()  # noqa: S310 -- its own address
     process.terminate()
     stage.finish(process, code=128 + signal.SIGTERM)
+
+
+class Typing:
+    """Somebody at a terminal with an agent's window in it."""
+
+    def __init__(self, terminal: int) -> None:
+        self.heard = b""
+        self._terminal = terminal
+
+    def hear(self, is_over: Callable[[], bool], seconds: float = 120.0) -> bool:
+        """Read what the window shows, and answer what it asks the terminal. Whether it came so far."""
+        end = time.monotonic() + seconds
+        while not is_over():
+            if time.monotonic() > end:
+                return False
+            if not select.select([self._terminal], [], [], 0.1)[0]:
+                continue
+            try:
+                shown = os.read(self._terminal, 65_536)
+            except OSError:  # It has ended.
+                return is_over()
+            self.heard += shown
+            for question, answer in ANSWERS_OF_TERMINAL.items():
+                if question in shown:
+                    os.write(self._terminal, answer)
+        return True
+
+    def type_line(self, words: str) -> None:
+        """A return that comes with the words would count as pasted."""
+        for letter in words:
+            os.write(self._terminal, letter.encode())
+            self.hear(lambda: False, 0.05)
+        self.hear(lambda: False, 1.5)
+        os.write(self._terminal, b"\r")
+
+
+def _compress_in_terminal(stage: Stage, words: str) -> None:
+    """Gemini CLI knows its command only in its window, and goes on only there. It keeps a summary that
+    is shorter than what the provider has counted.
+    """
+    stage.provider.usage = lambda asked: {"input": len(asked.raw) // 4, "read": 0, "write": 0}
+    stage.write(".gemini/trustedFolders.json", json.dumps({str(stage.place): "TRUST_FOLDER"}))
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    more: dict[str, Any] = {"stdin": its, "stdout": its, "stderr": its, "start_new_session": True}
+    process = stage.start(
+        "--upstream",
+        stage.provider.url,
+        given=["--yolo", "--skip-trust"],
+        own={"TERM": "xterm-256color"},
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        **more,
+    )
+    os.close(its)
+    typing = Typing(ours)
+    ends = stage.steps
+    stages: tuple[tuple[str, Callable[[], bool]], ...] = (
+        ("do the work", lambda: stage.work.done > ends),
+        ("/compress", lambda: stage.work.compacted > 0),
+        (words, lambda: any(words.encode() in asked.raw for asked in stage.provider.asked)),
+    )
+    if not typing.hear(lambda: b"Type your message" in typing.heard):
+        stage.wrong.append("its window did not come")
+    for line, is_over in stages:
+        typing.hear(lambda: False, 4.0)
+        typing.type_line(line)
+        if not typing.hear(is_over):
+            stage.wrong.append(f"nothing came of {line!r}")
+    typing.hear(lambda: False, 4.0)
+    typing.type_line("/quit")
+    typing.hear(lambda: process.poll() is not None)
+    if process.wait(LONGEST):
+        stage.wrong.append(f"exit {process.returncode}")
+    os.close(ours)
 
 
 SHORTENS: Mapping[str, Callable[[Stage, str], None]] = {
@@ -631,7 +709,7 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "certificate": (behind_an_opening_proxy, ALL),
     "subscription": (subscription, tuple(SIGNED_IN)),
     "own compaction": (shortens_its_own, ("claude", "codex", "opencode", "pi")),
-    "own command for a compaction": (shortens_by_command, tuple(SHORTENS)),
+    "own command for a compaction": (shortens_by_command, (*SHORTENS, "gemini")),
     "signed": (signed, tuple(SIGNED)),
     "two at once": (two_at_once, ALL),
     "gateway killed": (gateway_killed, ALL),
