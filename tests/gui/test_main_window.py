@@ -25,7 +25,6 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.engine.cache_entry_rows import EntrySort
-from helix_desktop.engine.conversation_context import NeededSummary
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Attachment,
@@ -39,7 +38,6 @@ from helix_desktop.engine.facts import (
     Text,
     TurnEnd,
     TurnEnded,
-    UserPart,
     UserSaid,
 )
 from helix_desktop.engine.list_rows import ConversationListRow as Row
@@ -55,7 +53,7 @@ from helix_desktop.engine.session_events import (
     ReplyStreamed,
 )
 from helix_desktop.engine.view import build_state
-from helix_desktop.errors import ActionRefused, InvalidInput, StoreBusy, StoreFailed
+from helix_desktop.errors import InvalidInput, StoreBusy, StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
@@ -72,8 +70,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
-from helix_desktop.program_settings import ASK_ABOVE, ProgramSettings
-from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.program_settings import ProgramSettings
 from helix_desktop.tools.permission import PermissionMode
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
@@ -153,102 +150,6 @@ def test_each_workspace_comes_back_with_the_conversation_that_was_open_in_it(
     assert window.current_session.id == "p"
 
 
-def test_a_message_is_sent_and_answered(window: MainWindow, session: FakeSession) -> None:
-    session.answers = ["The tests pass."]
-    write(window, "Run the tests.")
-    window.chat.bridge.emit_waiting_events()
-    assert said(session)[-1] == "Run the tests."
-    view = window.chat.transcript.view
-    view.select_all_text()
-    assert view.selected_text().rstrip().endswith("The tests pass.")
-
-
-def test_the_first_message_begins_a_conversation(window: MainWindow, bench: FakeWorkbench) -> None:
-    window.window_actions["new"].trigger()
-    assert window.current_session is None
-    write(window, "Hello")
-    assert window.current_session is not None
-    assert said(bench.sessions[window.current_session.id]) == ["Hello"]
-    assert window.sidebar.list.selected_conversation_id() == window.current_session.id
-
-
-def test_without_a_model_the_words_stay_and_setting_up_is_offered(
-    window: MainWindow, bench: FakeWorkbench
-) -> None:
-    bench.main_model_name = ""
-    wanted = QSignalSpy(window.parts.requests.model_setup_wanted)
-    write(window, "Hello")
-    assert wanted.count() == 1
-    assert window.chat.composer.text.toPlainText() == "Hello"
-
-
-def test_a_message_above_the_sum_the_user_set_is_asked_about_before_it_is_sent(
-    window: MainWindow, session: FakeSession
-) -> None:
-    window.settings.change_setting(ASK_ABOVE, 50)
-    session.price = 0.62
-    session.saves = 0.20
-    before = len(session.state.facts)
-    write(window, "all of it")
-    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
-    assert "about $0.620, which is more than your limit of $0.500" in box.text()
-    assert [each.text() for each in box.buttons() if each.text() != "Cancel"] == [
-        "Shorten first, then send",
-        "Send",
-    ]
-    assert len(session.state.facts) == before
-    box.reject()
-    assert window.chat.composer.text.toPlainText() == "all of it"
-    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
-    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
-    next(each for each in box.buttons() if each.text() == "Shorten first, then send").click()
-    assert session.done == ["fold marker"]
-    assert len(session.state.facts) > before
-
-
-def test_a_first_message_above_the_sum_is_asked_about_too(
-    window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FakeSession, "first_price", 0.62)
-    window.settings.change_setting(ASK_ABOVE, 50)
-    window.sides.begin_new_conversation()
-    write(window, "all of it")
-    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
-    rows = len(bench.rows)
-    box.reject()
-    assert (window.current_session, len(bench.rows)) == (
-        None,
-        rows,
-    )  # no empty conversation is left
-    assert window.chat.composer.text.toPlainText() == "all of it"
-    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
-    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
-    next(each for each in box.buttons() if each.text() == "Send").click()
-    assert window.current_session is not None
-    assert said(bench.sessions[window.current_session.id]) == ["all of it"]
-
-
-def test_a_first_message_that_is_a_command_and_is_not_sent_leaves_no_conversation(
-    window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a command comes to is known, and priced, only when it is filled in."""
-
-    async def costly(session: FakeSession, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
-        session.price = 0.62
-        return (Text("much more"),)
-
-    bench.named = [ProjectItem("command", "review", Path("review.md"), "Review it.", "Review it.")]
-    monkeypatch.setattr(bench, "expand_command_message", costly)
-    window.settings.change_setting(ASK_ABOVE, 50)
-    window.sides.begin_new_conversation()
-    shown = titles(window)
-    write(window, "/review src")
-    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
-    box.reject()
-    assert (window.current_session, titles(window)) == (None, shown)
-    assert window.chat.composer.text.toPlainText() == "/review src"
-
-
 def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_written(
     window: MainWindow,
 ) -> None:
@@ -287,83 +188,6 @@ def test_nothing_can_be_shortened_where_another_agent_works(
     assert window.context_panel.fold_link.isHidden()
 
 
-def test_before_an_imported_history_is_summarized_it_is_said_what_that_takes(
-    window: MainWindow, session: FakeSession
-) -> None:
-    """The defect: one message in an imported conversation made 44 requests without a question."""
-    session.needed_summary = NeededSummary(90_000, 8_192, 44, 0.62)
-    before = len(session.state.facts)
-    write(window, "go on")
-    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
-    for words in ("90K of 8.2K tokens", "about 44 requests", "about $0.62", "Nothing is lost"):
-        assert words in box.text()
-    assert len(session.state.facts) == before
-    box.reject()
-    assert window.chat.composer.text.toPlainText() == "go on"
-    session.needed_summary = NeededSummary(90_000, 8_192, 44, None)
-    window.chat.composer.send_composed_message(steer=False)
-    box = [box for box in window.findChildren(QMessageBox) if box.isVisible()][-1]
-    assert "$" not in box.text()  # Where no price is known, no figure stands there.
-    next(each for each in box.buttons() if each.text() == "Summarize and send").click()
-    assert len(session.state.facts) > before
-
-
-def test_a_message_that_cannot_be_sent_leaves_the_reader_in_place(
-    window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The defect: the transcript jumped to its end although nothing had been added there."""
-
-    def refuse(parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
-        raise ActionRefused("This is a conversation of Claude Code.", remedy="Continue here.")
-
-    canvas = window.chat.transcript.view
-    canvas.scrolling.set_following_end(following=False)
-    monkeypatch.setattr(session, "send_message", refuse)
-    write(window, "go on")
-    assert not canvas.scrolling.is_following_end
-    assert window.chat.composer.text.toPlainText() == "go on"
-    monkeypatch.undo()
-    window.chat.composer.send_composed_message(steer=False)
-    assert canvas.scrolling.is_following_end
-
-
-def test_an_edited_message_above_the_sum_is_asked_about_and_kept_where_it_is_not_sent(
-    window: MainWindow, session: FakeSession
-) -> None:
-    window.settings.change_setting(ASK_ABOVE, 50)
-    session.price = 0.62
-    window.chat.composer.resent.emit(1, (Text("said better"),))
-    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
-    assert session.done == []
-    box.reject()
-    assert window.chat.composer.text.toPlainText() == "said better"
-
-
-def test_messages_queue_while_the_agent_works_and_can_be_edited(
-    window: MainWindow, session: FakeSession
-) -> None:
-    session.set_running(ConversationActivity.THINKING)
-    write(window, "next")
-    window.chat.bridge.emit_waiting_events()
-    assert window.chat.composer.waiting.isVisible()
-    window.chat.composer.waiting.editing.emit(0)
-    assert session.queue == []
-    assert window.chat.composer.text.toPlainText() == "next"
-
-
-def test_after_stop_a_queued_message_says_that_it_waits_for_the_user(
-    window: MainWindow, session: FakeSession
-) -> None:
-    session.set_running(ConversationActivity.THINKING)
-    write(window, "next")
-    window.chat.bridge.emit_waiting_events()
-    waiting = window.chat.composer.waiting
-    assert "When done" in [label.text() for label in waiting.findChildren(QLabel)]
-    session.set_running(ConversationActivity.IDLE)
-    window.chat.bridge.emit_waiting_events()
-    assert "When you continue" in [label.text() for label in waiting.findChildren(QLabel)]
-
-
 def test_up_takes_the_newest_queued_message_back_instead_of_copying_it(
     window: MainWindow, session: FakeSession
 ) -> None:
@@ -386,28 +210,6 @@ def test_up_takes_the_newest_queued_message_back_instead_of_copying_it(
     text.clear()
     QTest.keyClick(text, Qt.Key.Key_Up)  # Nothing waits now: what was sent before is brought back.
     assert text.toPlainText() == "second"
-
-
-def test_a_dropped_waiting_message_can_be_had_back(
-    window: MainWindow, session: FakeSession
-) -> None:
-    session.set_running(ConversationActivity.THINKING)
-    write(window, "next")
-    window.chat.bridge.emit_waiting_events()
-    window.chat.composer.waiting.discarding.emit(0)
-    assert session.queue == []
-    window.notices.run_notice_action()
-    assert [waiting.parts for waiting in session.queue] == [(Text("next"),)]
-
-
-def test_escape_stops_only_while_something_runs(window: MainWindow, session: FakeSession) -> None:
-    assert QTest.qWaitForWindowActive(window)
-    QTest.keyClick(window, Qt.Key.Key_Escape)
-    assert session.done == []
-    session.set_running(ConversationActivity.TOOLS)
-    window.chat.bridge.emit_waiting_events()
-    QTest.keyClick(window, Qt.Key.Key_Escape)
-    assert session.done == ["stop"]
 
 
 def test_escape_closes_the_nearest_thing_before_it_stops_anything(
@@ -938,19 +740,6 @@ def test_a_rewind_says_before_that_files_stay_if_checkpoints_are_off(
     assert box.text().endswith("Checkpoints are turned off, so files stay as they are.")
 
 
-def test_an_edited_message_says_that_files_stay_if_checkpoints_are_off(
-    window: MainWindow, bench: FakeWorkbench, session: FakeSession
-) -> None:
-    bench.file_changes.checkpoint_progress = replace(
-        bench.file_changes.checkpoint_progress, state="off"
-    )
-    seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
-    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.EDIT, seq))
-    window.chat.composer.text.setPlainText("Otherwise")
-    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
-    assert window.notices.shown_text == "Checkpoints are turned off, so files stay as they are."
-
-
 def own_messages(session: FakeSession) -> list[int]:
     """The fact numbers of the user's messages."""
     return [each.seq for each in session.state.facts if isinstance(each.fact, UserSaid)]
@@ -1099,44 +888,6 @@ def test_a_rewind_names_the_changed_files_and_both_are_undone_from_its_notice(
     window.window_actions["undo"].trigger()
     assert bench.file_changes.now == {"a.py": b"two\n", "b.py": b"new\n"}
     assert set(before) <= {each.seq for each in session.state.facts_on_path()}
-
-
-@pytest.mark.parametrize(
-    ("way", "now", "sent"),
-    [
-        ("Undo these changes", b"one\n", True),
-        ("Keep these changes", b"two\n", True),
-        ("Cancel", b"two\n", False),
-    ],
-)
-def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
-    window: MainWindow,
-    bench: FakeWorkbench,
-    session: FakeSession,
-    way: str,
-    now: bytes,
-    *,
-    sent: bool,
-) -> None:
-    bench.file_changes.fill({"a.py": (b"one\n", b"two\n")})
-    seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
-    count = len(said(session))
-    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.EDIT, seq))
-    window.chat.composer.text.setPlainText("Otherwise")
-    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
-    assert len(said(session)) == count
-    assert "1 file changed since this message: a.py (edit_file)" in click_way(window, way)
-    assert bench.file_changes.now["a.py"] == now
-    assert (len(said(session)) > count) is sent
-    assert window.chat.composer.text.toPlainText() == ("" if sent else "Otherwise")
-    assert (
-        window.chat.composer._editing.isVisibleTo(window) is not sent
-    )  # Else, it would be sent as a new message.
-    if now == b"one\n":
-        assert (window.notices.shown_text, window.notices._button.text()) == (
-            "1 file was restored.",
-            "Redo",
-        )
 
 
 @pytest.mark.parametrize("act", [MessageAct.REWIND, MessageAct.EDIT])
