@@ -240,3 +240,23 @@ async def test_an_update_that_cannot_be_recorded_ends_the_agent_with_the_reason(
         link.kill_with_reason("another reason")
         with pytest.raises(ModelFailed, match="the disk is full"):
             await link.ask_agent("session/prompt", {})
+
+
+async def test_what_the_agent_is_told_without_an_answer_reaches_it(
+    bench: Workbench, folder: Path
+) -> None:
+    """Stop is such a word: without it, an agent went on for a second and was ended."""
+    code = (
+        "told = []\n"
+        "def on(message):\n"
+        "    return {'told': told}\n"
+        "load = json.loads\n"
+        "def loads(line):\n"
+        "    message = load(line)\n"
+        "    if 'id' not in message: told.append(message['method'])\n"
+        "    return message\n"
+        "json.loads = loads\n"
+    )
+    async with agent(bench, folder, code) as link:
+        await link.notify_agent("session/cancel", {"sessionId": "s"})
+        assert await link.ask_agent("session/prompt", {}) == {"told": ["session/cancel"]}

@@ -148,3 +148,7 @@ jail.main()
     )
     assert b"a defect" in ended.stderr
     assert not _lives(int(mark.read_text()))
+
+
+def test_the_version_of_landlock_is_a_number_and_none_is_0() -> None:
+    assert jail.landlock_version() >= 0

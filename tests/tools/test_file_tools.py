@@ -561,3 +561,17 @@ async def test_a_rule_that_denies_the_name_of_a_link_holds(here: World) -> None:
     ):
         assert not (await here.run(tool, **arguments)).ok
     assert (await here.run("edit_file", path="AGENTS.md", old_text="one", new_text="two")).ok
+
+
+async def test_a_list_of_files_that_is_cut_says_so_and_one_that_just_fits_does_not(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (here.folder / f"{number}.txt").write_text("x")
+    monkeypatch.setattr(file_tools, "MOST_LISTED", 3)
+    whole = await here.said("glob_files", pattern="*.txt")
+    assert "the rest is not listed" not in whole
+    monkeypatch.setattr(file_tools, "MOST_LISTED", 2)
+    cut = await here.said("glob_files", pattern="*.txt")
+    assert "[… more than 2 files fit; the rest is not listed." in cut
+    assert "2.txt" not in cut

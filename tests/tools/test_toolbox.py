@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from helix_desktop.engine.facts import ToolSpec
+from helix_desktop.engine.facts import Decided, ToolSpec
 from helix_desktop.engine.ports import (
     NOT_RUN,
     CallContext,
@@ -22,6 +22,7 @@ from helix_desktop.errors import ActionRefused, ProviderUnreachable, StoreFull
 from helix_desktop.tools.changes.change_attribution import OpenStep
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.permission import PermissionMode, PermissionRule
+from helix_desktop.tools.toolbox import PermissionOutcome
 from tests.tools.world import World, world
 
 
@@ -345,3 +346,13 @@ async def test_who_waits_for_the_first_checkpoint_is_told_and_nobody_else(
     await here.run("run_command", command="true")
     told = [words for words in here.person.shown if "Waiting for the first checkpoint" in words]
     assert len(told) == (not is_ready)
+
+
+def test_who_decided_about_an_action_and_how_is_a_fact() -> None:
+    allowed = PermissionOutcome(decided_by="user", scope="always", device="phone")
+    assert allowed.permission_as_fact("c1") == Decided(
+        "c1", allowed=True, by="user", scope="always", device="phone"
+    )
+    refused = PermissionOutcome(decided_by="rule", refusal="It must not be done.")
+    fact = refused.permission_as_fact("c2")
+    assert (fact.call, fact.allowed, fact.by) == ("c2", False, "rule")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,8 @@ from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
     Fact,
+    FileChanged,
+    FilesChanged,
     Folded,
     FoldKind,
     ModelReplied,
@@ -36,7 +39,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui import translation as spoken
 from helix_desktop.gui.timeline import fold_sentences
-from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
+from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
 from tests.gui import story as told
 from tests.gui.timeline.conftest import HASH, Written
 
@@ -314,3 +317,160 @@ def test_the_start_names_the_window_of_that_time_or_if_none_was_known_the_one_of
     )
     line = fold_sentences.describe_event_briefly(story.events[0], 128_000)
     assert line == f"{window} context window"
+
+
+# --- Words for each kind of event
+
+
+def event_of(*told_facts: Fact) -> TimelineEvent:
+    """The newest event of a conversation with these facts."""
+    recorded = [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(told_facts, 1)]
+    story = ConversationTimeline()
+    story.read_all_facts(recorded)
+    return story.events[-1]
+
+
+OUTPUT = ToolReturned("a", Stored(Digest.of_content(b"out"), 3, 1), 5_000, head="out")
+CALL = ModelReplied((ToolCall("a", "read_file", '{"path": "a.py"}', 10),), "m", Stop.CALLS)
+
+
+def excerpt(asked: str = "") -> Folded:
+    return Folded("e", FoldKind.EXCERPT, PartRef(2), "…", 400, 5_000, asked=asked)
+
+
+def test_an_excerpt_says_what_was_asked_to_be_kept() -> None:
+    plain = fold_sentences.describe_event_briefly(event_of(CALL, OUTPUT, excerpt()), 0)
+    assert plain.endswith(" · shortened to an excerpt")
+    asked = fold_sentences.describe_event_briefly(event_of(CALL, OUTPUT, excerpt("x" * 80)), 0)
+    assert asked.endswith(f" · kept: “{'x' * 60}”")
+
+
+@pytest.mark.parametrize("kind", [FoldKind.OBSERVATIONS, FoldKind.REFLECTION])
+def test_notes_are_counted_and_so_are_those_of_high_priority(kind: FoldKind) -> None:
+    text = "Notes\n- one !!!\n- two !\n- three !!!"
+    notes = Folded("n", kind, Span(1, 2), text, 30, 5_000)
+    brief = fold_sentences.describe_event_briefly(event_of(CALL, OUTPUT, notes), 0)
+    assert brief.endswith(" · 3 notes, 2 high priority")
+
+
+def test_a_preset_that_this_version_does_not_know_is_named_as_it_is() -> None:
+    start = event_of(ConversationStarted())
+    start.words = "of tomorrow"
+    assert fold_sentences.describe_event_briefly(start, 0) == "of tomorrow preset"
+    start.words = ""
+    assert fold_sentences.describe_event_briefly(start, 0) == ""
+
+
+def test_more_outputs_than_fit_into_a_title_are_counted() -> None:
+    written = Written()
+    outputs = [written.output(number) for number in range(4)]
+    for number, seq in enumerate(outputs):
+        fold = Folded(f"e{number}", FoldKind.EXCERPT, PartRef(seq), "…", 400, 5_000, "batch")
+        written.add(fold)
+    title = fold_sentences.describe_event_title(story_of(written).events[-1])
+    assert title == "Excerpt: Read src/0.rs, Read src/1.rs and 2 more"
+
+
+def test_what_a_fold_covers_is_named_by_its_call_its_file_or_as_the_users_message() -> None:
+    attached = Attachment("build.log", Stored(Digest.of_content(b"log"), 8, 1), 2)
+    said = UserSaid((Text("look", 1), attached))
+    event = event_of(said, CALL, OUTPUT, Folded("m", FoldKind.MARKER, PartRef(3), "x", 3, 50))
+    name = fold_sentences.name_covered_part
+    assert name(event, PartRef(1, 0)) == "your message"
+    assert name(event, PartRef(1, 1)) == "build.log"
+    assert name(event, PartRef(1, 2)) == "your message"
+    assert name(event, PartRef(3)) == "Read a.py"
+    assert name(event, PartRef(2)) == ""
+    assert name(event, PartRef(0)) == ""
+    assert name(event, PartRef(5)) == ""
+
+
+@pytest.mark.parametrize(
+    ("writing", "words"),
+    [
+        (Usage(input=900, cost=0.25), " · writing it took $0.250"),
+        (Usage(input=900), " · writing it took 900 tokens"),
+        (Usage(), ""),
+    ],
+)
+def test_writing_took_money_or_where_no_price_is_known_tokens(writing: Usage, words: str) -> None:
+    event = event_of(CALL, OUTPUT, excerpt())
+    event.writing = writing
+    assert fold_sentences.describe_effect(event) == f"5K → 400 tokens{words}"
+
+
+def test_a_row_of_several_events_does_not_say_their_requests() -> None:
+    event = event_of(CALL, OUTPUT, excerpt())
+    event.requests = 3
+    assert fold_sentences.describe_effect(event).endswith(" in 3 requests")
+    event.last_time = event.time + 60
+    assert fold_sentences.describe_effect(event) == "5K → 400 tokens"
+
+
+def words_at(*told_facts: Fact) -> str:
+    """The tooltip of the mark at the last of these facts."""
+    story = ConversationTimeline()
+    for seq, fact in enumerate(told_facts, 1):
+        story.read_next_fact(Recorded("c", seq, float(seq), fact))
+    return fold_sentences.describe_marked_fact(story.history, len(told_facts))
+
+
+def test_a_mark_is_known_by_the_users_words_and_files() -> None:
+    attached = Attachment("build.log", Stored(Digest.of_content(b"log"), 8, 1), 2)
+    assert words_at(UserSaid((Text("Run it.", 1), attached))) == "Run it. build.log"
+    assert words_at(UserSaid((attached,))) == "build.log"
+
+
+def test_a_mark_is_known_by_the_files_that_changed_and_how_many_more() -> None:
+    before = Digest.of_content(b"before")
+    stored = Stored(before, 3, 1)
+    two = FilesChanged(stored, before, before, names=("a.py", "b.py"), files=2)
+    assert words_at(two) == "a.py, b.py"
+    assert words_at(replace(two, files=5)) == "a.py, b.py and 3 more"
+    changes = (FileChanged("src/a.py", None, None), FileChanged("b.py", None, None))
+    assert words_at(CALL, replace(OUTPUT, changes=changes)) == "src/a.py, b.py"
+
+
+def test_a_mark_of_a_failure_is_known_by_its_call_and_what_it_put_out() -> None:
+    failed = replace(OUTPUT, ok=False, head="no such file\nmore\nand more")
+    assert words_at(CALL, failed) == "Read a.py\nno such file\nmore"
+    assert words_at(TurnEnded(TurnEnd.FAILED, "The model did not answer.")) == (
+        "The model did not answer."
+    )
+    assert words_at(ConversationStarted()) == ""
+
+
+def test_a_mark_has_a_few_short_lines() -> None:
+    assert words_at(UserSaid((Text("x" * 200, 1),))) == "x" * 90
+    assert words_at(UserSaid((Text("1\n2\n3\n4", 1),))) == "1\n2\n3"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "length"), [(60, "1 min 00 s"), (1.4 * 86_400, None), (1.5 * 86_400, "2 days")]
+)
+def test_a_conversation_lasts_days_from_a_day_and_a_half_on(
+    seconds: float, length: str | None
+) -> None:
+    words = fold_sentences._describe_length(seconds)
+    if length is None:
+        assert "day" not in words
+    else:
+        assert words == length
+
+
+def test_a_conversation_without_a_step_has_no_heading() -> None:
+    assert fold_sentences.describe_timeline(ConversationTimeline()) == ""
+
+
+def test_a_summary_says_how_long_it_took_who_wrote_it_and_that_there_was_no_room() -> None:
+    summary = Folded("s", FoldKind.HANDOVER, Span(1, 2), "text", 30, 5_000, model="fast")
+    figures = fold_sentences.describe_fold_figures
+    assert figures(event_of(CALL, OUTPUT, summary)).endswith(" · written by fast")
+    in_panic = replace(summary, model="", panic=True)
+    assert figures(event_of(CALL, OUTPUT, in_panic)).endswith(
+        " · because the request would not fit"
+    )
+    timed = replace(summary, model="", seconds=9.8)
+    assert figures(event_of(CALL, OUTPUT, timed)).endswith(" · 9.8 s")
+    alone = replace(summary, model="")
+    assert figures(event_of(CALL, OUTPUT, alone)).endswith(" · 1 message")

@@ -9,7 +9,22 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QImage, QMouseEvent, QPainter
 from PySide6.QtTest import QTest
 
-from helix_desktop.engine.facts import Folded, FoldKind, PartRef, Text, UserSaid
+from helix_desktop.engine.facts import (
+    Folded,
+    FoldKind,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    PartRef,
+    Stop,
+    Text,
+    ToolReturned,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.engine.messages import ContextKind
+from helix_desktop.engine.request_changes import Cause, CauseKind
+from helix_desktop.engine.request_costs import CauseCost, RequestCost
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.common.step_plot import PlotScale
 from helix_desktop.gui.theme import Theme
@@ -21,6 +36,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
 from helix_desktop.gui.timeline.timeline_marks import TimelineMarks
 from tests.gui.timeline.conftest import Written
+from tests.gui.timeline.recording_painter import RecordingPainter
 
 
 def chart_of(theme: Theme, written: Written) -> tuple[TimelineChart, ConversationTimeline]:
@@ -266,3 +282,157 @@ def test_a_legend_that_is_too_long_for_one_row_takes_several(theme: Theme) -> No
     top = chart.scale.area.top()
     chart.resize(round(in_one_row) + 60, chart.height())
     assert chart._plot_area.top() > top
+
+
+# --- What is drawn, and what is said of it
+
+
+def drawn(chart: TimelineChart) -> RecordingPainter:
+    """What is drawn of the chart without the pointer."""
+    painter = RecordingPainter(chart.width(), chart.height())
+    chart._draw_without_pointer(painter, chart.scale)
+    painter.end()
+    return painter
+
+
+def test_a_mark_of_a_message_stands_below_the_curve(theme: Theme, written: Written) -> None:
+    chart, story = chart_of(theme, written)
+    lane = chart._marks.left_edge_of_lane(TimelineLane.YOU, chart.scale.area)
+    marks = [
+        shape for shape in drawn(chart).shapes if lane.top() < shape.rect.top() < lane.bottom()
+    ]
+    assert len(marks) == len(set(story.marks[TimelineLane.YOU].points))
+
+
+def test_each_threshold_within_the_window_has_its_line_and_its_words(
+    theme: Theme, written: Written
+) -> None:
+    chart, story = chart_of(theme, written)
+    chart.show()
+    without = chart.grab().toImage()
+    thresholds = [("summary at 20%", ContextKind.HANDOVER, 0.2)]
+    chart.plot_timeline(story, thresholds)
+    y = round(chart.scale.y_of_tokens(0.2 * story.model_window))
+    with_line = chart.grab().toImage()
+    row = range(round(chart.scale.area.left()) + 4, round(chart.scale.area.right()) - 4)
+    changed = [x for x in row for dy in (-1, 0, 1) if with_line.pixel(x, y + dy) != without.pixel(x, y + dy)]  # fmt: skip
+    assert len(set(changed)) > len(row) / 3
+    chart.plot_timeline(story, [("summary at 900%", ContextKind.HANDOVER, 9.0)])
+    assert chart.grab().toImage() == without, "it lies above the chart"
+
+
+def test_a_chart_that_grows_says_so_and_shows_its_new_points(
+    theme: Theme, written: Written
+) -> None:
+    chart, story = chart_of(theme, written)
+    before = chart.accessibleDescription()
+    last = chart._last
+    written.step(30_000)
+    story.read_next_fact(written.facts[-1])
+    chart.extend_timeline_plot()
+    assert chart._last == last + 1
+    assert chart.accessibleDescription() != before
+    assert "now 30K" in chart.accessibleDescription()
+
+
+def test_a_chart_that_was_zoomed_stays_where_it_was_while_it_grows(theme: Theme) -> None:
+    written = Written()
+    for number in range(200):
+        written.step(1_000 + number)
+    chart, story = chart_of(theme, written)
+    chart.zoom_plot(0.5, 50.0)
+    shown = (chart._first, chart._last)
+    written.step(30_000)
+    story.read_next_fact(written.facts[-1])
+    chart.extend_timeline_plot()
+    assert (chart._first, chart._last) == shown
+
+
+def test_an_event_out_of_sight_is_brought_into_sight_when_it_is_chosen(theme: Theme) -> None:
+    written = Written()
+    for number in range(200):
+        written.step(1_000 + number)
+    chart, story = chart_of(theme, written)
+    chart.zoom_plot(0.2, 20.0)
+    span = chart._last - chart._first
+    chart.mark_selected_event(TimelineEvent(story.history, 1, 0.0, 150))
+    assert chart._first <= 150 <= chart._last
+    assert chart._last - chart._first == pytest.approx(span)
+    shown = (chart._first, chart._last)
+    chart.mark_selected_event(TimelineEvent(story.history, 1, 0.0, round(shown[0]) + 2))
+    assert (chart._first, chart._last) == shown, "what is in sight moves nothing"
+    chart.mark_selected_event(None)
+    assert (chart._first, chart._last) == shown
+
+
+def test_bars_of_costs_add_a_row_to_the_legend_and_go_again(theme: Theme, written: Written) -> None:
+    chart, story = chart_of(theme, written)
+    rows = len(chart._build_legend_rows(2_000))
+    cause = CauseCost(Cause(CauseKind.NEW), 1_000, 0.2)
+    request = RequestCost(story.seqs[1], 0.0, "m", 1_000, 0.2, (cause,))
+    chart.show_request_costs([request])
+    with_bars = chart._build_legend_rows(2_000)
+    assert len(with_bars) == rows + 1
+    assert "new content" in [name for name, _ in with_bars[-1].names_and_colours]
+    assert "$0.200 for this request" in chart.describe_point(1)
+    chart.show_request_costs(())
+    assert len(chart._build_legend_rows(2_000)) == rows
+
+
+def test_the_legend_says_that_sub_agents_are_left_out_only_where_there_are_any(
+    theme: Theme, written: Written
+) -> None:
+    chart, _story = chart_of(theme, written)
+    assert chart._build_legend_rows(2_000)[0].cost_words == "- - -  cost"
+    returned = next(one.fact for one in written.facts if isinstance(one.fact, ToolReturned))
+    written.add(replace(returned, child="helper"))
+    chart, _story = chart_of(theme, written)
+    assert chart._build_legend_rows(2_000)[0].cost_words == "- - -  cost without sub-agents"
+
+
+def test_a_chart_without_costs_has_no_scale_of_dollars(theme: Theme, written: Written) -> None:
+    chart, _story = chart_of(theme, written)
+    assert any("$" in words.text for words in drawn(chart).words)
+    free = Written()
+    for tokens in (1_000, 2_000):
+        free.add(ModelReplied((Text("words", 20),), "m", Stop.END, Usage(input=tokens)))
+    without, _story = chart_of(theme, free)
+    assert not any("$" in words.text for words in drawn(without).words)
+    assert without._build_legend_rows(2_000)[0].cost_words == ""
+    assert without._plot_area.right() > chart._plot_area.right()
+
+
+def test_the_scale_of_tokens_begins_at_nothing_and_names_its_unit(
+    theme: Theme, written: Written
+) -> None:
+    chart, _story = chart_of(theme, written)
+    texts = [words.text for words in drawn(chart).words]
+    assert "0" in texts
+    assert "tokens" in texts
+    assert {"You", "Files", "Errors"} <= {*texts}
+
+
+def test_the_window_is_in_sight_once_a_third_of_it_is_filled(theme: Theme) -> None:
+    def top_of(tokens: int) -> float:
+        written = Written()
+        written.add(ModelSet(ModelRole.MAIN, "m", 90_000))
+        written.step(tokens)
+        return chart_of(theme, written)[0]._top_tokens
+
+    assert top_of(10_000) == 12_500
+    assert top_of(31_000) == 90_000
+    assert top_of(80_000) == 100_000
+
+
+def test_the_pointer_on_a_point_says_its_figures_and_nothing_where_there_is_none(
+    theme: Theme, written: Written
+) -> None:
+    chart, _story = chart_of(theme, written)
+    empty = TimelineChart(theme)
+    empty.resize(640, 390)
+    empty.show()
+    QTest.mouseClick(empty, Qt.MouseButton.LeftButton, pos=QPoint(100, 60))
+    without_pointer = chart.grab().toImage()
+    move_pointer(chart, chart.scale.x_of_point(2), chart.scale.area.center().y())
+    assert chart.grab().toImage() != without_pointer
+    assert chart.minimumSizeHint().height() < chart.height()

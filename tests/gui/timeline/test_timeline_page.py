@@ -413,12 +413,15 @@ def test_what_happens_while_it_is_hidden_is_there_when_it_is_shown(
 ) -> None:
     timeline, _ = page
     timeline.window().hide()
+    described = timeline.chart.accessibleDescription()
     written.handover(3)
     timeline.update_timeline_from_events([FactAppended(written.facts[-1])])
     assert timeline.list.rows.rowCount() == 4
+    assert timeline.chart.accessibleDescription() == described, "nobody looks at it"
     timeline.window().show()
     settle()
     assert timeline.list.rows.rowCount() == 5
+    assert timeline.chart.accessibleDescription() != described
 
 
 def test_a_step_alone_adds_to_the_chart_and_leaves_the_list(
