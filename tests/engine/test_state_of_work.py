@@ -422,3 +422,10 @@ def test_changes_of_one_file_are_one_change_from_the_first_state_to_the_last() -
     work.add_change(OpenChange("a.py", 1, before="old", after="new"))
     work.add_change(OpenChange("a.py", 2, before="new", after="newer"))
     assert work.changes == {"a.py": OpenChange("a.py", 2, before="old", after="newer")}
+
+
+async def test_a_test_run_that_said_nothing_is_told_with_its_exit_code() -> None:
+    work = Work()
+    _, seq = await work.run("pytest -q", "", code=5, ok=False)
+    line = f"- Last test run [{seq}]: `pytest -q`: exit code 5, without output"
+    assert line in await work.lines()

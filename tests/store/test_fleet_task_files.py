@@ -8,10 +8,12 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from helix_desktop.errors import WrittenByNewerVersion
+from helix_desktop.errors import NotFound, WrittenByNewerVersion
 from helix_desktop.resources import read_schema
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.fleet_task_files import (
@@ -28,6 +30,7 @@ from helix_desktop.store.fleet_tasks import (
     NewFleetTask,
     TaskRetention,
 )
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 ORDER = b'{"text": "%s", "agent": "", "model": "", "allowed": [], "budget": 0.0}'
 RESULT = b'{"why": "", "answer": "", "cost": 0.0, "asked": ""}'
@@ -231,3 +234,17 @@ async def test_a_text_is_forgotten_in_tasks_and_a_running_one_that_has_it_is_nam
         assert "hunter2" not in (await tasks.find_fleet_task(waiting)).order.text
     assert await forget_text_in_tasks(opened, "") == (0, ())
     await opened.aclose()
+
+
+async def test_a_shared_store_that_is_no_database_says_that_it_cannot_store_tasks(
+    tmp_path: Path,
+) -> None:
+    class Link:
+        async def ensure_connected(self) -> object:
+            return SimpleNamespace(remote=SimpleNamespace(engine="a bucket"))
+
+    shared = cast(StoredWorkspace, SimpleNamespace(link=Link(), folder=tmp_path))
+    with pytest.raises(NotFound, match="cannot store tasks") as refused:
+        async with open_fleet_task_list(shared):
+            raise AssertionError
+    assert refused.value.remedy == "To share tasks, use PostgreSQL."
