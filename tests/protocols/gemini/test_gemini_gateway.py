@@ -30,34 +30,66 @@ def argument(schema: Any, **more: Any) -> Any:
     return made["parameters"]["properties"]["a"]
 
 
-@pytest.mark.parametrize(
-    ("given_", "expected"),
-    [
-        ({"type": ["string", "null"]}, {"type": "string", "nullable": True}),
-        ({"type": ["null", 7, "integer", "string"]}, {"type": "integer", "nullable": True}),
-        ({"type": ["null"]}, {"type": "string", "nullable": True}),
-        ({"type": "null"}, {"type": "string", "nullable": True}),
-        ({"type": "string", "enum": ["a", "", 3]}, {"type": "string", "enum": ["a"]}),
-        ({"items": {"type": "integer"}}, {"type": "array", "items": {"type": "integer"}}),
-        ({"properties": {"b": TEXT}}, {"type": "object", "properties": {"b": TEXT}}),
-        ({"const": "x", "type": "string"}, {"type": "string", "enum": ["x"]}),
-        ({"type": "integer", "enum": [1, 2]}, {"type": "integer"}),
-        (
-            {"anyOf": [TEXT, {"type": "null"}], "description": "d"},
-            {"type": "string", "description": "d", "nullable": True},
-        ),
-        ({"oneOf": [TEXT, {"type": "integer"}]}, {"anyOf": [TEXT, {"type": "integer"}]}),
-        ({"allOf": [TEXT, {"maxLength": 3}]}, {"type": "string", "maxLength": 3}),
-        ({"type": "array"}, {"type": "array", "items": TEXT}),
-        ({"type": "string", "format": "uri"}, TEXT),
-        ({"type": "string", "format": "date-time"}, {"type": "string", "format": "date-time"}),
-        ({"type": "object", "additionalProperties": TEXT}, {"type": "object"}),
-        ({}, TEXT),
-        (True, TEXT),
-    ],
-)
-def test_what_it_does_not_know_is_put_otherwise_or_left_out(given_: Any, expected: Any) -> None:
-    assert argument(given_) == expected
+NULLABLE_TEXT: Any = {"type": "string", "nullable": True}
+
+
+@pytest.mark.parametrize("kinds", [["string", "null"], ["null"], "null"])
+def test_what_may_be_nothing_is_a_text_that_may_be_missing(kinds: Any) -> None:
+    assert argument({"type": kinds}) == NULLABLE_TEXT
+
+
+def test_of_several_types_the_first_that_is_known_is_taken() -> None:
+    several = {"type": ["null", 7, "integer", "string"]}
+    assert argument(several) == {"type": "integer", "nullable": True}
+
+
+def test_only_texts_can_be_one_of_a_list() -> None:
+    texts = {"type": "string", "enum": ["a", "", 3]}
+    assert argument(texts) == {"type": "string", "enum": ["a"]}
+    numbers = {"type": "integer", "enum": [1, 2]}
+    assert argument(numbers) == {"type": "integer"}
+
+
+def test_a_constant_is_the_only_one_of_a_list() -> None:
+    constant = {"const": "x", "type": "string"}
+    assert argument(constant) == {"type": "string", "enum": ["x"]}
+
+
+def test_a_type_that_is_not_said_is_known_by_what_it_has() -> None:
+    numbers = {"items": {"type": "integer"}}
+    assert argument(numbers) == {"type": "array", "items": {"type": "integer"}}
+    with_field = {"properties": {"b": TEXT}}
+    assert argument(with_field) == {"type": "object", "properties": {"b": TEXT}}
+
+
+@pytest.mark.parametrize("schema", [{}, True])
+def test_a_schema_that_says_nothing_is_a_text(schema: Any) -> None:
+    assert argument(schema) == TEXT
+
+
+def test_a_list_of_anything_is_a_list_of_texts() -> None:
+    assert argument({"type": "array"}) == {"type": "array", "items": TEXT}
+
+
+def test_an_alternative_that_is_nothing_may_be_missing() -> None:
+    text_or_nothing = {"anyOf": [TEXT, {"type": "null"}], "description": "d"}
+    assert argument(text_or_nothing) == {**NULLABLE_TEXT, "description": "d"}
+
+
+def test_other_words_for_alternatives_and_for_all_of_them_are_understood() -> None:
+    number: Any = {"type": "integer"}
+    assert argument({"oneOf": [TEXT, number]}) == {"anyOf": [TEXT, number]}
+    assert argument({"allOf": [TEXT, {"maxLength": 3}]}) == {"type": "string", "maxLength": 3}
+
+
+def test_a_format_that_it_does_not_know_is_left_out() -> None:
+    date = {"type": "string", "format": "date-time"}
+    assert argument(date) == date
+    assert argument({"type": "string", "format": "uri"}) == TEXT
+
+
+def test_fields_without_a_name_are_left_out() -> None:
+    assert argument({"type": "object", "additionalProperties": TEXT}) == {"type": "object"}
 
 
 def test_references_become_what_they_point_at() -> None:
@@ -217,61 +249,116 @@ def test_pieces_of_one_text_become_one_part_and_a_signature_ends_it() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("hold", "events", "given_"),
-    [
-        (False, [chunk(THOUGHT), DONE, chunk({"text": "a"}), chunk(OWN, finish="STOP", **usage(3, 8))], [[0], [1], [2], [3]]),
-        (True, [chunk(THOUGHT), chunk({"text": "a"}), chunk(THOUGHT, finish="STOP")], [[], [0, 1], [2]]),
-        (True, [chunk(THOUGHT), chunk(THOUGHT), chunk(finish="STOP")], [[], [], [0, 1, 2]]),
-        (True, [chunk(THOUGHT), chunk(**usage(1, 6)), chunk({"text": "a"})], [[], [1], [0, 2]]),
-        (True, [chunk(THOUGHT, {"text": "a"})], [[0]]),
-        (True, [chunk(THOUGHT, HIDDEN), chunk(OWN)], [[], [chunk(SIGNED)]]),
-        (False, [chunk(THOUGHT, HIDDEN), chunk(OWN)], [[chunk(THOUGHT)], [chunk(SIGNED)]]),
-        (True, [chunk(THOUGHT, {"text": "a"}, HIDDEN, finish="STOP")], [[chunk({"text": "a"})]]),
-        (False, [chunk(HIDDEN), chunk(finish="STOP")], [[], []]),
-        (True, [chunk(THOUGHT), chunk(HIDDEN), chunk(THOUGHT), chunk(finish="STOP")], [[], [], [], []]),
-        (True, [chunk(THOUGHT), chunk(HIDDEN), chunk(OWN)], [[], [], [0, chunk(SIGNED)]]),
-        (True, [chunk(THOUGHT), chunk({"text": "a"}, HIDDEN)], [[], [chunk({"text": "a"})]]),
-        (True, [chunk(THOUGHT), chunk({"text": "a"}, HIDDEN), chunk(OWN)], [[], [chunk({"text": "a"})], [chunk(SIGNED)]]),
-        (False, [chunk(HIDDEN, OWN, OWN, finish="STOP", **usage(3, 8))], [[chunk(SIGNED, OWN, finish="STOP", **usage(3, 8))]]),
-        (False, [chunk(HIDDEN, calls("run", thoughtSignature="s"))], [[chunk(calls("run", thoughtSignature="s"))]]),
-        (False, [chunk(OWN), chunk(HIDDEN), chunk(OWN), chunk(finish="STOP")], [[0], [], [chunk(OWN)], [chunk(finish="STOP")]]),
-        (False, [chunk(OWN), chunk(), chunk(HIDDEN, finish="STOP")], [[0], [1], [chunk(finish="STOP")]]),
-    ],
-)  # fmt: skip
-def test_the_client_sees_a_stream_without_the_hidden_calls(
-    hold: bool, events: Any, given_: Any
-) -> None:
-    assert through(GeminiCallFilter(hold=hold), events) == given_
+def shown_at_once(*events: Any) -> Any:
+    """What a client sees at each event: the number of one that is passed on as it came, or another
+    one in its place.
+    """
+    return through(GeminiCallFilter(hold=False), list(events))
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "given_"),
-    [
-        (
-            [chunk({"text": "a"}), chunk(HIDDEN, finish="STOP", **usage(10, 15))],
-            [
-                chunk(THOUGHT),
-                chunk(THOUGHT, {"text": "b"}),
-                chunk(OWN, finish="STOP", **usage(3, 8)),
-            ],
-            [[], [chunk({"text": "b"})], [chunk(OWN, finish="STOP", **usage(13, 18))]],
-        ),
-        (
-            [chunk(HIDDEN, finish="STOP", **usage(10, 15))],
-            [chunk(THOUGHT), chunk(HIDDEN, OWN, finish="STOP", **usage(0, 0))],
-            [[], [0, chunk(SIGNED, finish="STOP", **usage(10, 10))]],
-        ),
-    ],
-)
-def test_the_reply_after_a_hidden_call_goes_on_with_the_first(
-    first: Any, second: Any, given_: Any
-) -> None:
-    veil = GeminiCallFilter(hold=True)
-    through(veil, first)
-    assert veil.has_only_hidden_calls
-    veil.continue_in_next_reply(10)
-    assert through(veil, second) == given_
+def shown_while_held(*events: Any) -> Any:
+    """The same, where thoughts are held until it is known that the reply shows something."""
+    return through(GeminiCallFilter(hold=True), list(events))
+
+
+ANSWER = {"text": "a"}
+
+
+def test_without_a_hidden_call_every_event_is_passed_on_as_it_came() -> None:
+    last = chunk(OWN, finish="STOP", **usage(3, 8))
+    assert shown_at_once(chunk(THOUGHT), DONE, chunk(ANSWER), last) == [[0], [1], [2], [3]]
+
+
+def test_held_thoughts_come_with_the_first_words_or_else_at_the_end() -> None:
+    words_come = shown_while_held(chunk(THOUGHT), chunk(ANSWER), chunk(THOUGHT, finish="STOP"))
+    assert words_come == [[], [0, 1], [2]]
+    only_thoughts = shown_while_held(chunk(THOUGHT), chunk(THOUGHT), chunk(finish="STOP"))
+    assert only_thoughts == [[], [], [0, 1, 2]]
+
+
+def test_an_event_with_words_of_its_own_holds_nothing() -> None:
+    assert shown_while_held(chunk(THOUGHT, ANSWER)) == [[0]]
+
+
+def test_the_usage_is_passed_on_while_thoughts_are_held() -> None:
+    seen = shown_while_held(chunk(THOUGHT), chunk(**usage(1, 6)), chunk(ANSWER))
+    assert seen == [[], [1], [0, 2]]
+
+
+def test_thoughts_that_only_led_to_a_hidden_call_are_not_shown() -> None:
+    same_event = shown_while_held(chunk(THOUGHT, HIDDEN), chunk(OWN))
+    assert same_event == [[], [chunk(SIGNED)]]
+    nothing_else = shown_while_held(
+        chunk(THOUGHT), chunk(HIDDEN), chunk(THOUGHT), chunk(finish="STOP")
+    )
+    assert nothing_else == [[], [], [], []]
+
+
+def test_thoughts_that_also_led_to_a_call_of_the_clients_are_shown_with_it() -> None:
+    seen = shown_while_held(chunk(THOUGHT), chunk(HIDDEN), chunk(OWN))
+    assert seen == [[], [], [0, chunk(SIGNED)]]
+
+
+def test_thoughts_that_are_not_held_are_shown_without_the_hidden_call() -> None:
+    seen = shown_at_once(chunk(THOUGHT, HIDDEN), chunk(OWN))
+    assert seen == [[chunk(THOUGHT)], [chunk(SIGNED)]]
+
+
+def test_words_before_a_hidden_call_are_shown_without_it_and_without_the_thoughts() -> None:
+    words = chunk(ANSWER)
+    assert shown_while_held(chunk(THOUGHT, ANSWER, HIDDEN, finish="STOP")) == [[words]]
+    assert shown_while_held(chunk(THOUGHT), chunk(ANSWER, HIDDEN)) == [[], [words]]
+    with_call = shown_while_held(chunk(THOUGHT), chunk(ANSWER, HIDDEN), chunk(OWN))
+    assert with_call == [[], [words], [chunk(SIGNED)]]
+
+
+def test_a_reply_with_nothing_but_a_hidden_call_does_not_end_for_the_client() -> None:
+    assert shown_at_once(chunk(HIDDEN), chunk(finish="STOP")) == [[], []]
+
+
+def test_the_first_call_that_is_shown_gets_the_signature_that_the_hidden_one_may_have_had() -> None:
+    ended = {"finish": "STOP", **usage(3, 8)}
+    assert shown_at_once(chunk(HIDDEN, OWN, OWN, **ended)) == [[chunk(SIGNED, OWN, **ended)]]
+
+
+def test_a_call_that_is_signed_keeps_its_own_signature() -> None:
+    signed = calls("run", thoughtSignature="s")
+    assert shown_at_once(chunk(HIDDEN, signed)) == [[chunk(signed)]]
+
+
+def test_after_a_call_that_was_shown_the_end_is_shown_too() -> None:
+    end = chunk(finish="STOP")
+    more_calls = shown_at_once(chunk(OWN), chunk(HIDDEN), chunk(OWN), end)
+    assert more_calls == [[0], [], [chunk(OWN)], [end]]
+    no_more = shown_at_once(chunk(OWN), chunk(), chunk(HIDDEN, finish="STOP"))
+    assert no_more == [[0], [1], [end]]
+
+
+def continued(first: Any, second: Any) -> Any:
+    """What a client sees of the second reply, after one with nothing but a hidden call of 10
+    tokens.
+    """
+    call_filter = GeminiCallFilter(hold=True)
+    through(call_filter, first)
+    assert call_filter.has_only_hidden_calls
+    call_filter.continue_in_next_reply(10)
+    return through(call_filter, second)
+
+
+def test_the_reply_after_a_hidden_call_goes_on_with_the_first_and_has_the_output_of_both() -> None:
+    first = [chunk(ANSWER), chunk(HIDDEN, finish="STOP", **usage(10, 15))]
+    more = {"text": "b"}
+    last = chunk(OWN, finish="STOP", **usage(3, 8))
+    seen = continued(first, [chunk(THOUGHT), chunk(THOUGHT, more), last])
+    with_both = chunk(OWN, finish="STOP", **usage(13, 18))
+    assert seen == [[], [chunk(more)], [with_both]]
+
+
+def test_a_second_reply_with_a_hidden_call_again_shows_its_thoughts_and_the_clients_call() -> None:
+    first = [chunk(HIDDEN, finish="STOP", **usage(10, 15))]
+    last = chunk(HIDDEN, OWN, finish="STOP", **usage(0, 0))
+    seen = continued(first, [chunk(THOUGHT), last])
+    assert seen == [[], [0, chunk(SIGNED, finish="STOP", **usage(10, 10))]]
 
 
 def test_only_the_first_candidate_is_filtered() -> None:
