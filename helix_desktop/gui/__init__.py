@@ -49,12 +49,19 @@ def _create_enum(cls: Any, class_name: str, names: Any, **options: Any) -> Any:
     """Declares an enum of PySide6, which gives a list of pairs, without checks: in half
     the time.
     """
-    module = options["module"] or sys._getframe(2).f_globals.get("__name__")  # noqa: SLF001
-    has_pairs = isinstance(names, list) and not isinstance([*names, ()][0], str)
+    module = options["module"]
+    if not module:
+        # The checked declaration would name this module, because it looks at who calls it.
+        module = sys._getframe(2).f_globals.get("__name__")  # noqa: SLF001
+    has_pairs = isinstance(names, list) and not (names and isinstance(names[0], str))
     if options["module"] or options["type"] or not has_pairs:
-        return _create_checked_enum(cls, class_name, names, **{**options, "module": module})
-    declared = type(class_name, (), {**dict(names), "__module__": module})
-    created = _declare_without_checks(cls, boundary=options["boundary"])(declared)
+        options["module"] = module
+        return _create_checked_enum(cls, class_name, names, **options)
+    members = dict(names)
+    members["__module__"] = module
+    class_with_members = type(class_name, (), members)
+    declare = _declare_without_checks(cls, boundary=options["boundary"])
+    created = declare(class_with_members)
     created.__doc__ = None
     return created
 

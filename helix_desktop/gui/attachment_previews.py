@@ -28,16 +28,18 @@ class PictureDialog(TransientDialog):
 
     def __init__(self, image: QImage, name: str, parent: QWidget) -> None:
         super().__init__(name, parent)
-        self.picture = QLabel(
-            self, pixmap=QPixmap.fromImage(image), alignment=Qt.AlignmentFlag.AlignCenter
-        )
-        self.picture.setAccessibleName(tr("Image, {w} × {h}", w=image.width(), h=image.height()))
+        width = image.width()
+        height = image.height()
+        self.picture = QLabel(self)
+        self.picture.setPixmap(QPixmap.fromImage(image))
+        self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.picture.setAccessibleName(tr("Image, {w} × {h}", w=width, h=height))
         area = build_scroll_area(self.picture, self)
         # This lets the arrow keys scroll the picture.
         area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         area.setAccessibleName(name)
         build_column(area, owner=self, margins=0)
-        self.resize(image.width() + 24, image.height() + 24)
+        self.resize(width + 24, height + 24)
 
 
 def open_picture_dialog(parts: WindowParts, stored: Stored, name: str) -> None:

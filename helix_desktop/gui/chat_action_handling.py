@@ -210,13 +210,14 @@ class ChatActionHandler(QObject):
                 self._parts.run_for_window(session.context.unpin_part(ref))
             case chat_actions.AskToFold(kind):
                 can_tell_cost = self._showing.session is not None
-                FoldNowDialog(
+                dialog = FoldNowDialog(
                     session,
                     self._parts.runner,
                     self._parts.widget,
                     kind,
                     can_tell_cost=can_tell_cost,
-                ).open()
+                )
+                dialog.open()
             case ConversationAct.CONTINUE_TURN:
                 self._parts.requests.retry_wanted.emit()
                 session.resume_turn()
@@ -226,9 +227,7 @@ class ChatActionHandler(QObject):
     def _act_on_message(self, session: ShownSession, act: MessageAct, seq: int) -> None:
         match act:
             case MessageAct.EDIT:
-                fact = session.conversation.state.facts[seq - 1].fact
-                if isinstance(fact, UserSaid):
-                    self._sides.current.composer.edit_earlier_message(seq, fact.parts)
+                self._edit_message(session, seq)
             case MessageAct.REGENERATE:
                 self._parts.run_for_window(self._regenerate_answer(session, seq))
             case MessageAct.CHOOSE:
@@ -236,17 +235,29 @@ class ChatActionHandler(QObject):
             case MessageAct.SHOW_REQUEST:
                 self._pages.inspector.show_request_of_reply(seq)
             case MessageAct.REWIND:
-                if self._showing.workspace is not None:
-                    RewindQuestion(
-                        self._parts, self._sides, self._showing.workspace, session, seq
-                    ).ask_to_rewind()
+                self._ask_to_rewind(session, seq)
             case MessageAct.FORK:
-                row = self._sides.find_listed_conversation()
-                if self._showing.workspace is not None and row is not None:
-                    message = _own_message_at(session, seq)
-                    self._conversations.fork_and_open(
-                        self._showing.workspace, row, seq, message_to_write_again=message
-                    )
+                self._fork_at_message(session, seq)
+
+    def _edit_message(self, session: ShownSession, seq: int) -> None:
+        """Puts an earlier message of the user's into the message box, to be sent anew."""
+        fact = session.conversation.state.facts[seq - 1].fact
+        if isinstance(fact, UserSaid):
+            self._sides.current.composer.edit_earlier_message(seq, fact.parts)
+
+    def _ask_to_rewind(self, session: ShownSession, seq: int) -> None:
+        workspace = self._showing.workspace
+        if workspace is not None:
+            question = RewindQuestion(self._parts, self._sides, workspace, session, seq)
+            question.ask_to_rewind()
+
+    def _fork_at_message(self, session: ShownSession, seq: int) -> None:
+        """Opens a new conversation that has the messages up to this one."""
+        workspace = self._showing.workspace
+        row = self._sides.find_listed_conversation()
+        if workspace is not None and row is not None:
+            message = _own_message_at(session, seq)
+            self._conversations.fork_and_open(workspace, row, seq, message_to_write_again=message)
 
     async def _regenerate_answer(self, session: ShownSession, seq: int) -> None:
         await session.ask_again(seq)

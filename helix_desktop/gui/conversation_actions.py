@@ -298,9 +298,11 @@ class ConversationActions(QObject):
     ) -> None:
         widget = self._parts.widget
         delete = partial(self._delete_with_copies, deletion)
+        keep_copies = partial(delete, [])
+        discard_copies = partial(delete, copies)
         if not copies:
             label = tr("Delete permanently")
-            ask_to_confirm(widget, deletion.title, deletion.text, label, partial(delete, []))
+            ask_to_confirm(widget, deletion.title, deletion.text, label, keep_copies)
             return
         files_not_brought_back: list[str] = []
         for copy in copies:
@@ -309,8 +311,8 @@ class ConversationActions(QObject):
         if len(deletion.rows) == 1:
             bring_back = partial(self.ask_how_to_bring_back, deletion.bench, deletion.rows[0])
             choices.append(DialogChoice(tr("Bring back…"), bring_back))
-        choices.append(DialogChoice(tr("Keep the copy"), partial(delete, [])))
-        choices.append(DialogChoice(tr("Discard the copy"), partial(delete, copies)))
+        choices.append(DialogChoice(tr("Keep the copy"), keep_copies))
+        choices.append(DialogChoice(tr("Discard the copy"), discard_copies))
         explanation = explain_copies_left(len(copies), files_not_brought_back)
         text = f"{deletion.text}\n\n{explanation}"
         ask_to_choose_one(widget, deletion.title, text, choices)

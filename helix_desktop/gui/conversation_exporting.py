@@ -63,12 +63,15 @@ class ConversationExport:
     # --- As a file
 
     def ask_form_and_export(self) -> None:
-        ask_where = self.ask_where_to_and_export
-        choices = [
-            DialogChoice(tr("Markdown"), partial(ask_where, "markdown")),
-            DialogChoice(tr("JSON"), partial(ask_where, "json")),
-            DialogChoice(tr("OpenAI messages"), partial(ask_where, "openai")),
-        ]
+        name_by_form = {
+            "markdown": tr("Markdown"),
+            "json": tr("JSON"),
+            "openai": tr("OpenAI messages"),
+        }
+        choices: list[DialogChoice] = []
+        for form, name in name_by_form.items():
+            ask_where = partial(self.ask_where_to_and_export, form)
+            choices.append(DialogChoice(name, ask_where))
         title = tr("Export conversation")
         text = tr("Markdown is for reading. JSON has every record of the conversation. OpenAI messages are for other programs.")  # fmt: skip
         ask_to_choose_one(self.parts.widget, title, text, choices, is_first_usual=True)
@@ -188,24 +191,22 @@ class ConversationExport:
     def _offer_states(self, agent: str, compactions: int) -> None:
         save = partial(self._save_session, agent)
         # In `save`, compaction 0 stands for the conversation as it is now.
-        choices = [DialogChoice(tr("Save the session"), partial(save, 0))]
+        save_as_it_is = partial(save, 0)
+        choices = [DialogChoice(tr("Save the session"), save_as_it_is)]
         label_with_number = tr("Save the session as it was before summary {n}")
         oldest_offered = max(1, compactions - OFFERED_COMPACTIONS + 1)
         for number in range(compactions, oldest_offered - 1, -1):
             label = label_with_number.format(n=number)
-            choices.append(DialogChoice(label, partial(save, number)))
+            save_as_it_was = partial(save, number)
+            choices.append(DialogChoice(label, save_as_it_was))
         save_shortened = partial(save, 0, is_folded=True)
         choices.append(DialogChoice(tr("Shorten older parts first"), save_shortened))
         name = AGENTS_TO_CONTINUE_IN[agent]
         text = tr("“{title}” is saved as a new session where {agent} looks for its sessions. Existing files are not changed, and the agent's login is not read.", agent=name, title=self.row.title)  # fmt: skip
         about_shortening = tr("Shortening older parts may incur a charge from your provider, and adds this workspace's MCP server to the agent's settings, so that the agent can read the originals.")  # fmt: skip
-        ask_to_choose_one(
-            self.parts.widget,
-            tr("Continue in {agent}", agent=name),
-            f"{text}\n\n{about_shortening}",
-            choices,
-            is_first_usual=True,
-        )
+        title = tr("Continue in {agent}", agent=name)
+        question = f"{text}\n\n{about_shortening}"
+        ask_to_choose_one(self.parts.widget, title, question, choices, is_first_usual=True)
 
     def _save_session(self, agent: str, compaction: int, *, is_folded: bool = False) -> None:
         writing = self._write_session_for_agent(agent, compaction, is_folded=is_folded)

@@ -56,14 +56,17 @@ class CopyBringBack:
         return FilesOfCopy(not_brought_back, list(status.overlaps))
 
     def _show_ways(self, files: FilesOfCopy) -> None:
+        merge = partial(self._bring_back, "merge")
+        rebase = partial(self._bring_back, "rebase")
         choices = [
-            DialogChoice(tr("Merge"), partial(self._bring_back, "merge")),
-            DialogChoice(tr("Rebase"), partial(self._bring_back, "rebase")),
+            DialogChoice(tr("Merge"), merge),
+            DialogChoice(tr("Rebase"), rebase),
             DialogChoice(tr("Apply as uncommitted changes"), self._apply_or_ask),
             DialogChoice(tr("Discard…"), self._ask_to_discard),
         ]
         title = tr("Bring back the copy of {branch}", branch=self.row.copy)
-        ask_to_choose_one(self.window, title, explain_bring_back_ways(files), choices)
+        explanation = explain_bring_back_ways(files)
+        ask_to_choose_one(self.window, title, explanation, choices)
 
     def _bring_back(self, way: str, conflicts: str = "leave") -> None:
         work = self._bring_back_and_describe(way, conflicts)

@@ -89,17 +89,16 @@ def parse_deep_link(link: str) -> WindowPlace:
 
 
 def _build_place(kind: str, values: dict[str, str]) -> WindowPlace:
+    workspace = values.get("workspace", "")
+    conversation = values.get("conversation", "")
+    fold = values.get("fold", "")
+    seq = 0
+    if values.get("seq"):
+        seq = int(values["seq"])
     digest: Digest | None = None
     if values.get("digest"):
         digest = Digest.from_hex(values["digest"])
-    return WindowPlace(
-        kind,
-        values.get("workspace", ""),
-        values.get("conversation", ""),
-        int(values.get("seq") or 0),
-        digest,
-        values.get("fold", ""),
-    )
+    return WindowPlace(kind, workspace, conversation, seq, digest, fold)
 
 
 def format_deep_link(place: WindowPlace) -> str:

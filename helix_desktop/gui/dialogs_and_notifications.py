@@ -204,21 +204,19 @@ class DialogsAndNotifications(QObject):
 
     def _ask_to_allow_imported_settings(self, bench: Workbench, question: ImportedQuestion) -> None:
         """Asks one question of the import. The next one follows when the workspace is reopened."""
+        what_was_imported = translate_name("imported settings", question.topic)
         consent_question = ConsentQuestion(
             tr("Imported settings"),
-            translate_name("imported settings", question.topic),
+            what_was_imported,
             question.text,
-            tr("Allow"),
-            tr("Discard"),
-            tr("Decide later"),
+            yes=tr("Allow"),
+            no=tr("Discard"),
+            later=tr("Decide later"),
         )
-        dialog = ConsentDialog(
-            self._parts.theme,
-            consent_question,
-            self._window,
-            agreed=partial(self._decide_and_reopen, bench, question, accept=True),
-            refused=partial(self._decide_and_reopen, bench, question, accept=False),
-        )
+        accept = partial(self._decide_and_reopen, bench, question, accept=True)
+        refuse = partial(self._decide_and_reopen, bench, question, accept=False)
+        theme = self._parts.theme
+        dialog = ConsentDialog(theme, consent_question, self._window, accept, refuse)
         dialog.open()
 
     def _decide_and_reopen(

@@ -246,11 +246,10 @@ class EverythingSearch(QObject):
         if not results.unsearched_rows or not self._palette.is_searching_for(results.query):
             return
         row = results.unsearched_rows[0]
-        self._parts.run_for_window(
-            self._workspaces.search_workspace_not_shown(row.id, results.query),
-            then=partial(self._show_hits_of_closed_workspace, results, row),
-            failed=partial(self._offer_to_open_unsearched_workspace, results, row),
-        )
+        search = self._workspaces.search_workspace_not_shown(row.id, results.query)
+        show_hits = partial(self._show_hits_of_closed_workspace, results, row)
+        offer_to_open = partial(self._offer_to_open_unsearched_workspace, results, row)
+        self._parts.run_for_window(search, then=show_hits, failed=offer_to_open)
 
     def _show_hits_of_closed_workspace(
         self, results: PaletteSearch, row: KnownWorkspace, answer: ClosedSearchResult

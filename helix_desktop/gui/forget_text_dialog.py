@@ -68,8 +68,9 @@ class ForgetTextDialog(widgets.TransientDialog):
         # Return in the text field only moves the focus to "Forget everywhere", and deletes nothing.
         self.stop_button = widgets.build_push_button(tr("Stop"), self, self._stop_forgetting)
         self.close_button = widgets.build_push_button(tr("Cancel"), self, self.reject)
+        forget_label = tr("Forget everywhere")
         self.forget_button = widgets.build_push_button(
-            tr("Forget everywhere"), self, self._start_forgetting, "danger"
+            forget_label, self, self._start_forgetting, "danger"
         )
         self.bar = QProgressBar(self)
         self.message_label = widgets.build_plain_label(parent=self)
@@ -103,11 +104,10 @@ class ForgetTextDialog(widgets.TransientDialog):
 
     def _start_forgetting(self) -> None:
         text = self.text.text().strip()
-        self._show_forget_message(
-            tr(
-                "Searching everything. In a large workspace, the search can take a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until the search is finished, messages are queued and you cannot open other conversations in this workspace."
-            )
+        message = tr(
+            "Searching everything. In a large workspace, the search can take a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until the search is finished, messages are queued and you cannot open other conversations in this workspace."
         )
+        self._show_forget_message(message)
         self.bar.setAccessibleName(tr("Forget text"))
         self.bar.setRange(0, 0)
         self.bar.show()
@@ -115,9 +115,11 @@ class ForgetTextDialog(widgets.TransientDialog):
         self.forget_button.setEnabled(False)
         self.close_button.setText(tr("Close"))
         work = self._bench.forget_content(text=text, report=self._show_forget_progress)
+        report_forgotten = partial(self._report_forgotten, text)
+        # Its owner is not this dialog, which may be closed before the work ends.
         self._work = self._runner.run_in_background(
             work,
-            then=partial(self._report_forgotten, text),
+            then=report_forgotten,
             failed=self._report_forgetting_failed,
             owner=self._owner,
         )
@@ -181,11 +183,14 @@ def describe_forgotten(result: ForgetResult) -> str:
     if not result.entries and not result.facts:
         summary = tr("Not found: no message or stored output in this workspace contains this text.")
     else:
+        entries = format_count(len(result.entries), "{n} stored output", "{n} stored outputs")
+        messages = format_count(result.facts, "{n} record", "{n} records")
+        backups = format_count(result.backups, "{n} backup", "{n} backups")
         summary = tr(
             "Removed: {entries}. Changed: {messages}. Cleaned up: {backups}.",
-            entries=format_count(len(result.entries), "{n} stored output", "{n} stored outputs"),
-            messages=format_count(result.facts, "{n} record", "{n} records"),
-            backups=format_count(result.backups, "{n} backup", "{n} backups"),
+            entries=entries,
+            messages=messages,
+            backups=backups,
         )
     lines = [summary]
     lines.extend(result.elsewhere)

@@ -111,7 +111,8 @@ def open_help(parent: QWidget, file: str = CONTENTS, words: Sequence[str] = ()) 
 class HelpDialog(TransientDialog):
     def __init__(self, file: str, parent: QWidget) -> None:
         super().__init__(tr("Help"), parent, 880, 720)
-        self.search = build_line_edit(tr("Search the help"), tr("Search the help"), self)
+        search_hint = tr("Search the help")
+        self.search = build_line_edit(search_hint, search_hint, self)
         self.search.setClearButtonEnabled(True)
 
         self._found_lines = QStringListModel(self)
@@ -125,9 +126,8 @@ class HelpDialog(TransientDialog):
         QShortcut(QKeySequence.StandardKey.Find, self, self.search.setFocus)
 
         self.page = HelpPage(self)
-        self.in_english = build_plain_label(
-            tr("This page is only available in English."), "muted", self
-        )
+        only_in_english = tr("This page is only available in English.")
+        self.in_english = build_plain_label(only_in_english, "muted", self)
         self.page.sourceChanged.connect(self._say_if_page_is_not_translated)
         self.page.anchorClicked.connect(self._follow_link)
 

@@ -100,22 +100,30 @@ def find_help_pages(query: str) -> tuple[HelpFinding, ...]:
     words = tuple(query.casefold().split())
     findings: list[HelpFinding] = []
     literal_pages = _list_pages_with_all_words(query)
-    for page in literal_pages:
-        is_meant = page.rank <= RANK_OF_SUMMARY and page.entry.file != QUESTIONS
-        if is_meant and not is_worded_as_question(query):
-            findings.append(HelpFinding(page.line, page.entry.file, words))
+    if not is_worded_as_question(query):
+        for page in literal_pages:
+            is_meant = page.rank <= RANK_OF_SUMMARY and page.entry.file != QUESTIONS
+            if is_meant:
+                findings.append(HelpFinding(page.line, page.entry.file, words))
     listed_files = {finding.file for finding in findings}
-    if words:
-        answers = _read_help_answers(find_help_file(QUESTIONS), find_help_file(CONTENTS))
-        for answer in answers.find_help_answers(query):
-            # The answers of the page of questions are listed one by one.
-            if answer.file == QUESTIONS or answer.file not in listed_files:
-                findings.append(answer)
-                listed_files.add(answer.file)
+
+    for answer in _find_answers(query):
+        # The answers of the page of questions are listed one by one.
+        if answer.file == QUESTIONS or answer.file not in listed_files:
+            findings.append(answer)
+            listed_files.add(answer.file)
+
     for page in literal_pages:
         if page.entry.file not in listed_files:
             findings.append(HelpFinding(page.line, page.entry.file, words))
     return tuple(findings)
+
+
+def _find_answers(query: str) -> Sequence[HelpFinding]:
+    if not query.split():
+        return ()
+    answers = _read_help_answers(find_help_file(QUESTIONS), find_help_file(CONTENTS))
+    return answers.find_help_answers(query)
 
 
 class HelpAnswers:

@@ -5,6 +5,7 @@ where the window is gone. What is lent is shown below the workspace's name, as l
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
@@ -103,26 +104,21 @@ class KeyLending(QObject):
 
     def _ask_to_lend(self, shown: ConversationElsewhere) -> None:
         text = tr("{computer} gets your key for {provider}, for this conversation alone, and holds it in memory until the agent is done. You may close this computer meanwhile. Whoever controls {computer} can read the key there until then. You can take it back at any time.", computer=shown.computer, provider=make_safe_text(shown.provider))  # fmt: skip
-        ask_to_confirm(
-            self._parts.widget,
-            tr("Let the agent go on alone?"),
-            text,
-            tr("Lend the key"),
-            lambda: self._send_key_to_computer(shown),
-        )
+        title = tr("Let the agent go on alone?")
+        lend = partial(self._send_key_to_computer, shown)
+        ask_to_confirm(self._parts.widget, title, text, tr("Lend the key"), lend)
 
     def _send_key_to_computer(
         self, shown: ConversationElsewhere, then: Callable[[], object] | None = None
     ) -> None:
         self._lending.add(shown.conversation)
         self.show_key_of_conversation()
-        lending = self._workspaces.connections.lend_key(
-            shown.client.id, shown.conversation, shown.provider
-        )
+        connections = self._workspaces.connections
+        lending = connections.lend_key(shown.client.id, shown.conversation, shown.provider)
         self._parts.run_for_window(
             lending,
             then=lambda _: self._end_of_lending(shown, then),
-            failed=lambda error: self._say_why_not_lent(shown, error),
+            failed=partial(self._say_why_not_lent, shown),
         )
 
     def _end_of_lending(
@@ -148,11 +144,14 @@ class KeyLending(QObject):
         if not waiting:
             quit_now()
             return
-        computers = ", ".join(sorted({elsewhere.computer for elsewhere in waiting}))
-        providers = ", ".join(sorted({make_safe_text(one.provider) for one in waiting}))
+        computer_names = {elsewhere.computer for elsewhere in waiting}
+        provider_names = {make_safe_text(elsewhere.provider) for elsewhere in waiting}
+        computers = ", ".join(sorted(computer_names))
+        providers = ", ".join(sorted(provider_names))
         text = tr("An agent on {computers} is at work and asks its model through this window. Without the window, it waits until you are back, unless you lend it your key for {providers}: for its conversation alone, in memory, and until it is done. Whoever controls {computers} can read the key there until then.", computers=computers, providers=providers)  # fmt: skip
+        lend_and_quit = partial(self._lend_all, waiting, quit_now)
         choices = [
-            DialogChoice(tr("Lend the key and quit"), lambda: self._lend_all(waiting, quit_now)),
+            DialogChoice(tr("Lend the key and quit"), lend_and_quit),
             DialogChoice(tr("Let it wait"), quit_now),
         ]
         ask_to_choose_one(self._parts.widget, tr("Quit"), text, choices)

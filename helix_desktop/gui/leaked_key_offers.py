@@ -84,17 +84,17 @@ class LeakedKeyOffers(QObject):
         from helix_desktop.histories.leaked_keys import mask_key
 
         masked_keys = [mask_key(key) for key in keys]
-        text = tr(
-            "This conversation contains text that looks like keys: {keys}",
-            keys=", ".join(masked_keys),
-        )
+        listed_keys = ", ".join(masked_keys)
+        text = tr("This conversation contains text that looks like keys: {keys}", keys=listed_keys)
         button = format_count(len(keys), "Forget the key…", "Forget the {n} keys…")
+        ask_to_forget = partial(self._ask_to_forget, bench, place, masked_keys)
+        take_keys = partial(self._take_keys, place)
         self._parts.notices.show_notice(
             text,
             button=button,
-            act=partial(self._ask_to_forget, bench, place, masked_keys),
+            act=ask_to_forget,
             shown_ms=OFFER_MS,
-            when_dismissed=partial(self._take_keys, place),
+            when_dismissed=take_keys,
             subject=SUBJECT,
         )
 

@@ -121,11 +121,10 @@ class MessageSender(QObject):
         connect(composer.attach_wanted, actions["attach"].trigger)
         connect(composer.text.files_given, self.attaching.attach_dropped_data)
         connect(composer.text.long_pasted, self.attaching.attach_long_text)
-        composer.attachments.unknown.connect(
-            partial(
-                attachment_previews.show_thumbnail_or_token_count, self.parts, composer.attachments
-            )
+        show_attachment = partial(
+            attachment_previews.show_thumbnail_or_token_count, self.parts, composer.attachments
         )
+        composer.attachments.unknown.connect(show_attachment)
         connect(composer.attachments.opened, self._open_attached_picture)
         connect(composer.waiting.moving, self._move_queued_message)
         connect(composer.waiting.steering, self._change_time_of_queued_message)
@@ -186,21 +185,27 @@ class MessageSender(QObject):
         side = self.sides.current
         client = client_of_host(self._showing.workspace)
         is_end_shown = side.transcript.view.items.history.has_unknown_facts
-        needs_price = bool(self.parts.settings[ASK_ABOVE])
-        first_part = parts[0]
-        may_be_command = isinstance(first_part, Text) and first_part.text.startswith("/")
-        place = side.composer.draft_place
-        has_messages_before = bool(self.sides.unsent_messages.unsent_messages_of(place))
-        needs_whole = needs_price or may_be_command or has_messages_before
-        if client is None or not client.main_model_name or not is_end_shown or needs_whole:
+        can_be_sent = client is not None and bool(client.main_model_name) and is_end_shown
+        if client is None or not can_be_sent or self._needs_whole_conversation(side, parts):
             self.sides.hold_message_until_open(UnsentMessage(parts, steer))
             return
         client.send_before_open(side.awaited_conversation, parts, steer=steer)
-        self.parts.notices.show_notice(
-            tr(
-                "Your message is being sent. It is shown here when the earlier messages have been read."
-            )
+        notice = tr(
+            "Your message is being sent. It is shown here when the earlier messages have been read."
         )
+        self.parts.notices.show_notice(notice)
+
+    def _needs_whole_conversation(self, side: ChatPage, parts: tuple[UserPart, ...]) -> bool:
+        """Whether something about a message can only be told once all is read: what it costs,
+        what its command does, or which messages are sent before it.
+        """
+        if self.parts.settings[ASK_ABOVE]:
+            return True
+        first_part = parts[0]
+        if isinstance(first_part, Text) and first_part.text.startswith("/"):
+            return True
+        place = side.composer.draft_place
+        return bool(self.sides.unsent_messages.unsent_messages_of(place))
 
     def _begin_conversation_with(self, bench: ShownWorkspace, parts: tuple[UserPart, ...]) -> None:
         """Starts a conversation, unless its first message would cost too much for the user."""
@@ -687,32 +692,35 @@ class MessageToSend:
 
     def _fold_and_send(self) -> None:
         """Shortens old outputs to markers, and sends the message then."""
+        folding = self.session.fold_on_request(FoldKind.MARKER)
         self.sender.parts.run_for_window(
-            self.session.fold_on_request(FoldKind.MARKER),
-            then=lambda _done: self.send_now(),
-            failed=self.not_sent,
+            folding, then=lambda _done: self.send_now(), failed=self.not_sent
         )
 
     def _ask_to_summarize(self, needed: NeededSummary) -> None:
         """Says what it takes until a conversation that is too long can go on, and asks."""
-        sentences = [
-            tr(
-                "This conversation is too long for the model: {used} of {window} tokens.",
-                used=format_token_count(needed.used_tokens),
-                window=format_token_count(needed.window_tokens),
-            ),
-            tr(
-                "Before it can go on, about {n} requests summarize the older messages.",
-                n=format_number(needed.requests),
-            ),
-        ]
+        used = format_token_count(needed.used_tokens)
+        window = format_token_count(needed.window_tokens)
+        too_long = tr(
+            "This conversation is too long for the model: {used} of {window} tokens.",
+            used=used,
+            window=window,
+        )
+        request_count = format_number(needed.requests)
+        what_it_takes = tr(
+            "Before it can go on, about {n} requests summarize the older messages.",
+            n=request_count,
+        )
+        sentences = [too_long, what_it_takes]
         if needed.dollars:
-            sentences.append(tr("That costs about {price}.", price=format_dollars(needed.dollars)))
+            price = format_dollars(needed.dollars)
+            sentences.append(tr("That costs about {price}.", price=price))
         sentences.append(tr("Nothing is lost: everything can be searched and put back."))
+        question = " ".join(sentences)
         title = tr("Summarize the older messages?")
         choices = [DialogChoice(tr("Summarize and send"), self.send_now)]
         widget = self.sender.parts.widget
-        box = ask_to_choose_one(widget, title, " ".join(sentences), choices)
+        box = ask_to_choose_one(widget, title, question, choices)
         box.rejected.connect(partial(self.not_sent, None))
 
     def send_now(self) -> None:
@@ -735,10 +743,11 @@ class MessageToSend:
         )
 
     def _find_changes_and_resend(self, seq: int) -> None:
+        finding = find_files_to_undo(self.bench, self.session.id, seq)
+        resend_or_ask = partial(self._resend_or_ask_about_files, seq)
+        # A message is not lost because nobody can say which files it changed.
         self.sender.parts.run_for_window(
-            find_files_to_undo(self.bench, self.session.id, seq),
-            then=partial(self._resend_or_ask_about_files, seq),
-            failed=lambda _error: self._resend(seq),
+            finding, then=resend_or_ask, failed=lambda _error: self._resend(seq)
         )
 
     def _resend_or_ask_about_files(self, seq: int, changed: FilesToUndo) -> None:
@@ -752,14 +761,16 @@ class MessageToSend:
         self._resend(seq)
 
     def _ask_about_changed_files(self, seq: int, changed: FilesToUndo) -> None:
+        resend = partial(self._resend, seq)
         undo_and_resend = partial(self._undo_and_resend, seq, changed)
         choices = [
-            DialogChoice(tr("Keep these changes"), partial(self._resend, seq)),
+            DialogChoice(tr("Keep these changes"), resend),
             DialogChoice(tr("Undo these changes"), undo_and_resend),
         ]
         title = tr("Send the edited message")
-        box = ask_to_choose_one(self.sender.parts.widget, title, changed.description, choices)
-        box.rejected.connect(lambda: self._edit_again(seq))
+        widget = self.sender.parts.widget
+        box = ask_to_choose_one(widget, title, changed.description, choices)
+        box.rejected.connect(partial(self._edit_again, seq))
 
     def _undo_and_resend(self, seq: int, changed: FilesToUndo) -> None:
         self.sender.parts.run_for_window(
@@ -784,10 +795,10 @@ class MessageToSend:
 
     def _resend(self, seq: int) -> None:
         session = self.session
+        sides = self.sender.sides
+        resending = session.edit_and_resend(seq, self.parts)
         self.sender.parts.run_for_window(
-            session.edit_and_resend(seq, self.parts),
-            then=lambda _done: self.sender.sides.jump_to_end_of(session),
-            failed=self.not_sent,
+            resending, then=lambda _done: sides.jump_to_end_of(session), failed=self.not_sent
         )
 
     def _edit_again(self, seq: int) -> None:

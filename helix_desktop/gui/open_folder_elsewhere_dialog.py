@@ -43,23 +43,25 @@ class OpenFolderElsewhereDialog(TransientDialog):
         explanation = tr("The agent works there, with that computer’s files, tools and sandbox. Conversations stay there too; this window shows them. Your keys stay on this computer.")  # fmt: skip
         self.machine = build_line_edit(tr("Computer"), tr("user@computer"), self)
         self.folder = build_line_edit(tr("Folder there"), "~/project", self)
-        self.connect_button = build_push_button(
-            tr("Connect"), self, self._connect, "primary", default=True
-        )
+        self.connect_button = build_push_button(tr("Connect"), self, self._connect, "primary")
+        self.connect_button.setDefault(True)
         self.progress = build_plain_label("", "muted", self)
         self.trouble = build_plain_label("", "danger", self)
         self.progress.hide()
         self.trouble.hide()
-        self._machines_heading = build_plain_label(tr("From your SSH configuration"), "small", self)
+        machines_title = tr("From your SSH configuration")
+        self._machines_heading = build_plain_label(machines_title, "small", self)
         self._machine_list = build_surface(self, "plain")
         self._machine_column = build_column(owner=self._machine_list, margins=0, spacing=2)
         self._machine_area = build_scroll_area(self._machine_list, self)
         self._machine_area.setMaximumHeight(LIST_HEIGHT)
         self._machines_heading.hide()
         self._machine_area.hide()
+        explanation_label = build_plain_label(explanation, "muted", self)
+        where_row = build_row((self.machine, 2), (self.folder, 3), self.connect_button)
         build_column(
-            build_plain_label(explanation, "muted", self),
-            build_row((self.machine, 2), (self.folder, 3), self.connect_button),
+            explanation_label,
+            where_row,
             self.progress,
             self.trouble,
             self._machines_heading,
@@ -72,9 +74,8 @@ class OpenFolderElsewhereDialog(TransientDialog):
             line.textChanged.connect(self._update_connect_button)
         self._update_connect_button()
         self.machine.setFocus()
-        runner.run_in_background(
-            workspaces.connections.list_machines(), then=self._show_machines, owner=self
-        )
+        listing = workspaces.connections.list_machines()
+        runner.run_in_background(listing, then=self._show_machines, owner=self)
 
     def _show_machines(self, names: Sequence[str]) -> None:
         for name in names:

@@ -56,7 +56,8 @@ class SubagentsDialog(TransientDialog):
             AgentColumn(tr("Cost"), 80),
             AgentColumn(tr("Time"), 60),
         )
-        self._tree.setHeaderLabels([column.title for column in columns])
+        titles = [column.title for column in columns]
+        self._tree.setHeaderLabels(titles)
         self._tree.setAccessibleName(tr("Agents"))
         header = self._tree.header()
         header.setStretchLastSection(False)
@@ -66,13 +67,9 @@ class SubagentsDialog(TransientDialog):
             else:
                 header.setSectionResizeMode(index, QHeaderView.ResizeMode.Stretch)
         self._tree.itemDoubleClicked.connect(self._open_selected_agent)
-        build_column(
-            self._summary_label,
-            self._tree,
-            self._build_button_row(),
-            owner=self,
-            margins=(20, 16, 20, 16),
-        )
+        button_row = self._build_button_row()
+        margins = (20, 16, 20, 16)
+        build_column(self._summary_label, self._tree, button_row, owner=self, margins=margins)
         timer = QTimer(self)
         timer.timeout.connect(self.update_agent_rows)
         timer.start(UPDATE_INTERVAL_MS)

@@ -62,10 +62,12 @@ def _tab_stops_in_area(area: QWidget, focused: QWidget | None) -> Iterator[QWidg
     stops: list[PlacedStop] = []
     for widget in area.findChildren(QWidget):
         if widget is focused or _is_tab_stop(widget):
-            rect = QRect(widget.mapTo(area, QPoint(0, 0)), widget.size())
+            corner = widget.mapTo(area, QPoint(0, 0))
+            rect = QRect(corner, widget.size())
             stops.append(PlacedStop(rect, widget))
+    stops.sort(key=lambda stop: stop.rect.center().y())
     lines: list[list[PlacedStop]] = []
-    for stop in sorted(stops, key=lambda stop: stop.rect.center().y()):
+    for stop in stops:
         if lines and _are_on_same_line(lines[-1][0].rect, stop.rect):
             lines[-1].append(stop)
         else:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
@@ -110,10 +111,7 @@ class CachePage(QWidget):
         """
         self.bar.filter_chosen.connect(self._apply_chosen_filter)
         self.bar.searched.connect(self.search_hash_or_text)
-        self.bar.table_wanted.connect(self.table.setFocus)
-        self.bar.table_wanted.connect(
-            lambda: self.table.select_row_and_open_entry(max(self.table.current_row, 0))
-        )
+        self.bar.table_wanted.connect(self._enter_table)
         self.table.current_row_changed.connect(self._open_entry_of_row)
         self.table.selected_rows_changed.connect(self._show_selection_count)
         self.table.menu_wanted.connect(self.entry_actions.show_entry_context_menu)
@@ -271,19 +269,24 @@ class CachePage(QWidget):
             self._shown.run_then_if_shown(work, self._select_shown_entry)
         self._figures_timer.start()
 
+    def _enter_table(self) -> None:
+        """Moves the keyboard focus to the table, and opens the row where it was last."""
+        self.table.setFocus()
+        row = max(self.table.current_row, 0)
+        self.table.select_row_and_open_entry(row)
+
     def _search_entry_contents(self, text: str, wanted_entry: Digest | None = None) -> None:
         """Lists the entries that contain the words, and opens the wanted one or else the best."""
         if self._shown.catalogue is None:
             return
         self._show_text_above_table(tr("Searching for “{words}”…", words=text))
-        search = entry_tasks.search_entries_with_rows(
-            self._shown.catalogue, text, tool=self.bar.filter.tool
-        )
-        self._shown.run_then_if_shown(
-            search,
-            lambda hits: self._show_search_hits(text, hits, wanted_entry),
-            lambda error: self._show_text_above_table(translate_sentences(str(error))),
-        )
+        tool = self.bar.filter.tool
+        search = entry_tasks.search_entries_with_rows(self._shown.catalogue, text, tool=tool)
+        show_hits = partial(self._show_search_hits, text, wanted_entry=wanted_entry)
+        self._shown.run_then_if_shown(search, show_hits, self._show_search_error)
+
+    def _show_search_error(self, error: HelixError) -> None:
+        self._show_text_above_table(translate_sentences(str(error)))
 
     def _show_search_hits(
         self, text: str, hits: Sequence[EntrySearchHit], wanted_entry: Digest | None = None
@@ -387,21 +390,22 @@ class CachePage(QWidget):
             return
         parts: list[str] = []
         if self.model.entry_filter != EntryFilter():
-            parts.append(tr("{n} shown", n=format_number(self.model.rowCount())))
+            shown_count = format_number(self.model.rowCount())
+            parts.append(tr("{n} shown", n=shown_count))
         parts.append(format_count(figures.entries, "{n} stored output", "{n} stored outputs"))
         size = format_byte_size(figures.size)
         compressed_size = format_byte_size(figures.kept)
         parts.append(tr("{size}, compressed to {kept}", size=size, kept=compressed_size))
         if figures.repeated:
-            parts.append(
-                format_count(
-                    figures.repeated,
-                    "{n} duplicate not stored again",
-                    "{n} duplicates not stored again",
-                )
+            duplicates = format_count(
+                figures.repeated,
+                "{n} duplicate not stored again",
+                "{n} duplicates not stored again",
             )
+            parts.append(duplicates)
         if figures.gone:
-            parts.append(tr("{n} removed to free up space", n=format_number(figures.gone)))
+            removed_count = format_number(figures.gone)
+            parts.append(tr("{n} removed to free up space", n=removed_count))
         parts.append(tr("verified on every read"))
         self._show_text_above_table(" · ".join(parts))
 

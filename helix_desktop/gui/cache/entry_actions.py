@@ -1,6 +1,7 @@
 """Actions on cache entries: copy hashes, compare, save, verify, pin and forget."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QObject, QPoint, Signal
@@ -18,6 +19,7 @@ from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.widgets import build_popup_menu
 from helix_desktop.gui.question_dialogs import DialogChoice, ask_new_file, ask_to_choose_one
 from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shown_workspace import ShownCatalogue
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
@@ -107,7 +109,7 @@ class EntryActions(QObject):
                 catalogue, row.stored, path, self._show_save_progress
             )
             self._runner.run_in_background(
-                work, then=lambda _: self.reported.emit(success), owner=self
+                work, then=lambda _saved: self.reported.emit(success), owner=self
             )
 
         name = entry_tasks.suggest_entry_file_name(row)
@@ -157,11 +159,12 @@ class EntryActions(QObject):
 
     def set_shown_entry_pinned(self, pinned: bool) -> None:  # noqa: FBT001 - a slot
         row = self._viewer.row
-        if row is not None and self._shown.catalogue is not None:
-            pinning = self._shown.catalogue.cache.pin_entry(row.stored.digest, pinned=pinned)
-            self._shown.run_then_if_shown(
-                pinning, lambda _: self.entry_changed.emit(row.stored.digest)
-            )
+        catalogue = self._shown.catalogue
+        if row is None or catalogue is None:
+            return
+        digest = row.stored.digest
+        pinning = catalogue.cache.pin_entry(digest, pinned=pinned)
+        self._shown.run_then_if_shown(pinning, lambda _: self.entry_changed.emit(digest))
 
     def ask_to_forget_entry(self) -> None:
         """Asks whether the shown output is to be removed for good, and says which
@@ -171,20 +174,23 @@ class EntryActions(QObject):
         catalogue = self._shown.catalogue
         if row is None or catalogue is None:
             return
-
-        def forget_shown_entry() -> None:
-            work = catalogue.content_forgetter(entries=[row.stored.digest])
-            self._shown.run_then_if_shown(work, lambda _: self.entry_forgotten.emit())
-
-        def ask_to_forget_used_entry(uses: Sequence[EntryUse]) -> None:
-            question = entry_tasks.describe_forgetting(row, uses)
-            choices = [DialogChoice(tr("Forget permanently"), forget_shown_entry)]
-            title = tr("Forget this output")
-            ask_to_choose_one(self._page, title, question, choices, cancel_label=tr("Keep"))
-
         # It may have been used since it was shown.
         find_uses = catalogue.index.find_entry_uses(row.stored.digest)
-        self._shown.run_then_if_shown(find_uses, ask_to_forget_used_entry)
+        ask_to_forget = partial(self._ask_to_forget_used_entry, catalogue, row)
+        self._shown.run_then_if_shown(find_uses, ask_to_forget)
+
+    def _ask_to_forget_used_entry(
+        self, catalogue: ShownCatalogue, row: EntryRow, uses: Sequence[EntryUse]
+    ) -> None:
+        question = entry_tasks.describe_forgetting(row, uses)
+        forget = partial(self._forget_entry, catalogue, row.stored.digest)
+        choices = [DialogChoice(tr("Forget permanently"), forget)]
+        title = tr("Forget this output")
+        ask_to_choose_one(self._page, title, question, choices, cancel_label=tr("Keep"))
+
+    def _forget_entry(self, catalogue: ShownCatalogue, digest: Digest) -> None:
+        forgetting = catalogue.content_forgetter(entries=[digest])
+        self._shown.run_then_if_shown(forgetting, lambda _: self.entry_forgotten.emit())
 
     def compare_selected_entries(self) -> None:
         """Opens a comparison of the two selected entries, the older one first. Does nothing unless

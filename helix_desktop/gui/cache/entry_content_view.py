@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QImage, QPainter, QPaintEvent
@@ -106,12 +107,10 @@ class EntryContentView(QWidget):
         others.
         """
         self._bar = QWidget(self)
-        self._previous_button = build_push_button(
-            tr("Previous page"), self._bar, lambda: self.turn_page_by(-1), "pill"
-        )
-        self._next_button = build_push_button(
-            tr("Next page"), self._bar, lambda: self.turn_page_by(1), "pill"
-        )
+        turn_back = partial(self.turn_page_by, -1)
+        turn_on = partial(self.turn_page_by, 1)
+        self._previous_button = build_push_button(tr("Previous page"), self._bar, turn_back, "pill")
+        self._next_button = build_push_button(tr("Next page"), self._bar, turn_on, "pill")
         self._page_label = build_plain_label("", "muted", self._bar, wraps=False)
         build_row(
             self._previous_button,

@@ -121,9 +121,11 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
     ) -> None:
         """Draws where the hit is, in at most a third of the width, and the words found there."""
         metrics = QtGui.QFontMetrics(self._mono)
-        name = metrics.elidedText(source, Qt.TextElideMode.ElideMiddle, text_rect.width() // 3)
+        most_name_width = text_rect.width() // 3
+        name = metrics.elidedText(source, Qt.TextElideMode.ElideMiddle, most_name_width)
         painter.drawText(text_rect, Qt.AlignmentFlag.AlignVCenter, name)
-        snippet_rect = text_rect.adjusted(metrics.horizontalAdvance(name) + 14, 0, 0, 0)
+        snippet_rect = QRect(text_rect)
+        snippet_rect.setLeft(text_rect.left() + metrics.horizontalAdvance(name) + 14)
         painter.setPen(self._theme.colour_of_token("muted"))
         snippet_line = " ".join(make_safe_text(snippet).split())
         found_colour = self._theme.colour_of_token("found")
@@ -365,7 +367,8 @@ class EntryTable(QtWidgets.QTableView):
         if event.reason() is QtGui.QContextMenuEvent.Reason.Keyboard:
             row = max(self.current_row, 0)
             row_bottom = self.rowViewportPosition(row) + self.rowHeight(row)
-            self.menu_wanted.emit(self.viewport().mapToGlobal(QPoint(0, row_bottom)))
+            below_row = self.viewport().mapToGlobal(QPoint(0, row_bottom))
+            self.menu_wanted.emit(below_row)
             return
         row = self.rowAt(event.pos().y())
         if row >= 0 and not self.selectionModel().isRowSelected(row):

@@ -52,7 +52,8 @@ class EntryViewer(QWidget):
         self.uses: Sequence[EntryUse] = ()
 
         self.content_view = EntryContentView(theme, doing, self)
-        self.content_view.content_read.connect(lambda: self.show_checked_state(good=True))
+        show_good_state = partial(self.show_checked_state, good=True)
+        self.content_view.content_read.connect(show_good_state)
         self.content_view.reading_failed.connect(self._disable_content_buttons_after_error)
         self.content_view.shapes_found.connect(self._fill_shape_menu)
         self.content_view.lines.selection_changed.connect(self._update_recall_button)
@@ -66,8 +67,9 @@ class EntryViewer(QWidget):
         self._copy = build_push_button(tr("Copy"), self, self.copy_shown_content)
         self._save = build_push_button(tr("Save as…"), self, self.save_wanted.emit)
         self._show = build_push_button(tr("Show in chat"), self, self.show_last_use_in_chat)
+        recall_label = tr("Add to next message")
         self.recall_button = build_push_button(
-            tr("Add to next message"), self, self.recall_entry_or_lines, "primary"
+            recall_label, self, self.recall_entry_or_lines, "primary"
         )
         self._more = build_tool_button(tr("More actions"), self, "⋯")
         self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)

@@ -60,12 +60,12 @@ class EntryFilterBar(QWidget):
         hint = tr("Search inside stored outputs, or paste a hash")
         self.field = build_line_edit(hint, hint, self, clearButtonEnabled=True)
         self.field.installEventFilter(self)
-        EscapeCloser(self.field, lambda: bool(self.field.text()), self.field.clear)
+        EscapeCloser(self.field, self._has_search_text, self.field.clear)
         self.field.textChanged.connect(self._hide_hint_and_schedule_search)
         self.field.returnPressed.connect(self._search_immediately)
         self._hint = build_plain_label("", "kbd", self.field, wraps=False)
         self._pause = QTimer(self, interval=TYPING_PAUSE_MS, singleShot=True)
-        self._pause.timeout.connect(lambda: self.searched.emit(self.field.text().strip()))
+        self._pause.timeout.connect(self._emit_search)
 
         self._tool_button = build_push_button("", self, look="pill")
         self._conversation_button = build_push_button("", self, look="pill")
@@ -73,6 +73,12 @@ class EntryFilterBar(QWidget):
         self._more_filters_button = build_push_button("", self, look="pill")
         self._lay_out_filter_bar(theme)
         self.reset_filters()
+
+    def _has_search_text(self) -> bool:
+        return bool(self.field.text())
+
+    def _emit_search(self) -> None:
+        self.searched.emit(self.field.text().strip())
 
     def _lay_out_filter_bar(self, theme: Theme) -> None:
         """Puts the field and the four filters into one row, or into two where the
@@ -145,6 +151,13 @@ class EntryFilterBar(QWidget):
             self.filter.conversation,
         )
 
+    def _filter_since_days(self, days: str) -> EntryFilter:
+        """Returns the filter for outputs of so many last days, or of any time if `days` is empty."""
+        if not days:
+            return replace(self.filter, since=0.0)
+        earliest = time.time() - int(days) * _DAY
+        return replace(self.filter, since=earliest)
+
     def resizeEvent(self, event: object) -> None:
         super().resizeEvent(event)  # type: ignore[arg-type]
         direction = QBoxLayout.Direction.LeftToRight
@@ -212,13 +225,8 @@ class EntryFilterBar(QWidget):
         choices: list[_FilterChoice] = []
         for words, days in spans.items():
             choices.append(_FilterChoice(words, words, str(days)))
-
-        def filter_since_days(days: str) -> EntryFilter:
-            if not days:
-                return replace(self.filter, since=0.0)
-            return replace(self.filter, since=time.time() - int(days) * _DAY)
-
-        self._fill_filter_menu(self._time_button, tr("Any time"), choices, filter_since_days)
+        any_time = tr("Any time")
+        self._fill_filter_menu(self._time_button, any_time, choices, self._filter_since_days)
 
     def _fill_size_and_state_menu(self) -> None:
         """Fills the menu of further filters: one least size, and states that can be combined."""

@@ -45,13 +45,10 @@ class PullRequestDialog(widgets.TransientDialog):
         self.heading.textChanged.connect(self._enable_open_button)
         self.body = QPlainTextEdit(text.body, self)
         self.body.setAccessibleName(tr("Text of the pull request"))
-        note = widgets.build_plain_label(
-            tr(
-                "Written from this conversation. Everybody who can see the repository can read it, so remove what is not meant for them."
-            ),
-            "small",
-            self,
+        who_can_read_it = tr(
+            "Written from this conversation. Everybody who can see the repository can read it, so remove what is not meant for them."
         )
+        note = widgets.build_plain_label(who_can_read_it, "small", self)
         self.trouble = widgets.build_plain_label("", "danger", self)
         self.trouble.hide()
 
@@ -116,13 +113,15 @@ class AfterCommitBar(QWidget):
         self._shown = ShownBranch()
         self._has_committed = False
         self._wish: AfterCommitWish | None = None
-        self._note = ElidedLabel(self, least=theme.zoomed_pixels(LEAST_NOTE))
+        least_note_width = theme.zoomed_pixels(LEAST_NOTE)
+        self._note = ElidedLabel(self, least=least_note_width)
         set_widget_look(self._note, "muted")
         self.push_button = widgets.build_push_button(tr("Push"), self, self._push, "pill")
         self.request_button = widgets.build_push_button("", self, self._open_request, "pill")
         self.checks_button = widgets.build_push_button("", self, self.reload, "link")
+        failure_label = tr("Give the failure to the agent")
         self.failure_button = widgets.build_push_button(
-            tr("Give the failure to the agent"), self, self._give_failure, "link"
+            failure_label, self, self._give_failure, "link"
         )
         row = build_row(
             (self._note, 1),

@@ -47,20 +47,12 @@ class ChangedFileView(QWidget):
         self.keep = build_push_button(tr("Keep file"), self, look="pill")
         self.undo_button = build_push_button(tr("Undo file"), self, look="pill")
         self._buttons = [self.open_in_editor, self.keep, self.undo_button]
-        head = build_row(
-            self._name,
-            self._origin_chip,
-            self._new_file_chip,
-            1,
-            *self._buttons,
-            spacing=8,
-            wraps=True,
-        )
+        chips = [self._origin_chip, self._new_file_chip]
+        head = build_row(self._name, *chips, 1, *self._buttons, spacing=8, wraps=True)
 
         self.view = DifferenceView(theme, self)
-        self._sentence_label = build_plain_label(
-            parent=self, alignment=Qt.AlignmentFlag.AlignCenter
-        )
+        self._sentence_label = build_plain_label(parent=self)
+        self._sentence_label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._pictures: list[QLabel] = []  # Before and after the change.
         self._picture_page = self._build_picture_page()
         self._stack = QStackedWidget(self)

@@ -63,11 +63,11 @@ def group_rows_by_folder(
     for folder in sorted(files_by_folder, key=_folder_order):
         files_inside = files_by_folder[folder]
         if folder:
+            shown_folder = f"{printable_path(folder)}/"
+            added_lines = sum(file.added for file in files_inside)
+            removed_lines = sum(file.removed for file in files_inside)
             heading = ChangesListRow(
-                folder=f"{printable_path(folder)}/",
-                turn=turn,
-                added=sum(file.added for file in files_inside),
-                removed=sum(file.removed for file in files_inside),
+                folder=shown_folder, turn=turn, added=added_lines, removed=removed_lines
             )
             rows.append(heading)
         for file in files_inside:
@@ -257,7 +257,8 @@ class _ChangesRowDelegate(RowPainter):
         gap = px(4)
         notes_left = row_rect.right() + gap
         for note in reversed(_notes_of_file(file, is_committed=is_committed)):
-            note_width = min(self._text_width("count", note.text), px(120))
+            text_width = self._text_width("count", note.text)
+            note_width = min(text_width, px(120))
             notes_left -= gap + note_width
             note_rect = QRectF(notes_left, row_rect.top(), note_width, row_rect.height())
             self._draw_text(painter, note_rect, "count", note.text, note.colour)

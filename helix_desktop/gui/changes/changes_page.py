@@ -206,27 +206,16 @@ class ChangesPage(QWidget):
         """
         bar = QWidget(self)
         set_surface_look(bar, "page")
-        row = build_row(
-            self.scope,
-            self.columns,
-            (self._note, 1),
-            self.cover_button,
-            self.undo_button,
-            self.commit_button,
-            owner=bar,
-            spacing=8,
-            wraps=True,
-        )
+        choices = [self.scope, self.columns]
+        actions = [self.cover_button, self.undo_button, self.commit_button]
+        row = build_row(*choices, (self._note, 1), *actions, owner=bar, spacing=8, wraps=True)
         theme.keep_lengths_scaled(self, row.setContentsMargins, 20, 10, 20, 10)
-        buttons = [
-            self.scope,
-            self.columns,
-            self.cover_button,
-            self.undo_button,
-            self.commit_button,
-        ]
-        for button in buttons:
-            button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        fixed = QSizePolicy.Policy.Fixed
+        for button in choices:
+            button.setSizePolicy(fixed, fixed)
+        for button in actions:
+            button.setSizePolicy(fixed, fixed)
+        # The note is cut where the buttons need the room.
         self._note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         rule = QFrame(self)
         set_widget_look(rule, "rule")
@@ -410,9 +399,9 @@ class ChangesPage(QWidget):
         if not undos:
             return None
         undone_files = await changes.file_changes_of_steps(undos)
-        changed_since_commit = await changes.git_repository.find_paths_changed_since_commit(
-            [file.change for file in undone_files]
-        )
+        undone_changes = [file.change for file in undone_files]
+        repository = changes.git_repository
+        changed_since_commit = await repository.find_paths_changed_since_commit(undone_changes)
         listed_paths = {change.path for change in listed_changes}
         files: list[FileChange] = []
         for file in undone_files:
@@ -653,9 +642,11 @@ class ChangesPage(QWidget):
             label = _since_turn_heading(turn, self._turns)
             # Qt would take "&" for the mark of a shortcut key.
             safe_label = label.replace("&", "&&")
-            checkpoint_menu.addAction(safe_label, partial(self.show_since_checkpoint, turn))
+            show_turn = partial(self.show_since_checkpoint, turn)
+            checkpoint_menu.addAction(safe_label, show_turn)
         menu.addAction(tr("Since a git revision…"), self._ask_revision_and_show_changes_since)
-        menu.popup(self.scope.mapToGlobal(self.scope.rect().bottomLeft()))
+        below_button = self.scope.mapToGlobal(self.scope.rect().bottomLeft())
+        menu.popup(below_button)
 
     def show_scope(self, scope: str, revision: str = "") -> None:
         """Shows the changes of a scope: "turns", "conversation" or "revision"."""
@@ -678,13 +669,11 @@ class ChangesPage(QWidget):
         self.reload_changes()
 
     def _ask_revision_and_show_changes_since(self) -> None:
-        ask_text(
-            self,
-            tr("Changes since"),
-            tr("Revision"),
-            "HEAD",
-            lambda text: self.show_scope("revision", text.strip()),
-        )
+        title = tr("Changes since")
+        ask_text(self, title, tr("Revision"), "HEAD", self._show_changes_since_revision)
+
+    def _show_changes_since_revision(self, revision: str) -> None:
+        self.show_scope("revision", revision.strip())
 
     def _show_columns_menu(self) -> None:
         has_two_columns = self.body.view.has_two_columns
@@ -693,7 +682,8 @@ class ChangesPage(QWidget):
         choose_side_by_side = partial(self._choose_columns, two=True)
         add_menu_choice(menu, tr("Unified"), choose_unified, chosen=not has_two_columns)
         add_menu_choice(menu, tr("Side by side"), choose_side_by_side, chosen=has_two_columns)
-        menu.popup(self.columns.mapToGlobal(self.columns.rect().bottomLeft()))
+        below_button = self.columns.mapToGlobal(self.columns.rect().bottomLeft())
+        menu.popup(below_button)
 
     def _choose_columns(self, *, two: bool) -> None:
         self.show_columns(two=two)

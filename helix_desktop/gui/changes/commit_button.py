@@ -1,6 +1,7 @@
 """Commits changed files; in a folder without git, the button sets git up first."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QTextCursor
@@ -30,16 +31,13 @@ class CommitDialog(widgets.TransientDialog):
         self.message = QPlainTextEdit(self, placeholderText=tr("Commit message"))
         self.message.setAccessibleName(tr("Commit message"))
         self.message.textChanged.connect(self._enable_commit_button)
-        self.propose = widgets.build_push_button(
-            tr("Propose a message"), self, self._request_proposal
+        propose_label = tr("Propose a message")
+        self.propose = widgets.build_push_button(propose_label, self, self._request_proposal)
+        propose_row = build_row(self.propose, 1)
+        what_is_committed = tr(
+            "These files are committed as they are now. Everything else you have staged stays staged."
         )
-        note = widgets.build_plain_label(
-            tr(
-                "These files are committed as they are now. Everything else you have staged stays staged."
-            ),
-            "small",
-            self,
-        )
+        note = widgets.build_plain_label(what_is_committed, "small", self)
         self.commit_button = widgets.build_push_button(tr("Commit"), self, look="primary")
         buttons = widgets.build_confirm_buttons(self, self.commit_button, self.accept)
         self.branch_label = widgets.build_plain_label("", "muted", self)
@@ -48,7 +46,7 @@ class CommitDialog(widgets.TransientDialog):
             self.branch_label,
             (self.list, 2),
             (self.message, 1),
-            build_row(self.propose, 1),
+            propose_row,
             note,
             buttons,
             owner=self,
@@ -184,16 +182,19 @@ class CommitButton(QPushButton):
         conversation = self._conversation
         dialog = CommitDialog(self._files, self)
         dialog.message.setPlainText(self._unused_messages.get(conversation, ""))
-
-        def keep_message() -> None:
-            self._unused_messages[conversation] = dialog.message.toPlainText()
-
+        keep_message = partial(self._keep_unused_message, conversation, dialog)
         dialog.message.textChanged.connect(keep_message)
-        dialog.proposal_wanted.connect(lambda: self._propose_message(changes, conversation, dialog))
-        dialog.accepted.connect(lambda: self._commit(changes, conversation, dialog))
+        propose = partial(self._propose_message, changes, conversation, dialog)
+        dialog.proposal_wanted.connect(propose)
+        commit = partial(self._commit, changes, conversation, dialog)
+        dialog.accepted.connect(commit)
         reading = changes.branch_publishing.read_branch_state()
         self._doing.run_in_background(reading, then=dialog.show_branch, owner=dialog)
         dialog.open()
+
+    def _keep_unused_message(self, conversation: str, dialog: CommitDialog) -> None:
+        """Remembers what was written, for the case that the dialog is closed without a commit."""
+        self._unused_messages[conversation] = dialog.message.toPlainText()
 
     def _propose_message(
         self, changes: FileChanges, conversation: str, dialog: CommitDialog

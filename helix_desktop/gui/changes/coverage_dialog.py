@@ -24,19 +24,16 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
         them out.
         """
         super().__init__(tr("Choose what checkpoints include"), parent, 560, 440)
-        explanation = widgets.build_plain_label(
-            tr(
-                "This folder exceeds the limits, so checkpoints leave out some of its files. Changes that commands make to these files cannot be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
-            ),
-            parent=self,
+        why_and_what_to_do = tr(
+            "This folder exceeds the limits, so checkpoints leave out some of its files. Changes that commands make to these files cannot be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
         )
+        explanation = widgets.build_plain_label(why_and_what_to_do, parent=self)
         self.list = QListWidget(self)
         self.list.setAccessibleName(tr("The largest folders"))
         self.list.itemChanged.connect(self._show_covered_totals)
         self.state = widgets.build_plain_label(tr("Counting files…"), "small", self, wraps=False)
-        self.cover_button = widgets.build_push_button(
-            tr("Include the checked folders"), self, look="primary"
-        )
+        cover_label = tr("Include the checked folders")
+        self.cover_button = widgets.build_push_button(cover_label, self, look="primary")
         self.cover_button.setEnabled(False)
         buttons = widgets.build_confirm_buttons(self, self.cover_button, self.accept, tr("Not now"))
         self.accepted.connect(self._emit_chosen_coverage)

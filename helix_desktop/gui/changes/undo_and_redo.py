@@ -139,11 +139,9 @@ class ChangesUndo(QObject):
             self._add_undo_action(menu, label, [step])
         newest_undos = _undos_to_reverse(turns, undone)[-MOST_STEPS:]
         for undo in reversed(newest_undos):
-            label = tr(
-                "Reverse the undo of {files}, {time}…",
-                files=_name_undone_files(undo.fact),
-                time=format_time_of_day(undo.time),
-            )
+            files = _name_undone_files(undo.fact)
+            time_of_undo = format_time_of_day(undo.time)
+            label = tr("Reverse the undo of {files}, {time}…", files=files, time=time_of_undo)
             self._add_undo_action(menu, label, [undo])
         if turn not in undone:
             label = tr("Undo {turn}…", turn=name_turn(turn, turns))
@@ -158,7 +156,8 @@ class ChangesUndo(QObject):
             self._add_undo_action(menu, label, _sources_of_turns(turns_since))
 
         self._add_other_turns(menu, turn, turns, undone)
-        menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
+        below_button = self._button.mapToGlobal(self._button.rect().bottomLeft())
+        menu.popup(below_button)
 
     def _add_other_turns(
         self,

@@ -60,9 +60,8 @@ class ConsentDialog(TransientDialog):
         # Enter must not agree to what nobody has looked at.
         later.setDefault(True)
         buttons.rejected.connect(self.reject)
-        build_column(
-            sentence, (self._text, 1), self._length, buttons, owner=self, margins=20, spacing=12
-        )
+        text = (self._text, 1)
+        build_column(sentence, text, self._length, buttons, owner=self, margins=20, spacing=12)
         self._update_as_text_is_read()
 
     def _decide(self, act: Callable[[], object]) -> None:

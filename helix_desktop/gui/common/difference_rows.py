@@ -357,8 +357,10 @@ def _number_hunk_lines(
 
 def _pair_replaced_lines(lines: list[DifferenceLine]) -> None:
     """Gives each removed line the added line that stands in its place, and the other way round."""
-    for block in _find_replaced_blocks([line.mark for line in lines]):
-        if max(len(block.removed), len(block.added)) > MOST_LINES_WITH_CHANGED_WORDS:
+    marks = [line.mark for line in lines]
+    for block in _find_replaced_blocks(marks):
+        lines_of_larger_side = max(len(block.removed), len(block.added))
+        if lines_of_larger_side > MOST_LINES_WITH_CHANGED_WORDS:
             continue
         for old_index, new_index in zip(block.removed, block.added, strict=False):
             old_line = lines[old_index]
@@ -377,15 +379,20 @@ def _pair_for_two_columns(
     removed: list[DifferenceLine] = []
     added: list[DifferenceLine] = []
     for line in lines:
+        # Removed lines come first, so another one after added lines begins a new block.
         is_start_of_block = line.mark == "-" and bool(added)
-        is_note = line.mark == _NOTE_SIGN
         if is_start_of_block:
             yield from zip_longest(removed, added)
             removed = []
             added = []
-        if line.mark == "+" or (is_note and added):
+        side = line.mark
+        if line.mark == _NOTE_SIGN and added:
+            side = "+"
+        elif line.mark == _NOTE_SIGN and removed:
+            side = "-"
+        if side == "+":
             added.append(line)
-        elif line.mark == "-" or (is_note and removed):
+        elif side == "-":
             removed.append(line)
         else:
             # An unchanged line or its note, which stand in both versions.

@@ -78,6 +78,8 @@ def draw_text_with_found_words(
         text_before = shown_text[:start]
         found_word = shown_text[start : start + length]
         left = rect.left() + metrics.horizontalAdvance(text_before)
+        top = rect.center().y() - 9
         width = metrics.horizontalAdvance(found_word)
-        painter.fillRect(QRect(left, rect.center().y() - 9, width, 18), background)
+        word_rect = QRect(left, top, width, 18)
+        painter.fillRect(word_rect, background)
     painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter, shown_text)

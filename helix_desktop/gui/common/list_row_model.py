@@ -112,9 +112,13 @@ class RowTree(QTreeWidget):
 
 def draw_row_focus(painter: QPainter, option: QStyleOptionViewItem, inset: float) -> None:
     """Draws a frame around the focused row, if the focus came from the keyboard."""
-    if option.state & QtWidgets.QStyle.StateFlag.State_KeyboardFocusChange:
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(QPen(option.palette.accent(), 1))
-        painter.drawRoundedRect(
-            QRectF(option.rect).adjusted(inset + 0.5, 0.5, -inset - 0.5, -0.5), inset, inset
-        )
+    is_from_keyboard = option.state & QtWidgets.QStyle.StateFlag.State_KeyboardFocusChange
+    if not is_from_keyboard:
+        return
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    pen = QPen(option.palette.accent(), 1)
+    painter.setPen(pen)
+    # A line of one pixel is sharp only in the middle of a pixel.
+    side = inset + 0.5
+    frame = QRectF(option.rect).adjusted(side, 0.5, -side, -0.5)
+    painter.drawRoundedRect(frame, inset, inset)

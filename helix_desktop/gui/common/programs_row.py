@@ -54,14 +54,16 @@ def _build_program_frame(program: AskedProgram, parent: QWidget) -> QWidget:
     name_label = build_plain_label(words, "mono", frame, wraps=len(words) > LONG_NAME)
     labels: list[QLabel] = [name_label]
     if program.risk:
-        words = translate_name("risk of a program", program.risk)
-        labels.append(build_plain_label(words, "danger", frame, wraps=False))
+        risk = translate_name("risk of a program", program.risk)
+        labels.append(build_plain_label(risk, "danger", frame, wraps=False))
     if program.deletes:
-        words = tr("deletes {files}", files=_list_files(program.deletes))
-        labels.append(build_plain_label(words, "danger", frame, wraps=len(words) > LONG_NAME))
+        deleted_files = _list_files(program.deletes)
+        deletes = tr("deletes {files}", files=deleted_files)
+        labels.append(build_plain_label(deletes, "danger", frame, wraps=len(deletes) > LONG_NAME))
     if program.writes:
-        words = tr("writes {files}", files=_list_files(program.writes))
-        labels.append(build_plain_label(words, "warning", frame, wraps=len(words) > LONG_NAME))
+        written_files = _list_files(program.writes)
+        writes = tr("writes {files}", files=written_files)
+        labels.append(build_plain_label(writes, "warning", frame, wraps=len(writes) > LONG_NAME))
     build_row(*labels, owner=frame, margins=(8, 3, 8, 3), spacing=5)
     return frame
 

@@ -58,9 +58,12 @@ class LongTextField(QtWidgets.QPlainTextEdit):
 
     def sizeHint(self) -> QSize:
         """As high as its text, within limits: an empty field of many lines hides what follows."""
-        lines = min(max(self.blockCount() + 1, LEAST_LINES), MOST_LINES)
-        height = lines * self.fontMetrics().lineSpacing() + 2 * LINES_MARGIN
-        return QSize(super().sizeHint().width(), height)
+        wanted_lines = max(self.blockCount() + 1, LEAST_LINES)
+        lines = min(wanted_lines, MOST_LINES)
+        line_height = self.fontMetrics().lineSpacing()
+        height = lines * line_height + 2 * LINES_MARGIN
+        usual_width = super().sizeHint().width()
+        return QSize(usual_width, height)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
@@ -323,7 +326,9 @@ def _build_choice_field(
     # A choice without words of its own is shown by its name.
     for name, words in zip_longest(declared.choices, declared.words):
         field.addItem(words or name, name)
-    field.setCurrentIndex(max(field.findData(declared.value), 0))
+    index_of_value = field.findData(declared.value)
+    # A value that is not among the choices shows the first one.
+    field.setCurrentIndex(max(index_of_value, 0))
     field.activated.connect(lambda _index: changed(str(field.currentData())))
     return field
 

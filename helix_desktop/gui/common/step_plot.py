@@ -201,7 +201,9 @@ class StepPlot(QWidget):
         return PlotScale(self._plot_area, self._first, self._last, self._top_tokens)
 
     def _nearest_point(self, x: float) -> int:
-        return min(max(round(self.scale.point_at(x)), 0), self._point_count - 1)
+        nearest = round(self.scale.point_at(x))
+        last_point = self._point_count - 1
+        return min(max(nearest, 0), last_point)
 
     # --- Drawing the plot
 
@@ -220,9 +222,11 @@ class StepPlot(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         self._draw_choice_and_pointer(painter, scale)
         if self.hasFocus():
-            painter.setPen(QPen(self._theme.colour_of_token("accent"), 1))
+            pen = QPen(self._theme.colour_of_token("accent"), 1)
+            painter.setPen(pen)
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+            focus_frame = QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
+            painter.drawRoundedRect(focus_frame, 4, 4)
         painter.end()
 
     def _cached_plot_picture(self, scale: PlotScale) -> QPixmap:
@@ -280,12 +284,16 @@ class StepPlot(QWidget):
     ) -> None:
         """Draws a vertical line at the step under the pointer, dots on the curves, and words."""
         x = scale.x_of_point(self._hover)
-        painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
-        painter.drawLine(QPointF(x, scale.area.top()), QPointF(x, scale.area.bottom()))
+        top = QPointF(x, scale.area.top())
+        bottom = QPointF(x, scale.area.bottom())
+        line_pen = QPen(self._theme.colour_of_token("line"), 1)
+        painter.setPen(line_pen)
+        painter.drawLine(top, bottom)
         painter.setPen(Qt.PenStyle.NoPen)
         for tokens, colour in dots:
             painter.setBrush(colour)
-            painter.drawEllipse(QPointF(x, scale.y_of_tokens(tokens)), 3, 3)
+            centre = QPointF(x, scale.y_of_tokens(tokens))
+            painter.drawEllipse(centre, 3, 3)
         self._draw_label(painter, x, words)
 
     def _draw_label(self, painter: QPainter, x: float, words: str) -> None:
@@ -300,7 +308,8 @@ class StepPlot(QWidget):
         flags = int(side | Qt.AlignmentFlag.AlignVCenter)
         whole = QRectF(0, 0, self.width(), self.height())
         # Only a complete layout of the text gives its exact size in every script.
-        place = painter.boundingRect(whole, flags, words).adjusted(-6, -2, 6, 2)
+        text_rect = painter.boundingRect(whole, flags, words)
+        place = text_rect.adjusted(-6, -2, 6, 2)
         width = place.width()
         height = place.height()
         if has_several_lines:
@@ -310,12 +319,16 @@ class StepPlot(QWidget):
             place.moveTo(left, self._plot_area.top() + 4)
         else:
             place.moveTo(x - width / 2, self.height() - height - 4)
-        place.moveLeft(min(max(place.left(), 0), self.width() - width))
-        painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
+        rightmost_left = self.width() - width
+        left_within_plot = min(max(place.left(), 0), rightmost_left)
+        place.moveLeft(left_within_plot)
+        frame_pen = QPen(self._theme.colour_of_token("line"), 1)
+        painter.setPen(frame_pen)
         painter.setBrush(self._theme.colour_of_token("panel"))
         painter.drawRoundedRect(place, 5, 5)
         painter.setPen(text_colour)
-        painter.drawText(place.adjusted(6, 0, -6, 0), flags, words)
+        words_rect = place.adjusted(6, 0, -6, 0)
+        painter.drawText(words_rect, flags, words)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         x = event.position().x()

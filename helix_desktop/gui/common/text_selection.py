@@ -27,12 +27,18 @@ NO_POSITION = TextPosition(-1, 0)
 
 
 def word_range(text: str, offset: int) -> tuple[int, int]:
-    first = last = min(offset, len(text))
-    while first > 0 and (text[first - 1].isalnum() or text[first - 1] == "_"):
+    """Returns where the word around an offset begins and ends."""
+    first = min(offset, len(text))
+    last = first
+    while first > 0 and _is_part_of_word(text[first - 1]):
         first -= 1
-    while last < len(text) and (text[last].isalnum() or text[last] == "_"):
+    while last < len(text) and _is_part_of_word(text[last]):
         last += 1
     return first, last
+
+
+def _is_part_of_word(letter: str) -> bool:
+    return letter.isalnum() or letter == "_"
 
 
 @dataclass(slots=True)

@@ -37,15 +37,8 @@ class FigureTile(QWidget):
         self._name = widgets.build_plain_label("", "small")
         self._figure = widgets.build_plain_label("", "large")
         self._note = widgets.build_plain_label("", "faint")
-        build_column(
-            self._name,
-            self._figure,
-            self._note,
-            1,
-            owner=self,
-            margins=(16, 12, 16, 12),
-            spacing=2,
-        )
+        labels = [self._name, self._figure, self._note]
+        build_column(*labels, 1, owner=self, margins=(16, 12, 16, 12), spacing=2)
         self.hide()
 
     def show_figure(self, name: str, figure: str, note: str) -> None:
@@ -70,15 +63,10 @@ class ConnectedAgentCard(QWidget):
         self.change = widgets.build_push_button("", self, self.change_wanted.emit)
         texts = widgets.build_surface(self, "plain")
         build_column(self._name, self._state, owner=texts, margins=0, spacing=2)
+        buttons = [self.copy, self.change]
+        margins = (16, 12, 16, 12)
         build_row(
-            (texts, 1),
-            self._mark,
-            self.copy,
-            self.change,
-            owner=self,
-            margins=(16, 12, 16, 12),
-            spacing=10,
-            wraps=True,
+            (texts, 1), self._mark, *buttons, owner=self, margins=margins, spacing=10, wraps=True
         )
 
     def _copy_command(self) -> None:
@@ -144,15 +132,20 @@ def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float)
 def _describe_agent_requests(row: connected_agents.ConnectedAgentRow, now: float) -> str:
     parts: list[str] = []
     if row.conversations:
-        parts.append(
-            format_count(row.conversations, "{n} conversation today", "{n} conversations today")
+        conversations = format_count(
+            row.conversations, "{n} conversation today", "{n} conversations today"
         )
-    parts.append(format_count(row.requests, "{n} request", "{n} requests"))
-    parts.append(tr("last request {when}", when=format_time_ago(row.last_request_time, now)))
+        parts.append(conversations)
+    requests = format_count(row.requests, "{n} request", "{n} requests")
+    parts.append(requests)
+    when = format_time_ago(row.last_request_time, now)
+    parts.append(tr("last request {when}", when=when))
     if row.without > row.sent:
-        parts.append(tr("{share} saved", share=format_percent(1 - row.sent / row.without)))
+        saved_share = 1 - row.sent / row.without
+        parts.append(tr("{share} saved", share=format_percent(saved_share)))
     if row.last_failure:
-        parts.append(tr("Not answered: {why}", why=translate_sentences(row.last_failure)))
+        why = translate_sentences(row.last_failure)
+        parts.append(tr("Not answered: {why}", why=why))
     return " · ".join(filter(None, parts))
 
 
@@ -207,8 +200,9 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._tiles = (self._without, self._billed, self._saved, self._recalls)
         self._agent_column = build_column(spacing=10)
         self._missing = widgets.build_plain_label("", "muted")
+        show_label = tr("Show these agents")
         self._show_missing = widgets.build_push_button(
-            tr("Show these agents"), self, self._show_missing_agents, "link"
+            show_label, self, self._show_missing_agents, "link"
         )
         self._once_title = widgets.build_plain_label(tr("Just once, from a terminal"), "heading")
         self._once_line = CopyableCommandLine(self)
@@ -216,11 +210,10 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         for _variable in VARIABLES_OF_OTHER_PROGRAMS:
             self._other_program_lines.append(CopyableCommandLine(self))
         self._last_request = widgets.build_plain_label("", "small")
-        self._send_to = widgets.build_line_edit(
-            tr("Send requests to"),
-            tr("The provider's own address. Or another server, such as http://127.0.0.1:11434/v1"),
-            self,
+        hint = tr(
+            "The provider's own address. Or another server, such as http://127.0.0.1:11434/v1"
         )
+        self._send_to = widgets.build_line_edit(tr("Send requests to"), hint, self)
         self._send_to.setText(settings[GATEWAY_SEND_TO])
         self._send_to.editingFinished.connect(self._change_server)
         self._lay_out_gateway_dialog()
@@ -233,15 +226,18 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         tiles_row = build_row(spacing=12)
         for tile in self._tiles:
             tiles_row.addWidget(tile, 1)
+        title_row = build_row((title, 1), self._address, self.switch, spacing=14, wraps=True)
+        explanation_label = widgets.build_plain_label(explanation, "muted")
+        missing_row = build_row((self._missing, 1), self._show_missing)
         page = widgets.build_surface(self, "page")
         column = build_column(
-            build_row((title, 1), self._address, self.switch, spacing=14, wraps=True),
-            widgets.build_plain_label(explanation, "muted"),
+            title_row,
+            explanation_label,
             self._last_request,
             self._error_label,
             tiles_row,
             self._agent_column,
-            build_row((self._missing, 1), self._show_missing),
+            missing_row,
             owner=page,
             margins=MARGINS,
             spacing=14,
@@ -250,19 +246,22 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         column.addWidget(self._once_title)
         column.addWidget(self._once_line)
         column.addSpacing(4)
-        column.addWidget(widgets.build_plain_label(tr("Any other program"), "heading"))
+        others_title = widgets.build_plain_label(tr("Any other program"), "heading")
+        column.addWidget(others_title)
         self._about_lines = widgets.build_plain_label("", "muted")
         column.addWidget(self._about_lines)
         for line in self._other_program_lines:
             column.addWidget(line)
         self._destinations = widgets.build_plain_label("", "muted")
         column.addWidget(self._destinations)
-        column.addWidget(
-            build_labelled_row(tr("Send requests to"), "", self._send_to, page, below=True)
+        send_to_row = build_labelled_row(
+            tr("Send requests to"), "", self._send_to, page, below=True
         )
+        column.addWidget(send_to_row)
         self._show_destinations()
         column.addStretch(1)
-        build_column(widgets.build_scroll_area(page, self), owner=self, margins=0)
+        scroll_area = widgets.build_scroll_area(page, self)
+        build_column(scroll_area, owner=self, margins=0)
 
     def refresh_connections(self) -> None:
         """Refreshes at once, and then every second."""

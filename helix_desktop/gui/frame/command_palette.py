@@ -258,8 +258,9 @@ class PaletteRowPainter(RowPainter):
         text_rect = surface.adjusted(px(10), 0, -px(10), 0)
         if item.kind != HEADING:
             icon_top = text_rect.center().y() - px(8)
+            icon_rect = QRect(text_rect.left(), icon_top, px(16), px(16))
             icon = build_icon(item.kind, theme.colour_of_token("muted"))
-            icon.paint(painter, QRect(text_rect.left(), icon_top, px(16), px(16)))
+            icon.paint(painter, icon_rect)
             text_rect.setLeft(text_rect.left() + px(26))
         text_end = self._draw_shortcut_or_note_and_return_text_end(painter, text_rect, item)
         text_rect.setRight(text_end)
@@ -278,9 +279,9 @@ class PaletteRowPainter(RowPainter):
         painter.setFont(self._theme.build_font(11))
         painter.setPen(self._theme.colour_of_token("faint"))
         metrics = QFontMetrics(painter.font())
-        text = metrics.elidedText(
-            item.key or item.note, Qt.TextElideMode.ElideMiddle, row_rect.width() // 2
-        )
+        whole_text = item.key or item.note
+        most_width = row_rect.width() // 2
+        text = metrics.elidedText(whole_text, Qt.TextElideMode.ElideMiddle, most_width)
         at_right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
         painter.drawText(row_rect, at_right, text)
         gap = self._theme.zoomed_pixels(12)
@@ -479,9 +480,11 @@ class CommandPalette(SearchPopup):
         px = self._theme.zoomed_pixels
         self.setGeometry(parent.rect())
         width = min(px(WIDTH), parent.width() - 32)
-        rows = min(max(self._model.rowCount(), 1), SHOWN)
-        height = min(px(ROW) * rows + px(68), parent.height() - px(96))
-        self.box.setGeometry((parent.width() - width) // 2, px(80), width, height)
+        left = (parent.width() - width) // 2
+        shown_rows = min(max(self._model.rowCount(), 1), SHOWN)
+        wanted_height = px(ROW) * shown_rows + px(68)
+        most_height = parent.height() - px(96)
+        self.box.setGeometry(left, px(80), width, min(wanted_height, most_height))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)

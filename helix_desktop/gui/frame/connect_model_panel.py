@@ -58,9 +58,8 @@ class ConnectModelPanel(QWidget):
         self._key_place = "keyring"
         self.setProperty("look", "plain")
         self._local_server_buttons = build_column(spacing=4)
-        self._search_label = build_plain_label(
-            tr("Looking for model servers on this computer…"), "muted", self
-        )
+        search_text = tr("Looking for model servers on this computer…")
+        self._search_label = build_plain_label(search_text, "muted", self)
         form = self._build_key_form()
         self._status_label = build_plain_label("", "muted", self)
         self._key_places = KeyPlaceButtons(self)
@@ -69,15 +68,18 @@ class ConnectModelPanel(QWidget):
 
         demo_label = tr("Use the built-in demo (a script, not a language model)")
         demo = build_push_button(demo_label, self, self._choose_demo, "link", wraps=True)
+        local_heading = self._build_panel_heading(tr("On this computer"))
+        key_heading = self._build_panel_heading(tr("With an API key"))
+        demo_heading = self._build_panel_heading(tr("Just looking?"))
         build_column(
-            self._build_panel_heading(tr("On this computer")),
+            local_heading,
             self._search_label,
             self._local_server_buttons,
-            self._build_panel_heading(tr("With an API key")),
+            key_heading,
             form,
             self._status_label,
             self._key_places,
-            self._build_panel_heading(tr("Just looking?")),
+            demo_heading,
             (demo, Qt.AlignmentFlag.AlignLeft),
             owner=self,
             margins=0,
@@ -116,10 +118,9 @@ class ConnectModelPanel(QWidget):
         """Builds the form in which the user chooses a service and enters its key. Only services
         whose address the user has to know have the row for it.
         """
-        form = QFormLayout(
-            labelAlignment=Qt.AlignmentFlag.AlignLeft,
-            rowWrapPolicy=QFormLayout.RowWrapPolicy.WrapLongRows,
-        )
+        form = QFormLayout()
+        form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
         self._provider = QComboBox(self, minimumContentsLength=12)
         self._provider.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
@@ -221,11 +222,10 @@ class ConnectModelPanel(QWidget):
             self._key.setFocus()  # A button that is disabled would pass the focus on to the demo.
         self._test.setEnabled(False)
 
+        testing = self._setup.test_provider(provider, key)
+        add_provider = partial(self._add_tested_provider, provider, key)
         self._runner.run_in_background(
-            self._setup.test_provider(provider, key),
-            then=partial(self._add_tested_provider, provider, key),
-            failed=self._show_connect_error,
-            owner=self,
+            testing, then=add_provider, failed=self._show_connect_error, owner=self
         )
 
     def _add_tested_provider(
@@ -247,8 +247,9 @@ class ConnectModelPanel(QWidget):
         self._address.setModified(False)
         provider = self._provider_from_form()
         self._show_connect_status(tr("Contacting {service}…", service=provider.title))
+        checking = self._setup.check_provider_address(provider)
         self._runner.run_in_background(
-            self._setup.check_provider_address(provider),
+            checking,
             then=lambda _done: self._show_connect_status(""),
             failed=self._show_connect_error,
             owner=self,
@@ -265,11 +266,10 @@ class ConnectModelPanel(QWidget):
         return replace(provider, name=name, title=name, address=address, kind="openai-chat")
 
     def _add_provider(self, provider: ProviderChoice, key: str, model: str) -> None:
+        adding = self._setup.add_provider_with_key(provider, key, self._key_place)
+        report_added = partial(self._report_added_provider, provider, model)
         self._runner.run_in_background(
-            self._setup.add_provider_with_key(provider, key, self._key_place),
-            then=partial(self._report_added_provider, provider, model),
-            failed=self._show_connect_error,
-            owner=self,
+            adding, then=report_added, failed=self._show_connect_error, owner=self
         )
 
     def _report_added_provider(self, provider: ProviderChoice, model: str, _done: None) -> None:

@@ -391,7 +391,8 @@ class ConversationRowPainter(RowPainter):
         painter.setFont(theme.build_font(11))
         painter.setPen(theme.colour_of_token("faint"))
         age = format_age(row.updated, time.time())
-        age_width = QFontMetrics(painter.font()).horizontalAdvance(age) + px(1)
+        age_metrics = QFontMetrics(painter.font())
+        age_width = age_metrics.horizontalAdvance(age) + px(1)
         age_left = first_line.right() - age_width
         age_rect = QRect(age_left, first_line.top(), age_width + px(1), first_line.height())
         mirrored_age = self._mirror_for_reading_direction(text_rect, age_rect)
@@ -399,13 +400,15 @@ class ConversationRowPainter(RowPainter):
 
         title_right = age_left - px(8)
         if row.pinned:
-            pin_rect = QRect(title_right - px(12), first_line.top() + px(4), px(12), px(12))
+            pin_top = first_line.top() + px(4)
+            pin_rect = QRect(title_right - px(12), pin_top, px(12), px(12))
             pin = build_icon("pin", theme.colour_of_token("faint"))
-            pin.paint(painter, self._mirror_for_reading_direction(text_rect, pin_rect))
+            mirrored_pin = self._mirror_for_reading_direction(text_rect, pin_rect)
+            pin.paint(painter, mirrored_pin)
             title_right = pin_rect.left() - px(4)
-        title_rect = QRect(first_line)
-        title_rect.setRight(title_right)
-        title_rect = self._mirror_for_reading_direction(text_rect, title_rect)
+        unmirrored_title = QRect(first_line)
+        unmirrored_title.setRight(title_right)
+        title_rect = self._mirror_for_reading_direction(text_rect, unmirrored_title)
         painter.setFont(theme.build_font(13))
         painter.setPen(theme.colour_of_token("text"))
         title = row.title or tr("New conversation")
@@ -417,7 +420,8 @@ class ConversationRowPainter(RowPainter):
         elide_mode = Qt.TextElideMode.ElideRight
         if title.endswith(")"):
             elide_mode = Qt.TextElideMode.ElideMiddle
-        elided = QFontMetrics(painter.font()).elidedText(title, elide_mode, title_rect.width())
+        title_metrics = QFontMetrics(painter.font())
+        elided = title_metrics.elidedText(title, elide_mode, title_rect.width())
         alignment = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
         painter.drawText(title_rect, alignment, elided)
         painter.setLayoutDirection(usual_direction)

@@ -38,8 +38,9 @@ class EarlyTyping:
         was_box_shown = box.get("is_shown", True) is True
         self.has_box = bool(workspace) and page == "chat" and was_box_shown
         self.enter_sends = not state_file.get_remembered("newline-with-enter", default=False)
+        no_message: dict[str, object] = {}
         edited_message = state_file.get_remembered(
-            "edit", workspace, conversation, default=dict[str, object]()
+            "edit", workspace, conversation, default=no_message
         )
         self.is_edit = bool(edited_message)
         self.sent_messages: list[dict[str, Any]] = []

@@ -225,23 +225,26 @@ class ModelRowPainter(RowPainter):
         theme = self._theme
         px = theme.zoomed_pixels
         at_right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
+        usual_font = theme.build_font()
+        small_font = theme.build_font(12)
         if row.favourite:
-            theme.draw_words(painter, rect, "★", theme.build_font(), "accent")
+            theme.draw_words(painter, rect, "★", usual_font, "accent")
         else:
-            theme.draw_words(painter, rect, "☆", theme.build_font(), "muted")
+            theme.draw_words(painter, rect, "☆", usual_font, "muted")
 
         price = format_model_price(model)
-        theme.draw_words(painter, rect, price, theme.build_font(12), "muted", at_right)
+        theme.draw_words(painter, rect, price, small_font, "muted", at_right)
 
         window = format_model_window(model)
-        metrics = QFontMetrics(painter.font())
-        price_width = width_of_price_column(metrics, px(PRICE), px(GAP), price)
-        painter.drawText(rect.adjusted(0, 0, -price_width, 0), at_right, window)
-        drawn_width = metrics.horizontalAdvance(window) + px(GAP)
+        small_metrics = QFontMetrics(painter.font())
+        price_width = width_of_price_column(small_metrics, px(PRICE), px(GAP), price)
+        window_rect = rect.adjusted(0, 0, -price_width, 0)
+        painter.drawText(window_rect, at_right, window)
+        drawn_width = small_metrics.horizontalAdvance(window) + px(GAP)
         window_width = max(drawn_width, px(WINDOW))
 
         name_rect = rect.adjusted(px(STAR), 0, -price_width - window_width, 0)
-        painter.setFont(theme.build_font())
+        painter.setFont(usual_font)
         painter.setPen(theme.colour_of_token("text"))
         name_metrics = QFontMetrics(painter.font())
         name = name_metrics.elidedText(model.id, Qt.TextElideMode.ElideMiddle, name_rect.width())
@@ -258,15 +261,17 @@ class ModelRowPainter(RowPainter):
         painter.setFont(self._theme.build_font(11))
         metrics = QFontMetrics(painter.font())
         chip_top = rect.center().y() - px(9)
+        frame_pen = QPen(self._theme.colour_of_token("line"), 1)
+        text_colour = self._theme.colour_of_token("muted")
         last_end = name_end
         for ability in model_abilities(model):
             width = metrics.horizontalAdvance(ability) + px(14)
             chip = QRect(last_end + px(8), chip_top, width, px(19))
             if chip.right() > rect.right():
                 return
-            painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
+            painter.setPen(frame_pen)
             painter.drawRoundedRect(chip, px(5), px(5))
-            painter.setPen(self._theme.colour_of_token("muted"))
+            painter.setPen(text_colour)
             painter.drawText(chip, Qt.AlignmentFlag.AlignCenter, ability)
             last_end = chip.right()
 
@@ -439,9 +444,12 @@ class ModelChooser(SearchPopup):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.list.viewport() and isinstance(event, QMouseEvent):
-            is_on_star = event.position().x() < self._theme.zoomed_pixels(14 + STAR)
-            if event.type() == QEvent.Type.MouseButtonRelease and is_on_star:
-                self.list.setCurrentIndex(self.list.indexAt(event.position().toPoint()))
+            pointer = event.position()
+            end_of_star = self._theme.zoomed_pixels(14 + STAR)
+            is_release = event.type() == QEvent.Type.MouseButtonRelease
+            if is_release and pointer.x() < end_of_star:
+                clicked_row = self.list.indexAt(pointer.toPoint())
+                self.list.setCurrentIndex(clicked_row)
                 self.toggle_favourite()
                 return True
         return super().eventFilter(watched, event)
@@ -481,7 +489,8 @@ class ModelChooser(SearchPopup):
         top = px(80)
         right = (parent.width() + width) // 2
         if self._anchor is not None and self._anchor.window() is self.window():
-            anchor_corner = self._anchor.mapTo(parent, self._anchor.rect().bottomRight())
+            corner_in_anchor = self._anchor.rect().bottomRight()
+            anchor_corner = self._anchor.mapTo(parent, corner_in_anchor)
             top = anchor_corner.y() + px(4)
             right = max(anchor_corner.x(), width + 8)
         visible_rows = min(max(self._model.rowCount(), 1), SHOWN)

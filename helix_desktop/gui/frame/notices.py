@@ -69,9 +69,9 @@ class Notices(QWidget):
         self._text = build_plain_label(parent=self)
         self._button = build_push_button("", self, self.run_notice_action)
         self._close = build_push_button("", self, self._dismiss_notice, name=tr("Dismiss"))
-        build_row(
-            (self._text, 1), self._button, self._close, owner=self, margins=(16, 8, 8, 8), spacing=8
-        )
+        text = (self._text, 1)
+        margins = (16, 8, 8, 8)
+        build_row(text, self._button, self._close, owner=self, margins=margins, spacing=8)
         self._stays_until_answered = False
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._close_notice_unless_in_use)

@@ -54,7 +54,8 @@ class SideBySide(QSplitter):
         swap_button.clicked.connect(lambda: self._choose_other_side(side))
         close_button.clicked.connect(lambda: self.closing_wanted.emit(side))
         self._headings[side] = SideHeading(heading, title, swap_button)
-        side.layout().insertWidget(0, heading)  # type: ignore[union-attr]
+        layout = side.layout()
+        layout.insertWidget(0, heading)  # type: ignore[union-attr]
         side.setMinimumWidth(1)  # Otherwise, the splitter's handle could not be moved.
         self.addWidget(side)
         self.setSizes([10_000, 10_000])  # Both sides get the same width.

@@ -52,7 +52,10 @@ class ConversationSearchField(QLineEdit):
         self._key.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setAccessibleName(tr("Search conversations. Press Enter to search everything."))
         self.textChanged.connect(self._place_shortcut_label)
-        EscapeCloser(self, lambda: bool(self.text()), self.clear)
+        EscapeCloser(self, self._has_search_text, self.clear)
+
+    def _has_search_text(self) -> bool:
+        return bool(self.text())
 
     def show_shortcut_in_field(self, shortcut: str) -> None:
         self._key.setText(shortcut)
@@ -73,8 +76,10 @@ class ConversationSearchField(QLineEdit):
     def _place_shortcut_label(self) -> None:
         self._key.adjustSize()
         gap = self._theme.zoomed_pixels(10)
-        placeholder_width = self.fontMetrics().horizontalAdvance(self.placeholderText())
-        has_room = placeholder_width + self._key.width() + 3 * gap <= self.width()
+        metrics = self.fontMetrics()
+        placeholder_width = metrics.horizontalAdvance(self.placeholderText())
+        needed_width = placeholder_width + self._key.width() + 3 * gap
+        has_room = needed_width <= self.width()
         self._key.setVisible(has_room and not self.text())
         if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
             left = gap
@@ -144,22 +149,12 @@ class Sidebar(QWidget):
         """Arranges the sidebar from top to bottom: the workspace's name and buttons, the search
         box, what is shown if the list is empty, the conversations, and the links below them.
         """
-        self._head = QGridLayout()
-        self._head.setHorizontalSpacing(2)
-        self._head.setVerticalSpacing(0)
-        self._head.setColumnStretch(0, 1)
-        self._head.addLayout(build_column(self._title, self._path, spacing=0), 0, 0)
-        self._head.addWidget(self.new, 0, 2, Qt.AlignmentFlag.AlignTop)
-        self._head.addWidget(self.more, 0, 1, Qt.AlignmentFlag.AlignTop)
-        self._head.addWidget(self.shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
-        self._head.addWidget(self.line, 2, 0, 1, 3)
-        self._head.addWidget(self.try_line, 3, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
-        self._head.addWidget(self.key_line, 4, 0, 1, 3)
-        self._head.addWidget(self.key_link, 5, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
+        self._head = self._build_sidebar_head()
         self._box = build_row(self.search)
         # The program moves this sidebar into its window. A label would lose its
         # margins; a layout keeps them.
-        self._empty_list_row = build_column(self._empty_list_label, build_row(self.importing, 1))
+        importing_row = build_row(self.importing, 1)
+        self._empty_list_row = build_column(self._empty_list_label, importing_row)
         self._foot = build_row(self._back, self._archive, self._trash, self.empty_trash_link, 1)
         build_column(
             self._head,
@@ -172,6 +167,26 @@ class Sidebar(QWidget):
             spacing=0,
         )
         self._apply_sidebar_sizes()
+
+    def _build_sidebar_head(self) -> QGridLayout:
+        """Builds the workspace's name with its two buttons, and below it a line for each thing
+        that can be said about the workspace.
+        """
+        head = QGridLayout()
+        head.setHorizontalSpacing(2)
+        head.setVerticalSpacing(0)
+        head.setColumnStretch(0, 1)
+        name_and_folder = build_column(self._title, self._path, spacing=0)
+        head.addLayout(name_and_folder, 0, 0)
+        head.addWidget(self.more, 0, 1, Qt.AlignmentFlag.AlignTop)
+        head.addWidget(self.new, 0, 2, Qt.AlignmentFlag.AlignTop)
+        at_beginning = Qt.AlignmentFlag.AlignLeading
+        head.addWidget(self.shared, 1, 0, 1, 3, at_beginning)
+        head.addWidget(self.line, 2, 0, 1, 3)
+        head.addWidget(self.try_line, 3, 0, 1, 3, at_beginning)
+        head.addWidget(self.key_line, 4, 0, 1, 3)
+        head.addWidget(self.key_link, 5, 0, 1, 3, at_beginning)
+        return head
 
     def _connect_sidebar_signals(self) -> None:
         self.search.textChanged.connect(self._refill_conversation_list)
@@ -337,11 +352,15 @@ class Sidebar(QWidget):
         self._foot.setContentsMargins(px(12), px(4), px(12), px(8))
         self._empty_list_row.setContentsMargins(px(16), px(16), px(16), 0)
         icon_colour = self._theme.colour_of_token("muted")
-        self.new.setIcon(build_icon("plus", icon_colour))
-        self.more.setIcon(build_icon("more", icon_colour))
+        plus_icon = build_icon("plus", icon_colour)
+        more_icon = build_icon("more", icon_colour)
+        self.new.setIcon(plus_icon)
+        self.more.setIcon(more_icon)
+        icon_size = QSize(px(16), px(16))
+        button_size = QSize(px(BUTTON_SIZE), px(BUTTON_SIZE))
         for button in (self.new, self.more):
-            button.setIconSize(QSize(px(16), px(16)))
-            button.setFixedSize(px(BUTTON_SIZE), px(BUTTON_SIZE))
+            button.setIconSize(icon_size)
+            button.setFixedSize(button_size)
         self._title.setFixedHeight(px(21))
         self._path.setFixedHeight(px(17))
         self.search.setFixedHeight(px(34))

@@ -53,7 +53,8 @@ class TopBar(QWidget):
             group.addButton(tab)
             self._row.addWidget(tab)
         self._row.addStretch(1)
-        for widget in (self._state, self.stop, self.copy, self.model):
+        at_the_right = [self._state, self.stop, self.copy, self.model]
+        for widget in at_the_right:
             self._row.addWidget(widget)
         self.side.hide()
         theme.changed.connect(self._apply_top_bar_sizes)

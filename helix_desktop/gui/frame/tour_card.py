@@ -68,16 +68,11 @@ class TourStepCard(QWidget):
         self.leave = build_push_button(tr("Leave the tour"), self, look="link")
         self.back = build_push_button(tr("Back"), self)
         self.next = build_push_button(tr("Next"), self)
-        build_column(
-            self.number,
-            self.title,
-            self.words,
-            build_row(self.offer, 1),
-            build_row(self.leave, 1, self.back, self.next, spacing=8),
-            owner=self,
-            margins=(16, 12, 16, 12),
-            spacing=8,
-        )
+        texts = [self.number, self.title, self.words]
+        offer_row = build_row(self.offer, 1)
+        step_row = build_row(self.leave, 1, self.back, self.next, spacing=8)
+        margins = (16, 12, 16, 12)
+        build_column(*texts, offer_row, step_row, owner=self, margins=margins, spacing=8)
         self._theme = theme
 
     def compute_card_size(self, width: int) -> QSize:
@@ -224,27 +219,31 @@ class RoomBesideArea:
 
 def position_beside_area(area: QRect, size: QSize, window: QRect) -> QPoint:
     """Returns where to put a card: on the side with the most room, and inside the window."""
-    inside = window.adjusted(WINDOW_EDGE_GAP, WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP)
+    gap = WINDOW_EDGE_GAP
+    inside = window.adjusted(gap, gap, -gap, -gap)
+    width = size.width()
+    height = size.height()
+    # Where the card stands against the right or the lower edge.
+    largest_x = inside.right() - width
+    largest_y = inside.bottom() - height
     if area.isEmpty():
-        return QPoint(inside.right() - size.width(), inside.top() + 3 * WINDOW_EDGE_GAP)
-    middle = area.center()
-    centred_x = middle.x() - size.width() // 2
-    centred_y = middle.y() - size.height() // 2
-    right = area.right() + RING_TO_CARD_GAP
-    left = area.left() - RING_TO_CARD_GAP - size.width()
-    below = area.bottom() + RING_TO_CARD_GAP
-    above = area.top() - RING_TO_CARD_GAP - size.height()
+        return QPoint(largest_x, inside.top() + 3 * gap)
 
+    middle = area.center()
+    centred_x = middle.x() - width // 2
+    centred_y = middle.y() - height // 2
+    x_at_right = area.right() + RING_TO_CARD_GAP
+    x_at_left = area.left() - RING_TO_CARD_GAP - width
+    y_below = area.bottom() + RING_TO_CARD_GAP
+    y_above = area.top() - RING_TO_CARD_GAP - height
     sides = (
-        RoomBesideArea(inside.right() - right - size.width(), QPoint(right, centred_y)),
-        RoomBesideArea(left - inside.left(), QPoint(left, centred_y)),
-        RoomBesideArea(inside.bottom() - below - size.height(), QPoint(centred_x, below)),
-        RoomBesideArea(above - inside.top(), QPoint(centred_x, above)),
+        RoomBesideArea(largest_x - x_at_right, QPoint(x_at_right, centred_y)),
+        RoomBesideArea(x_at_left - inside.left(), QPoint(x_at_left, centred_y)),
+        RoomBesideArea(largest_y - y_below, QPoint(centred_x, y_below)),
+        RoomBesideArea(y_above - inside.top(), QPoint(centred_x, y_above)),
     )
     widest_side = max(sides, key=lambda side: side.room)
 
-    largest_x = inside.right() - size.width()
-    largest_y = inside.bottom() - size.height()
     x = max(inside.left(), min(widest_side.corner.x(), largest_x))
     y = max(inside.top(), min(widest_side.corner.y(), largest_y))
     return QPoint(x, y)

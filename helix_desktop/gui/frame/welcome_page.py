@@ -62,12 +62,9 @@ class WelcomePage(QWidget):
         middle = widgets.build_surface(self, "plain")
         heading = tr("An agent that remembers everything,\nand whose changes you can undo")
         introduction = tr("For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs.")  # fmt: skip
-        column = build_column(
-            widgets.build_plain_label(heading, "hero"),
-            widgets.build_plain_label(introduction, "muted"),
-            owner=middle,
-            spacing=12,
-        )
+        heading_label = widgets.build_plain_label(heading, "hero")
+        introduction_label = widgets.build_plain_label(introduction, "muted")
+        column = build_column(heading_label, introduction_label, owner=middle, spacing=12)
         column.addSpacing(8)
         self._blocked = widgets.build_plain_label("", "danger")
         self._blocked.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -88,10 +85,13 @@ class WelcomePage(QWidget):
         self.importing = widgets.build_push_button(tr("Import workspace…"), self, look="link")
         self.trash = widgets.build_push_button(tr("Workspaces in the trash…"), self, look="link")
         self.trash.hide()
-        column.addLayout(build_row(self.importing, self.trash, 1, spacing=12))
+        links_row = build_row(self.importing, self.trash, 1, spacing=12)
+        column.addLayout(links_row)
         theme.keep_lengths_scaled(self, middle.setMaximumWidth, WIDTH)
-        build_column(2, build_row(1, (middle, 100), 1), 3, owner=inside)
-        build_column(widgets.build_scroll_area(inside, self), owner=self, margins=0)
+        centred_row = build_row(1, (middle, 100), 1)
+        build_column(2, centred_row, 3, owner=inside)
+        scroll_area = widgets.build_scroll_area(inside, self)
+        build_column(scroll_area, owner=self, margins=0)
 
     def show_startup_problem(self, why: str) -> None:
         """Shows why the program cannot work here and what to do, in place of the first steps."""
@@ -129,14 +129,19 @@ class WelcomePage(QWidget):
             set_widget_look(self.folder, "primary")
 
     def _add_newest_conversation(self, conversation: NewestConversation, row: int) -> None:
-        self._newest.addWidget(_build_hairline(self._found_card), row, 0, 1, -1)
+        line_above = _build_hairline(self._found_card)
+        self._newest.addWidget(line_above, row, 0, 1, -1)
         # Only the title may be shortened.
         title = ElidedLabel(self._found_card)
         title.set_elided_text(conversation.title)
-        self._newest.addWidget(_build_muted_label(conversation.program), row + 1, 0)
-        self._newest.addWidget(title, row + 1, 1)
-        self._newest.addWidget(_build_muted_label(conversation.folder), row + 1, 2)
-        self._newest.addWidget(_build_muted_label(conversation.age), row + 1, 3)
+        cells = [
+            _build_muted_label(conversation.program),
+            title,
+            _build_muted_label(conversation.folder),
+            _build_muted_label(conversation.age),
+        ]
+        for column, cell in enumerate(cells):
+            self._newest.addWidget(cell, row + 1, column)
 
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
         """Builds the card that offers to import conversations of other agents. It is
@@ -183,7 +188,8 @@ class WelcomePage(QWidget):
         self, widget: QWidget, title: QLabel, text: str, button_label: str
     ) -> ActionCard:
         widgets.set_surface_look(widget, "card")
-        texts = build_column(title, widgets.build_plain_label(text, "muted"), spacing=4)
+        text_label = widgets.build_plain_label(text, "muted")
+        texts = build_column(title, text_label, spacing=4)
         button = QPushButton(button_label, widget)
         first_row = build_row((texts, 1), (button, Qt.AlignmentFlag.AlignVCenter), spacing=16)
         layout = build_column(first_row, owner=widget, margins=(18, 14, 18, 14), spacing=8)

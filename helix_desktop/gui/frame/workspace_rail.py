@@ -10,7 +10,6 @@ from PySide6.QtCore import (
     QPointF,
     QRectF,
     QSize,
-    QSizeF,
     Qt,
     Signal,
     SignalInstance,
@@ -155,20 +154,25 @@ class WorkspaceButton(QAbstractButton):
             painter.setBrush(self._colour.lighter(110))
         painter.drawRoundedRect(square, 10, 10)
 
-        painter.setPen(QColor(readable_text_colour(self._colour.name())))
-        painter.setFont(self._theme.build_font(13, weight=QFont.Weight.DemiBold))
+        text_colour = readable_text_colour(self._colour.name())
+        painter.setPen(QColor(text_colour))
+        initials_font = self._theme.build_font(13, weight=QFont.Weight.DemiBold)
+        painter.setFont(initials_font)
         painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self.initials)
 
         if self.isChecked():
             left = 0
             if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
                 left = self.width() - 3
-            self._theme.fill_surface(painter, QRectF(left, 8, 3, size - 16), "text", 1.5)
+            bar = QRectF(left, 8, 3, size - 16)
+            self._theme.fill_surface(painter, bar, "text", 1.5)
 
         if self.hasFocus():
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(self._theme.colour_of_token("text"), 2))
-            painter.drawRoundedRect(square.adjusted(1, 1, -1, -1), 9, 9)
+            frame_pen = QPen(self._theme.colour_of_token("text"), 2)
+            painter.setPen(frame_pen)
+            frame = square.adjusted(1, 1, -1, -1)
+            painter.drawRoundedRect(frame, 9, 9)
 
         if self._is_on_other_computer:
             self._draw_ssh_badge(painter, square)
@@ -178,14 +182,14 @@ class WorkspaceButton(QAbstractButton):
     def _draw_ssh_badge(self, painter: QPainter, square: QRectF) -> None:
         """Marks a workspace on another computer in the lower corner of its square."""
         font = self._theme.build_font(8, weight=QFont.Weight.Bold)
-        text_width = QFontMetricsF(font).horizontalAdvance(SSH_BADGE)
-        size = QSizeF(text_width + 6, 12 * self.height() / RAIL_SQUARE)
-        corner = square.bottomRight() + QPointF(4, 1)
-        badge = QRectF(corner - QPointF(size.width(), size.height()), size)
+        width = QFontMetricsF(font).horizontalAdvance(SSH_BADGE) + 6
+        height = 12 * self.height() / RAIL_SQUARE
+        right = square.right() + 4
+        bottom = square.bottom() + 1
+        badge = QRectF(right - width, bottom - height, width, height)
         self._theme.fill_surface(painter, badge, "panel", 4)
-        self._theme.draw_words(
-            painter, badge, SSH_BADGE, font, "text", Qt.AlignmentFlag.AlignCenter
-        )
+        centred = Qt.AlignmentFlag.AlignCenter
+        self._theme.draw_words(painter, badge, SSH_BADGE, font, "text", centred)
 
     def _draw_state_dot(self, painter: QPainter, square: QRectF) -> None:
         """Draws the state's dot with a symbol in it, for people who are colour-blind."""
@@ -198,11 +202,14 @@ class WorkspaceButton(QAbstractButton):
         if sign:
             radius = 7.0
         radius *= self.height() / RAIL_SQUARE
-        painter.setPen(QPen(self._theme.colour_of_token("rail"), 2))
+        # The ring has the colour of what lies behind, so that the dot stands out on the square.
+        ring_pen = QPen(self._theme.colour_of_token("rail"), 2)
+        painter.setPen(ring_pen)
         painter.setBrush(self._theme.colour_of_token(colour_token))
         painter.drawEllipse(middle, radius, radius)
         if sign:
-            box = QRectF(middle.x() - radius, middle.y() - radius, 2 * radius, 2 * radius)
+            box = QRectF(0, 0, 2 * radius, 2 * radius)
+            box.moveCenter(middle)
             font = self._theme.build_font(9, weight=QFont.Weight.Bold)
             self._theme.draw_words(painter, box, sign, font, "panel", Qt.AlignmentFlag.AlignCenter)
 
@@ -251,10 +258,13 @@ class WorkspaceRail(QWidget):
     def _build_workspace_buttons(self, rows: Sequence[KnownWorkspace]) -> None:
         self._rows = list(rows)
         clear_layout(self._column)
-        all_initials = choose_initials([row.name for row in rows])
+        names = [row.name for row in rows]
+        all_initials = choose_initials(names)
         self._buttons = []
         for index, row in enumerate(rows):
-            button = WorkspaceButton(self._theme, row, index + 1, all_initials[index], self._inside)
+            number = index + 1
+            initials = all_initials[index]
+            button = WorkspaceButton(self._theme, row, number, initials, self._inside)
             self._buttons.append(button)
             self._column.addWidget(button)
             button.clicked.connect(lambda _checked=False, name=row.id: self.chosen.emit(name))
@@ -328,8 +338,10 @@ class WorkspaceRail(QWidget):
         """Lets a square follow the mouse above the others, and scrolls the list along."""
         button.raise_()
         lowest_top = self._inside.height() - button.height()
-        button.move(0, min(max(top, 0), lowest_top))
-        self.area.ensureVisible(0, button.y() + button.height() // 2, 0, button.height())
+        top_within_list = min(max(top, 0), lowest_top)
+        button.move(0, top_within_list)
+        middle = button.y() + button.height() // 2
+        self.area.ensureVisible(0, middle, 0, button.height())
 
     def _move_workspace_to_dropped_place(self, button: WorkspaceButton) -> None:
         old_index = self._buttons.index(button)
@@ -371,5 +383,7 @@ class WorkspaceRail(QWidget):
         menu = widgets.build_popup_menu(self)
         for action, title in read_shown_names()["way to a workspace"].items():
             request = partial(self.add_action_wanted.emit, action)
-            menu.addAction(tr(title)).triggered.connect(request)
-        menu.popup(self._add.mapToGlobal(self._add.rect().topRight()))
+            menu_line = menu.addAction(tr(title))
+            menu_line.triggered.connect(request)
+        beside_button = self._add.mapToGlobal(self._add.rect().topRight())
+        menu.popup(beside_button)

@@ -62,10 +62,12 @@ class WorkspaceTrashDialog(TransientDialog):
     def _build_trash_row(self, row: KnownWorkspace) -> QWidget:
         card = build_surface(self, "card")
         name = build_plain_label(row.name, "", card, wraps=False)
-        folder = build_plain_label(format_folder(row.first_folder), "small", card, wraps=False)
+        folder_words = format_folder(row.first_folder)
+        folder = build_plain_label(folder_words, "small", card, wraps=False)
         texts = build_column(name, folder, spacing=1)
         line = build_row((texts, 1), owner=card, margins=(12, 6, 6, 6))
-        self._add_trash_button(line, row, tr("Restore"), partial(self._restore_workspace, row))
+        restore = partial(self._restore_workspace, row)
+        self._add_trash_button(line, row, tr("Restore"), restore)
         ask_to_delete = partial(self._ask_delete_workspace, row)
         self._add_trash_button(line, row, tr("Delete permanently…"), ask_to_delete)
         return card

@@ -84,27 +84,32 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._progress_label = widgets.build_plain_label("", "small")
 
         title = widgets.build_plain_label(tr("Conversations from other programs"), "title")
+        files_label = tr("Choose files…")
         self._files_button = widgets.build_push_button(
-            tr("Choose files…"), self, self._ask_for_files, "pill"
+            files_label, self, self._ask_for_files, "pill"
         )
         about_files = tr("Files can be histories in other places, and the ZIP file of an export of ChatGPT.")  # fmt: skip
         self._files_button.setToolTip(about_files)
         self._delete_button = self._build_delete_button()
         self._delete_button.hide()
-        recorder_row = build_row(
-            self._build_recorder_checkbox(), (QWidget(self), 1), self._delete_button, wraps=True
-        )
+        filter_row = build_row((self.filter_line, 1), self._files_button)
+        about_files_label = widgets.build_plain_label(about_files, "small")
+        recorder_checkbox = self._build_recorder_checkbox()
+        space = (QWidget(self), 1)
+        recorder_row = build_row(recorder_checkbox, space, self._delete_button, wraps=True)
+        about_recorder = widgets.build_plain_label(tr(RECORDER.sentence), "small")
+        buttons = self._build_import_buttons()
         build_column(
             title,
             self._message_label,
-            build_row((self.filter_line, 1), self._files_button),
-            widgets.build_plain_label(about_files, "small"),
+            filter_row,
+            about_files_label,
             (self.found, 1),
             recorder_row,
-            widgets.build_plain_label(tr(RECORDER.sentence), "small"),
+            about_recorder,
             self._bar,
             self._progress_label,
-            self._build_import_buttons(),
+            buttons,
             owner=self,
             margins=(20, 20, 20, 16),
             spacing=10,
@@ -164,11 +169,13 @@ class ImportConversationsDialog(widgets.TransientDialog):
         """
         self._undo = widgets.build_push_button(tr("Undo"), self, self._undo_import, "link")
         self._keys = widgets.build_push_button("", self, self._ask_to_forget_keys, "link")
+        left_out_label = tr("What was left out")
         self._left_out = widgets.build_push_button(
-            tr("What was left out"), self, self._show_what_was_left_out, "link"
+            left_out_label, self, self._show_what_was_left_out, "link"
         )
+        show_label = tr("Show the newest")
         self._show_first = widgets.build_push_button(
-            tr("Show the newest"), self, self._show_first_conversation
+            show_label, self, self._show_first_conversation
         )
         self._close = widgets.build_push_button(tr("Close"), self, self.reject, "")
         self._stop = widgets.build_push_button(tr("Stop"), self, self._histories.stop_import, "")
@@ -177,16 +184,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
             tr("Import"), self, self.import_checked_groups, "primary"
         )
         self._hide_buttons_of_result()
-        return build_row(
-            self._undo,
-            self._keys,
-            self._left_out,
-            1,
-            self._show_first,
-            self._close,
-            self._stop,
-            self.import_button,
-        )
+        links = [self._undo, self._keys, self._left_out]
+        buttons = [self._show_first, self._close, self._stop, self.import_button]
+        return build_row(*links, 1, *buttons)
 
     def _hide_buttons_of_result(self) -> None:
         for button in (self._undo, self._keys, self._left_out, self._show_first):

@@ -106,9 +106,8 @@ class ContextInspector(QWidget):
         self._step = widgets.build_plain_label("", "faint", self, wraps=False)
         self._now_button = widgets.build_push_button(tr("Now"), self, self._go_to_present, "chip")
         hint = tr("Hide the side panel")
-        self.close_button = widgets.build_push_button(
-            "✕", self, look="chip", name=hint, toolTip=hint
-        )
+        self.close_button = widgets.build_push_button("✕", self, look="chip", name=hint)
+        self.close_button.setToolTip(hint)
         self._lay_out_inspector()
         widgets.set_surface_look(self, "inspector")
 
@@ -217,12 +216,10 @@ class ContextInspector(QWidget):
 
     def _show_earlier_step(self, session: ShownSession, index: int) -> None:
         reply_of_step = self._steps[index]
-        words = tr(
-            "Step {n} of {all} · {when}",
-            n=format_number(index + 1),
-            all=format_number(len(self._steps)),
-            when=format_time_of_day(reply_of_step.time),
-        )
+        number = format_number(index + 1)
+        step_count = format_number(len(self._steps))
+        when = format_time_of_day(reply_of_step.time)
+        words = tr("Step {n} of {all} · {when}", n=number, all=step_count, when=when)
         self._step.setText(words)
         seq_of_moment = newest_fact_seen_by(reply_of_step)
         self.moment_shown.emit(seq_of_moment)
@@ -393,32 +390,38 @@ class ContextInspector(QWidget):
 
     def _add_changes_of_block(self, menu: QMenu, session: ShownSession, block: Block) -> None:
         """Adds what changes how the model sees the block."""
-
-        def offer_change(label: str, change: Callable[[], Coroutine[Any, Any, object]]) -> None:
-            menu.addAction(label, lambda: self._doing.run_in_background(change(), owner=self))
-
+        offer_change = partial(self._offer_change_of_block, menu)
+        context = session.context
         part = block.source
         if block.fold:
-            offer_change(tr("Restore the original"), lambda: session.folding.unfold(block.fold))
+            restore = partial(session.folding.unfold, block.fold)
+            offer_change(tr("Restore the original"), restore)
         if block.kind is not ContextKind.SYSTEM and isinstance(part, PartRef):
             if block.pinned:
-                offer_change(tr("Unpin"), lambda: session.context.unpin_part(part))
+                offer_change(tr("Unpin"), partial(context.unpin_part, part))
             else:
-                offer_change(tr("Pin: never shorten"), lambda: session.context.pin_part(part))
-            offer_change(tr("Exclude from context"), lambda: session.context.exclude_part(part))
+                offer_change(tr("Pin: never shorten"), partial(context.pin_part, part))
+            offer_change(tr("Exclude from context"), partial(context.exclude_part, part))
         if block.kind is ContextKind.OUTPUT and not block.fold:
-            label = tr("Shorten old outputs to one line now")
-            offer_change(label, lambda: session.fold_on_request(FoldKind.MARKER))
+            shorten = partial(session.fold_on_request, FoldKind.MARKER)
+            offer_change(tr("Shorten old outputs to one line now"), shorten)
+
+    def _offer_change_of_block(
+        self, menu: QMenu, label: str, change: Callable[[], Coroutine[Any, Any, object]]
+    ) -> None:
+        """Adds a line to the menu. The change begins when the user chooses it."""
+        menu.addAction(label, lambda: self._doing.run_in_background(change(), owner=self))
 
     def _add_block_description(self, menu: QMenu, part: ListedBlock) -> None:
-        words = [
-            context_kind_name(part.block.kind),
-            describe_block_source(part.block),
-            format_count(part.tokens, "{n} token", "{n} tokens"),
-        ]
+        kind = context_kind_name(part.block.kind)
+        source = describe_block_source(part.block)
+        tokens = format_count(part.tokens, "{n} token", "{n} tokens")
+        words = [kind, source, tokens]
         if part.cost:
-            words.append(tr("at least {money} per request", money=format_dollars(part.cost)))
-        menu.addAction(" · ".join(words)).setEnabled(False)
+            money = format_dollars(part.cost)
+            words.append(tr("at least {money} per request", money=money))
+        description = menu.addAction(" · ".join(words))
+        description.setEnabled(False)
         menu.addSeparator()
 
     def show_request_of_step(self) -> None:
@@ -441,16 +444,22 @@ class ContextInspector(QWidget):
         self._open_request_dialog(self._session, seq, title)
 
     def _open_request_dialog(self, session: ShownSession, step: int | None, title: str) -> None:
+        fetching = self._fetch_request_forms(session, step)
+        show_dialog = partial(self._show_request_if_current, session, title)
+        self._doing.run_in_background(fetching, then=show_dialog, owner=self)
+
+    def _show_request_if_current(
+        self, session: ShownSession, title: str, request: tuple[str, dict[str, list[str]]]
+    ) -> None:
+        """Shows a request, unless another conversation was opened while it was read."""
+        # Imported here, so that the window's start does not wait for it.
         from helix_desktop.gui.inspector.request_dialog import RequestDialog
 
-        def show_dialog_if_current(request: tuple[str, dict[str, list[str]]]) -> None:
-            description, forms = request
-            if self._session is session:
-                RequestDialog(self._theme, title, description, forms, self).open()
-
-        self._doing.run_in_background(
-            self._fetch_request_forms(session, step), then=show_dialog_if_current, owner=self
-        )
+        if self._session is not session:
+            return
+        description, forms = request
+        dialog = RequestDialog(self._theme, title, description, forms, self)
+        dialog.open()
 
     async def _fetch_request_forms(
         self, session: ShownSession, step: int | None

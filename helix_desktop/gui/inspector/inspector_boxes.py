@@ -62,12 +62,11 @@ class MeterBox(LayoutBox):
         self._window = meter.window
         self._words = words
         self._share = describe_window_fill(self._parts, meter.window)
+        # The bar, a gap, and the line of words below them.
         self.height = ink.scaled_pixels(12 + 6 + 17)
+        counted = tuple(meter.counted.items())
         self.text = describe_meter(
-            self._parts,
-            meter.window,
-            is_estimate=meter.is_estimate,
-            counted=tuple(meter.counted.items()),
+            self._parts, meter.window, is_estimate=meter.is_estimate, counted=counted
         )
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
@@ -76,16 +75,20 @@ class MeterBox(LayoutBox):
         paint_meter_bar(painter, bar, self._parts, self._window, ink.theme)
 
         # Each point that the words below name is a mark on the bar.
-        painter.setPen(QPen(ink.token_colour("text"), 1.5))
+        mark_pen = QPen(ink.token_colour("text"), 1.5)
+        painter.setPen(mark_pen)
         for marked_share in self._marked_shares:
             x = bar.left() + min(marked_share, 1.0) * bar.width()
-            painter.drawLine(QPointF(x, bar.top() - 2), QPointF(x, bar.bottom() + 2))
+            above_bar = QPointF(x, bar.top() - 2)
+            below_bar = QPointF(x, bar.bottom() + 2)
+            painter.drawLine(above_bar, below_bar)
 
         painter.setFont(ink.theme.build_font(11))
         painter.setPen(ink.token_colour("faint"))
         metrics = QFontMetricsF(painter.font())
         elide_right = Qt.TextElideMode.ElideRight
-        line_below = QRectF(0, ink.scaled_pixels(18), self.width, ink.scaled_pixels(17))
+        line_top = ink.scaled_pixels(18)
+        line_below = QRectF(0, line_top, self.width, ink.scaled_pixels(17))
         share = metrics.elidedText(self._share, elide_right, self.width)
         painter.drawText(line_below, _MIDDLE | Qt.AlignmentFlag.AlignLeft, share)
         # The thresholds get the room that the share leaves.
@@ -143,7 +146,8 @@ class FigureBox(LayoutBox):
 
     def _height_of_further_lines(self) -> float:
         metrics = QFontMetricsF(self.ink.text)
-        room = QRectF(0, 0, max(1.0, self._room_beside(self._figure)), 10_000)
+        room_width = max(1.0, self._room_beside(self._figure))
+        room = QRectF(0, 0, room_width, 10_000)
         needed = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, self._words)
         return max(0.0, needed.height() - metrics.height())
 
@@ -219,7 +223,9 @@ def build_context_boxes(
         yield FigureBox(ink, width, name, format_token_count(tokens), dot=colour, gap=gap)
         gap = 0.0
 
-    difference = format_count_difference(tuple(meter.parts.items()), tuple(meter.counted.items()))
+    billed_parts = tuple(meter.parts.items())
+    counted_parts = tuple(meter.counted.items())
+    difference = format_count_difference(billed_parts, counted_parts)
     if difference:
         colour = colour_of_count_difference(ink.theme)
         yield FigureBox(ink, width, name_of_count_difference(), difference, dot=colour)

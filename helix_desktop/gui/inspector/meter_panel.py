@@ -41,7 +41,8 @@ class ContextPanel(QWidget):
         self.figures.setAccessibleName(tr("Context"))
         self.policy = PolicyChoicePill(tr("Setting"), self)
         self._meaning = build_plain_label("", "small", self)
-        saving = build_row((build_plain_label(tr("Long conversations"), "", self), 1), self.policy)
+        policy_label = build_plain_label(tr("Long conversations"), "", self)
+        saving = build_row((policy_label, 1), self.policy)
         self.fold_link = self._build_panel_link(tr("Shorten now…"))
         self.request_link = self._build_panel_link(tr("Show the request"))
         self.side_link = self._build_panel_link(tr("Open as a side panel"))
@@ -102,18 +103,21 @@ class ContextPanel(QWidget):
         then it scrolls.
         """
         px = self._theme.zoomed_pixels
-        opener_corner = self._opener.mapTo(self._window, QPoint(self._opener.width(), 0))
+        corner_in_opener = QPoint(self._opener.width(), 0)
+        opener_corner = self._opener.mapTo(self._window, corner_in_opener)
         room_above = opener_corner.y() - px(18)
         width = self._lay_out_figures(PANEL_WIDTH)
         if self._column.totalHeightForWidth(width) > room_above:
             width = self._lay_out_figures(WIDER_PANEL)
-        self._scroll_figures_if_higher(self._column.totalHeightForWidth(width) - room_above)
+        missing_height = self._column.totalHeightForWidth(width) - room_above
+        self._scroll_figures_if_higher(missing_height)
 
         height = self._column.totalHeightForWidth(width)
         top = max(opener_corner.y() - px(10) - height, px(8))
         # The right edges of the panel and of the control are in line, if the window has the room.
         left_in_line = opener_corner.x() - width
-        left = max(min(left_in_line, self._window.width() - width), 0)
+        rightmost_left = self._window.width() - width
+        left = max(min(left_in_line, rightmost_left), 0)
         self.setGeometry(QRect(left, top, width, height))
 
     def _lay_out_figures(self, wanted_width: int) -> int:

@@ -108,8 +108,10 @@ class RequestTextView(TextLineView):
 
     @property
     def _gutter_width(self) -> float:
-        digits = max(3, len(str(len(self._text_lines))))
-        return self._ink.code_letter_width * digits + self._ink.scaled_pixels(PAD) * 1.5
+        last_number = str(len(self._text_lines))
+        digits = max(3, len(last_number))
+        numbers_width = self._ink.code_letter_width * digits
+        return numbers_width + self._ink.scaled_pixels(PAD) * 1.5
 
     def _wrap_text(self) -> None:
         first_row_in_sight = int(self.verticalScrollBar().value() / self._line_height)

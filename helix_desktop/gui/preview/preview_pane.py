@@ -106,12 +106,12 @@ class PreviewPane(QWidget):
         self._tab_row = build_row(owner=self._tabs, margins=0, spacing=4)
         self._source = build_push_button(tr("Source"), self, self._toggle_source, "link")
         self._open = build_push_button(tr("Open with…"), self, self._open_shown_file, "link")
-        self._changes = build_push_button(
-            tr("Show in Changes"), self, self._show_in_changes, "link"
-        )
+        changes_label = tr("Show in Changes")
+        self._changes = build_push_button(changes_label, self, self._show_in_changes, "link")
         self._comment = build_push_button("", self, self._write_comment, "pill")
         self._comment.hide()
-        close = build_push_button("✕", self, self.close_preview, "quiet", name=tr("Close preview"))
+        close_name = tr("Close preview")
+        close = build_push_button("✕", self, self.close_preview, "quiet", name=close_name)
         self._hint = build_plain_label("", "faint", self)
         self.lines = TextLineView(theme, self)
         self.drawn_text = BoxesView(theme, self, pad=(20, 16))
@@ -121,20 +121,16 @@ class PreviewPane(QWidget):
         self.html = OfflineHtmlView(self)
         self._sentence = build_sentence_view(self)
         self.stack = QStackedWidget(self)
-        for view in (
-            self.lines, self.drawn_text, self.picture, self.pages, self.table, self.html,
-            self._sentence,
-        ):  # fmt: skip
-            self.stack.addWidget(view)
+        self.stack.addWidget(self.lines)
+        self.stack.addWidget(self.drawn_text)
+        self.stack.addWidget(self.picture)
+        self.stack.addWidget(self.pages)
+        self.stack.addWidget(self.table)
+        self.stack.addWidget(self.html)
+        self.stack.addWidget(self._sentence)
         head = build_row((self._tabs, 1), self._source, close, margins=(8, 6, 6, 6), spacing=6)
-        foot = build_row(
-            (self._hint, 1),
-            self._comment,
-            self._changes,
-            self._open,
-            margins=(12, 6, 8, 6),
-            spacing=8,
-        )
+        buttons = [self._comment, self._changes, self._open]
+        foot = build_row((self._hint, 1), *buttons, margins=(12, 6, 8, 6), spacing=8)
         build_column(head, (self.stack, 1), foot, owner=self, margins=0, spacing=0)
         self.lines.selection_changed.connect(self._update_comment_button)
         self.html.selectionChanged.connect(self._update_comment_button)
@@ -384,25 +380,31 @@ class PreviewPane(QWidget):
         self._doing.run_in_background(work, then=show_drawn_image, owner=self)
 
     def _show_pages(self, opened: OpenedFile) -> None:
-        def draw_more(first: int, last: int) -> None:
-            numbers = range(first, last + 1)
-            work = opened.workspace.draw_document_pages(opened.file, numbers, PAGE_EDGE)
-            self._doing.run_in_background(
-                work, then=add_page_pictures, owner=self, failed=show_failure
-            )
-
-        def add_page_pictures(pictures: Sequence[object]) -> None:
-            if self._shown is not opened:
-                return
-            for picture in pictures:
-                self.pages.add_page_picture(getattr(picture, "png", b""))
-
-        def show_failure(error: HelixError) -> None:
-            self._show_sentence(translate_sentences(str(error)))
-
         # First, so that the pages have their width by the time one of them is scrolled to.
         self.stack.setCurrentWidget(self.pages)
+        draw_more = partial(self._draw_pages_in_background, opened)
         self.pages.show_pages(opened.file.page_count, draw_more, opened.first_line)
+
+    def _draw_pages_in_background(self, opened: OpenedFile, first: int, last: int) -> None:
+        numbers = range(first, last + 1)
+        drawing = opened.workspace.draw_document_pages(opened.file, numbers, PAGE_EDGE)
+        self._doing.run_in_background(
+            drawing,
+            then=partial(self._add_page_pictures, opened),
+            failed=self._show_drawing_failure,
+            owner=self,
+        )
+
+    def _add_page_pictures(self, opened: OpenedFile, pictures: Sequence[object]) -> None:
+        """Shows pages that were drawn, unless another file was opened meanwhile."""
+        if self._shown is not opened:
+            return
+        for picture in pictures:
+            png = getattr(picture, "png", b"")
+            self.pages.add_page_picture(png)
+
+    def _show_drawing_failure(self, error: HelixError) -> None:
+        self._show_sentence(translate_sentences(str(error)))
 
     def _show_table(self, opened: OpenedFile) -> None:
         self.table.show_csv(opened.file.text)

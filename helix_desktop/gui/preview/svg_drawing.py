@@ -33,10 +33,11 @@ async def _start_drawing_process() -> starter.Process:
     for library in ("PySide6", "shiboken6"):
         spec = importlib.util.find_spec(library)
         if spec is not None and spec.origin:
-            library_folders.append(str(Path(spec.origin).parents[1]))
-    argv = starter.isolated_python_command(
-        "-S", svg_worker.__file__, os.pathsep.join(library_folders)
-    )
+            folder = Path(spec.origin).parents[1]
+            library_folders.append(str(folder))
+    search_path = os.pathsep.join(library_folders)
+    # Without "site", nothing that is installed beside these libraries runs in the process.
+    argv = starter.isolated_python_command("-S", svg_worker.__file__, search_path)
     environment: dict[str, str] = {}
     for name in _KEPT_VARIABLES:
         if name in os.environ:

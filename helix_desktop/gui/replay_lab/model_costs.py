@@ -43,10 +43,11 @@ def collect_sent_requests(histories: Sequence[Sequence[Recorded]]) -> SentReques
             fact = recorded.fact
             if isinstance(fact, ModelSet) and fact.role is ModelRole.MAIN:
                 window = fact.window
-            if isinstance(fact, ModelReplied) and fact.usage.input:
-                usages.append(fact.usage)
-                if window and window not in windows:
-                    windows.append(window)
+            if not isinstance(fact, ModelReplied) or not fact.usage.input:
+                continue
+            usages.append(fact.usage)
+            if window and window not in windows:
+                windows.append(window)
         if window <= 0:
             is_window_known = False
     return SentRequests(tuple(usages), tuple(windows), is_window_known)

@@ -81,23 +81,25 @@ class ReplayLabDialog(TransientDialog):
         # What really happened, in the meter's words.
         self._savings_label = build_plain_label("", "", self)
         self._savings_label.hide()
-        self._compared_label = build_plain_label(
-            self._describe_comparison(SentRequests()), "muted", self
-        )
+        nothing_read_yet = SentRequests()
+        comparison = self._describe_comparison(nothing_read_yet)
+        self._compared_label = build_plain_label(comparison, "muted", self)
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
         self._table = QGridLayout()
         self._status_label = build_plain_label("", "muted", self)
         self._status_label.hide()
-        self._details_button = build_push_button(
-            tr("More figures"), self, self._show_details, "link"
-        )
+        details_label = tr("More figures")
+        self._details_button = build_push_button(details_label, self, self._show_details, "link")
         self._details_button.hide()
+        details_row = build_row(self._details_button, 1)
         self._details: list[QWidget] = []
         explanation = tr("Figures with ≈ come from a simulation of the same conversation, with the same pauses and prices: nothing is sent. Peak: the largest request that was sent, as a share of the context window; the meter also counts the reply to it. In view: of the text that was needed again, the share that was still in the context.")  # fmt: skip
         self._explanation = build_plain_label(explanation, "muted", self)
         self._explanation.hide()
-        close_row = build_row(1, build_push_button(tr("Close"), self, self.reject))
+        model_comparison = self._build_model_comparison()
+        close_button = build_push_button(tr("Close"), self, self.reject)
+        close_row = build_row(1, close_button)
         build_column(
             self.answer,
             self._savings_label,
@@ -105,9 +107,9 @@ class ReplayLabDialog(TransientDialog):
             self._bar,
             self._table,
             self._status_label,
-            build_row(self._details_button, 1),
+            details_row,
             self._explanation,
-            self._build_model_comparison(),
+            model_comparison,
             1,
             close_row,
             owner=self,
@@ -115,19 +117,15 @@ class ReplayLabDialog(TransientDialog):
             spacing=12,
         )
 
-        work = play(
-            bench,
-            [row.id for row in conversations],
-            list(self._names),
-            self._window,
-            self._show_replay_progress,
-        )
-        runner.run_in_background(
-            self._read_sent_requests(conversations), then=self._show_sent_requests, owner=self
-        )
-        runner.run_in_background(setup.list_known_models(), then=self._add_known_models, owner=self)
+        ids = [row.id for row in conversations]
+        policy_names = list(self._names)
+        replaying = play(bench, ids, policy_names, self._window, self._show_replay_progress)
+        reading = self._read_sent_requests(conversations)
+        listing = setup.list_known_models()
+        runner.run_in_background(reading, then=self._show_sent_requests, owner=self)
+        runner.run_in_background(listing, then=self._add_known_models, owner=self)
         self._working: CancellableWork = runner.run_in_background(
-            work, then=self._show_outcomes, owner=self, failed=self._show_replay_error
+            replaying, then=self._show_outcomes, owner=self, failed=self._show_replay_error
         )
 
     def show_savings(self, sentence: str) -> None:
@@ -330,20 +328,23 @@ class ReplayLabDialog(TransientDialog):
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
-        cost = describe_preset_cost(self._costs[outcome.policy])
+        meaning = describe_preset_plainly(outcome.policy)
+        preset_cost = self._costs[outcome.policy]
+        peak = format_percent(outcome.peak)
+        in_view = format_percent(outcome.in_view)
         is_in_use = outcome.policy == self._bench.policy_name
-        if is_in_use and not self._costs[outcome.policy].fits:
+        if is_in_use and not preset_cost.fits:
             # Otherwise, this would say that nothing can be sent.
-            peak = format_percent(outcome.peak)
             cost = tr("too long in a simulation of all of it: {peak} of the context window", peak=peak)  # fmt: skip
-        cells: list[QWidget] = [
-            self._build_name_cell(name, describe_preset_plainly(outcome.policy)),
+        else:
+            cost = describe_preset_cost(preset_cost)
+        return [
+            self._build_name_cell(name, meaning),
             build_plain_label(cost, "small", self, wraps=False),
             self._build_adopt_button(outcome),
-            build_plain_label(format_percent(outcome.peak), "small", self, wraps=False),
-            build_plain_label(format_percent(outcome.in_view), "small", self, wraps=False),
+            build_plain_label(peak, "small", self, wraps=False),
+            build_plain_label(in_view, "small", self, wraps=False),
         ]
-        return cells
 
     def _build_name_cell(self, name: str, meaning: str) -> QWidget:
         """Builds a setting's name, and below it what it does."""
