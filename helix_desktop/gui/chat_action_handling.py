@@ -227,7 +227,7 @@ class ChatActionHandler(QObject):
     def _act_on_message(self, session: ShownSession, act: MessageAct, seq: int) -> None:
         match act:
             case MessageAct.EDIT:
-                self._edit_message(session, seq)
+                self._edit_earlier_user_message(session, seq)
             case MessageAct.REGENERATE:
                 self._parts.run_for_window(self._regenerate_answer(session, seq))
             case MessageAct.CHOOSE:
@@ -239,7 +239,7 @@ class ChatActionHandler(QObject):
             case MessageAct.FORK:
                 self._fork_at_message(session, seq)
 
-    def _edit_message(self, session: ShownSession, seq: int) -> None:
+    def _edit_earlier_user_message(self, session: ShownSession, seq: int) -> None:
         """Puts an earlier message of the user's into the message box, to be sent anew."""
         fact = session.conversation.state.facts[seq - 1].fact
         if isinstance(fact, UserSaid):

@@ -283,9 +283,9 @@ class CachePage(QWidget):
         tool = self.bar.filter.tool
         search = entry_tasks.search_entries_with_rows(self._shown.catalogue, text, tool=tool)
         show_hits = partial(self._show_search_hits, text, wanted_entry=wanted_entry)
-        self._shown.run_then_if_shown(search, show_hits, self._show_search_error)
+        self._shown.run_then_if_shown(search, show_hits, self._show_why_entry_search_failed)
 
-    def _show_search_error(self, error: HelixError) -> None:
+    def _show_why_entry_search_failed(self, error: HelixError) -> None:
         self._show_text_above_table(translate_sentences(str(error)))
 
     def _show_search_hits(

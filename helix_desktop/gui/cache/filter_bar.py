@@ -60,7 +60,7 @@ class EntryFilterBar(QWidget):
         hint = tr("Search inside stored outputs, or paste a hash")
         self.field = build_line_edit(hint, hint, self, clearButtonEnabled=True)
         self.field.installEventFilter(self)
-        EscapeCloser(self.field, self._has_search_text, self.field.clear)
+        EscapeCloser(self.field, self._has_words_to_search, self.field.clear)
         self.field.textChanged.connect(self._hide_hint_and_schedule_search)
         self.field.returnPressed.connect(self._search_immediately)
         self._hint = build_plain_label("", "kbd", self.field, wraps=False)
@@ -74,7 +74,7 @@ class EntryFilterBar(QWidget):
         self._lay_out_filter_bar(theme)
         self.reset_filters()
 
-    def _has_search_text(self) -> bool:
+    def _has_words_to_search(self) -> bool:
         return bool(self.field.text())
 
     def _emit_search(self) -> None:

@@ -52,9 +52,9 @@ class ConversationSearchField(QLineEdit):
         self._key.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setAccessibleName(tr("Search conversations. Press Enter to search everything."))
         self.textChanged.connect(self._place_shortcut_label)
-        EscapeCloser(self, self._has_search_text, self.clear)
+        EscapeCloser(self, self._is_conversation_search_begun, self.clear)
 
-    def _has_search_text(self) -> bool:
+    def _is_conversation_search_begun(self) -> bool:
         return bool(self.text())
 
     def show_shortcut_in_field(self, shortcut: str) -> None:

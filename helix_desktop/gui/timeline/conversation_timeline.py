@@ -273,28 +273,37 @@ class ConversationTimeline:
         A call that the user refused is recorded as failed first, and its decision afterwards takes
         the error mark away. A user's mark moves to the point of the next step, once there is one.
         """
-        match recorded.fact:
-            case facts.UserSaid(parts=parts) if not (self._is_foreign and is_added_by_agent(parts)):
-                lane = TimelineLane.YOU
-            case facts.Decided(allowed=False, by="user") as refused:
-                return self._remove_error_mark(refused.call)
-            case facts.ToolReturned(ok=False, stopped=False) as failed:
-                self._failed_calls[failed.call] = recorded.seq
-                lane = TimelineLane.ERRORS
-            case facts.TurnEnded(reason=facts.TurnEnd.FAILED):
-                lane = TimelineLane.ERRORS
-            case facts.FilesChanged() | facts.ToolReturned(changes=(_, *_)):
-                lane = TimelineLane.FILES
-            case facts.ToolReturned() if self._did_other_agent_write_files(recorded.seq):
-                lane = TimelineLane.FILES
-            case _:
-                return False
+        fact = recorded.fact
+        if isinstance(fact, facts.Decided) and not fact.allowed and fact.by == "user":
+            return self._remove_error_mark(fact.call)
+        lane = self._find_lane(recorded)
+        if lane is None:
+            return False
+        if lane is TimelineLane.YOU:
+            self._unanswered_messages += 1
+        if lane is TimelineLane.ERRORS and isinstance(fact, facts.ToolReturned):
+            self._failed_calls[fact.call] = recorded.seq
         newest_point = len(self.points) - 1
         # What precedes the first point is marked there.
         self.marks[lane].append_mark(max(0, newest_point), recorded.seq)
-        if lane is TimelineLane.YOU:
-            self._unanswered_messages += 1
         return True
+
+    def _find_lane(self, recorded: facts.Recorded) -> TimelineLane | None:
+        """Returns the lane in which a fact is marked, or None."""
+        match recorded.fact:
+            # Connected agents send texts of their own as messages of the user's.
+            case facts.UserSaid(parts=parts) if not (self._is_foreign and is_added_by_agent(parts)):
+                return TimelineLane.YOU
+            case (
+                facts.ToolReturned(ok=False, stopped=False)
+                | facts.TurnEnded(reason=facts.TurnEnd.FAILED)
+            ):
+                return TimelineLane.ERRORS
+            case facts.FilesChanged() | facts.ToolReturned(changes=(_, *_)):
+                return TimelineLane.FILES
+            case facts.ToolReturned() if self._did_other_agent_write_files(recorded.seq):
+                return TimelineLane.FILES
+        return None
 
     def _remove_error_mark(self, call: str) -> bool:
         """Removes the error mark of a call that the user refused. The decision is

@@ -66,8 +66,10 @@ class _FoldRowPainter(RowPainter):
             return size
         pixels = self._theme.zoomed_pixels
         room = view.viewport().width() - pixels(TEXT_LEFT) - pixels(TEXT_RIGHT)
-        words = describe_event_briefly(model.items[index.row()], model.window)
-        lines = wrap_figures(words, QFontMetrics(self._theme.build_font()), room)
+        event = model.items[index.row()]
+        words = describe_event_briefly(event, model.window)
+        metrics = QFontMetrics(self._theme.build_font())
+        lines = wrap_figures(words, metrics, room)
         extra_height = (len(lines) - 1) * pixels(FIGURES_LINE)
         return QSize(size.width(), size.height() + extra_height)
 
@@ -96,10 +98,13 @@ class _FoldRowPainter(RowPainter):
         kind = ContextKind.OUTPUT
         if event.fold_kind is not None:
             kind = context_kind_of_fold(event.fold_kind)
-        painter.setPen(QPen(self._theme.fill_colour_of_kind(kind), pixels(3)))
+        ring_colour = self._theme.fill_colour_of_kind(kind)
+        painter.setPen(QPen(ring_colour, pixels(3)))
         painter.setBrush(self._theme.colour_of_token("panel"))
-        centre = QPointF(row_rect.left() + pixels(LEFT + 8), row_rect.top() + pixels(18))
-        painter.drawEllipse(centre, pixels(4), pixels(4))
+        x = row_rect.left() + pixels(LEFT + 8)
+        y = row_rect.top() + pixels(18)
+        radius = pixels(4)
+        painter.drawEllipse(QPointF(x, y), radius, radius)
 
     def _draw_fold_text(
         self, painter: QPainter, row_rect: QRectF, event: TimelineEvent, model: FoldRows
@@ -126,15 +131,19 @@ class _FoldRowPainter(RowPainter):
         title_metrics = QFontMetrics(title_font)
         elide_right = Qt.TextElideMode.ElideRight
         title_room = int(text_width) - plain_metrics.horizontalAdvance(time_words) - gap
-        title = title_metrics.elidedText(describe_event_title(event), elide_right, title_room)
+        whole_title = describe_event_title(event)
+        title = title_metrics.elidedText(whole_title, elide_right, title_room)
         theme.draw_words(painter, title_rect, title, title_font, title_colour)
-        time_rect = title_rect.adjusted(title_metrics.horizontalAdvance(title) + gap, 0, 0, 0)
+        title_width = title_metrics.horizontalAdvance(title)
+        time_rect = title_rect.adjusted(title_width + gap, 0, 0, 0)
         theme.draw_words(painter, time_rect, time_words, plain_font, "faint")
 
         what_it_did = describe_event_briefly(event, model.window)
         lines = wrap_figures(what_it_did, plain_metrics, int(text_width))
         # As many lines are drawn as the row was measured for.
-        drawn_lines = lines[: 1 + int((row_rect.height() - pixels(ROW)) / pixels(FIGURES_LINE))]
+        extra_height = row_rect.height() - pixels(ROW)
+        line_count = 1 + int(extra_height / pixels(FIGURES_LINE))
+        drawn_lines = lines[:line_count]
         if len(drawn_lines) < len(lines):
             rest = SEPARATOR.join(lines[len(drawn_lines) - 1 :])
             drawn_lines[-1] = plain_metrics.elidedText(rest, elide_right, int(text_width))

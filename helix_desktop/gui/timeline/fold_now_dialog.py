@@ -44,9 +44,8 @@ class FoldNowDialog(widgets.TransientDialog):
         example = tr("For example: the decisions about the API")
         self.wish = widgets.build_line_edit(wish_label.text(), example, self)
         self.cost = widgets.build_plain_label("", "small", self)
-        reassurance = widgets.build_plain_label(
-            tr("You can keep working. Everything is kept, and you can undo this."), "small", self
-        )
+        nothing_is_lost = tr("You can keep working. Everything is kept, and you can undo this.")
+        reassurance = widgets.build_plain_label(nothing_is_lost, "small", self)
         buttons = widgets.build_confirm_buttons(self, tr("Start"), self.accept)
         build_column(
             self.kind,
@@ -80,8 +79,8 @@ class FoldNowDialog(widgets.TransientDialog):
         return tr("This costs nothing: the model runs on this computer.")
 
     def accept(self) -> None:
-        folding = self._session.fold_on_request(
-            FoldKind(self.kind.currentData()), wish=self.wish.text().strip()
-        )
+        kind = FoldKind(self.kind.currentData())
+        wish = self.wish.text().strip()
+        folding = self._session.fold_on_request(kind, wish=wish)
         super().accept()
         self._doing.run_in_background(folding, owner=self.parentWidget())

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QPlainTextEdit, QStackedWidget, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef
 from helix_desktop.engine.fold_kinds import KINDS_OF_NOTES, KINDS_OF_SUMMARIES
@@ -145,14 +146,8 @@ class FoldPanel(QWidget):
         """
         # On one surface, so that the buttons move to the next line together.
         buttons_surface = build_surface(self, "plain")
-        buttons_row = build_row(
-            self._edit,
-            self._compare,
-            self.undo_button,
-            owner=buttons_surface,
-            margins=0,
-            wraps=True,
-        )
+        buttons = [self._edit, self._compare, self.undo_button]
+        buttons_row = build_row(*buttons, owner=buttons_surface, margins=0, wraps=True)
         head = build_row(self._title, self._kept_details_label, 1, buttons_surface, wraps=True)
         self._theme.keep_lengths_scaled(self, buttons_row.setSpacing, 8)
         self._theme.keep_lengths_scaled(self, head.setSpacing, 8)
@@ -166,14 +161,18 @@ class FoldPanel(QWidget):
         super().resizeEvent(event)
         reserve_height_for_width(self)
 
+    def _enable_if_text_is_left(self, save_button: QPushButton) -> None:
+        """A document without a word would leave the model nothing of what it stands for."""
+        has_text = bool(self._editor.toPlainText().strip())
+        save_button.setEnabled(has_text)
+
     def _build_edit_page(self) -> QWidget:
         page = QWidget(self)
         cancel = build_push_button(tr("Cancel"), self, self._discard_document_edit)
         save = build_push_button(tr("Save my changes"), self, self._save_document_edit, "primary")
-        self._editor.textChanged.connect(
-            lambda: save.setEnabled(bool(self._editor.toPlainText().strip()))
-        )
-        column = build_column((self._editor, 1), build_row(1, cancel, save), owner=page)
+        self._editor.textChanged.connect(partial(self._enable_if_text_is_left, save))
+        button_row = build_row(1, cancel, save)
+        column = build_column((self._editor, 1), button_row, owner=page)
         self._theme.keep_lengths_scaled(self, column.setContentsMargins, 16, 0, 16, 14)
         return page
 
@@ -422,7 +421,8 @@ def _build_covered_output_box(
         return ToolCallBox(ink, width, line, open_original, right=open_original, gap=gap)
     if len(shown.event.current_folds) == 1:
         # The button above does the same for the only output, so no words stand at the right.
-        return ToolCallBox(ink, width, replace(line, outcome=""), open_original, gap=gap)
+        line = replace(line, outcome="")
+        return ToolCallBox(ink, width, line, open_original, gap=gap)
     restore_or_fold = ToggleSection(("fold", fold.fold))
     return ToolCallBox(ink, width, line, open_original, right=restore_or_fold, gap=gap)
 

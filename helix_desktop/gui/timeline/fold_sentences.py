@@ -247,25 +247,35 @@ def describe_marked_fact(history: ConversationState, seq: int) -> str:
     return make_safe_text("\n".join(lines))
 
 
+def _list_changed_files(names: Sequence[str], file_count: int) -> str:
+    """Returns the names, and how many more files there are: a fact names only the first ones."""
+    listed_names = ", ".join(names)
+    unnamed_count = file_count - len(names)
+    if unnamed_count <= 0:
+        return listed_names
+    others = format_count(unnamed_count, "and {n} more", "and {n} more")
+    return f"{listed_names} {others}"
+
+
 def _words_of_fact(history: ConversationState, seq: int) -> str:
     """Returns the words by which a person recognises a fact, for the label at its mark
     in the chart.
     """
     match history.facts[seq - 1].fact:
         case facts.UserSaid(parts=parts):
-            names = [part.name for part in parts if isinstance(part, facts.Attachment)]
             own_words, _additions = split_off_agent_additions(parts)
-            return " ".join(filter(None, (own_words, " ".join(names))))
+            words = [own_words]
+            for part in parts:
+                if isinstance(part, facts.Attachment):
+                    words.append(part.name)
+            return " ".join(filter(None, words))
         case facts.FilesChanged(names=names, files=files):
-            words = ", ".join(names)
-            unnamed_count = files - len(names)
-            if unnamed_count > 0:
-                words += " " + format_count(unnamed_count, "and {n} more", "and {n} more")
-            return words
+            return _list_changed_files(names, files)
         case facts.ToolReturned(ok=True, changes=(_, *_) as changes):
             return ", ".join(change.path for change in changes)
         case facts.ToolReturned(head=head):
-            return f"{_format_call_of_result(history, seq)}\n{head}"
+            call = _format_call_of_result(history, seq)
+            return f"{call}\n{head}"
         case facts.TurnEnded(why=why):
             return translate_sentences(why)
     return ""

@@ -199,12 +199,15 @@ class TimelineChart(StepPlot):
         self._draw_layers(painter, scale)
         self._draw_thresholds(painter, scale)
         if self._top_dollars:
-            self._draw_cost_curve(painter, replace(scale, top=self._top_dollars))
+            dollar_scale = replace(scale, top=self._top_dollars)
+            self._draw_cost_curve(painter, dollar_scale)
         self._bars.draw_cost_bars(painter, self._theme, scale)
 
         # The ring of a mark at the first or the last point may stand out of the plot.
+        left_with_ring = area.left() - CHOSEN_RING
         width_with_rings = area.width() + 2 * CHOSEN_RING
-        painter.setClipRect(QRectF(area.left() - CHOSEN_RING, 0, width_with_rings, self.height()))
+        plot_with_rings = QRectF(left_with_ring, 0, width_with_rings, self.height())
+        painter.setClipRect(plot_with_rings)
         self._marks.draw_fold_marks(painter, scale, self.width())
         self._marks.draw_lane_marks(painter, scale, self.width())
 
@@ -248,13 +251,16 @@ class TimelineChart(StepPlot):
 
     def _highest_points(self, pyramid: MinMaxPyramid, scale: PlotScale) -> list[QPointF]:
         """Returns the highest values in the plot, from left to right."""
+        # One point more at each side, so that the line reaches the edges of the plot.
         sampled = pyramid.sample_lows_and_highs(scale.first - 1, scale.last + 1, self.width())
-        edge = [
-            QPointF(scale.x_of_point(point), scale.y_of_tokens(highest))
-            for point, _lowest, highest in sampled
-        ]
+        edge: list[QPointF] = []
+        for point, _lowest, highest in sampled:
+            x = scale.x_of_point(point)
+            y = scale.y_of_tokens(highest)
+            edge.append(QPointF(x, y))
         if len(edge) == 1:  # A single step has no width of its own.
-            edge.append(QPointF(scale.area.right(), edge[0].y()))
+            right_end = QPointF(scale.area.right(), edge[0].y())
+            edge.append(right_end)
         return edge
 
     def _draw_axes(self, painter: QPainter, scale: PlotScale) -> None:
@@ -265,22 +271,28 @@ class TimelineChart(StepPlot):
         line_height = painter.fontMetrics().height()
         # More labels would touch each other.
         most_labels = min(7, int(area.height() / line_height / 1.5))
+        label_width = area.left() - 8
+        line_pen = QPen(self._theme.colour_of_token("line"), 1)
+        label_colour = self._theme.colour_of_token("faint")
         ticks = [0]
         ticks += compute_axis_ticks(scale.top, most_labels)
         for tokens in ticks:
             y = round(scale.y_of_tokens(tokens)) + 0.5
-            painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
-            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
-            painter.setPen(self._theme.colour_of_token("faint"))
-            label_rect = QRectF(0, y - line_height / 2, area.left() - 8, line_height)
+            left_end = QPointF(area.left(), y)
+            right_end = QPointF(area.right(), y)
+            painter.setPen(line_pen)
+            painter.drawLine(left_end, right_end)
+            label_rect = QRectF(0, y - line_height / 2, label_width, line_height)
+            painter.setPen(label_colour)
             painter.drawText(label_rect, _TO_THE_RIGHT, format_token_count(tokens))
         # The unit stands above the highest figure.
         unit_top = area.top() - line_height - self._theme.zoomed_pixels(4)
-        unit_rect = QRectF(0, unit_top, area.left() - 8, line_height)
-        painter.setPen(self._theme.colour_of_token("faint"))
+        unit_rect = QRectF(0, unit_top, label_width, line_height)
+        painter.setPen(label_colour)
         painter.drawText(unit_rect, _TO_THE_RIGHT, tr("tokens"))
         if self._top_dollars:
-            self._draw_dollar_axis(painter, replace(scale, top=self._top_dollars), most_labels)
+            dollar_scale = replace(scale, top=self._top_dollars)
+            self._draw_dollar_axis(painter, dollar_scale, most_labels)
         self._draw_names_of_lanes(painter, area)
 
     def _draw_names_of_lanes(self, painter: QPainter, area: QRectF) -> None:
@@ -340,10 +352,11 @@ class TimelineChart(StepPlot):
             cost = f"- - -  {tr('cost')}"
         rows = [LegendRow(cost_words=cost)]
         for name_and_colour in kinds:
-            longer_row = replace(
-                rows[-1], names_and_colours=(*rows[-1].names_and_colours, name_and_colour)
-            )
-            if self._legend_width(longer_row) <= width or not rows[-1].names_and_colours:
+            last_row = rows[-1]
+            names_of_longer_row = (*last_row.names_and_colours, name_and_colour)
+            longer_row = replace(last_row, names_and_colours=names_of_longer_row)
+            has_room = self._legend_width(longer_row) <= width
+            if has_room or not last_row.names_and_colours:
                 rows[-1] = longer_row
             else:
                 rows.append(LegendRow((name_and_colour,)))
@@ -411,14 +424,15 @@ class TimelineChart(StepPlot):
             return
         lane_mark = self._marks.find_lane_mark(self._hover, self._pointer_y, scale)
         if lane_mark is None:
-            dot = (
-                self._story.points[self._hover],
-                self._theme.fill_colour_of_kind(ContextKind.CONVERSATION),
-            )
-            self._draw_pointer(painter, scale, [dot], self.describe_point(self._hover))
+            tokens = self._story.points[self._hover]
+            colour = self._theme.fill_colour_of_kind(ContextKind.CONVERSATION)
+            figures = self.describe_point(self._hover)
+            self._draw_pointer(painter, scale, [(tokens, colour)], figures)
         else:
             words = fold_sentences.describe_marked_fact(self._story.history, lane_mark.seq)
-            self._draw_label(painter, scale.x_of_point(lane_mark.point), f"{words}\n")
+            x = scale.x_of_point(lane_mark.point)
+            # With a second line, the label stands beside the pointer and not below the chart.
+            self._draw_label(painter, x, f"{words}\n")
 
     def describe_point(self, point: int) -> str:
         """Says what is under the pointer: a mark of the list, or a step and what it cost."""

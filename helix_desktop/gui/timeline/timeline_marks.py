@@ -63,7 +63,8 @@ class TimelineMarks:
             lane_edge = self.left_edge_of_lane(lane, scale.area)
             mark_top = lane_edge.top() + 3
             mark_height = lane_edge.height() - 5
-            painter.setBrush(self._theme.colour_of_token(LANE_COLOURS[lane]))
+            lane_colour = self._theme.colour_of_token(LANE_COLOURS[lane])
+            painter.setBrush(lane_colour)
             first_visible = bisect_left(marks.points, scale.first)
             end_of_visible = bisect_left(marks.points, scale.last + 1)
             # Of a hundred thousand visible marks, four for each pixel are examined.
@@ -118,8 +119,9 @@ class TimelineMarks:
         point_before = max(0, point - 1)
         # The ring stands at the height from which the line falls, which is the point before.
         tokens = max(tokens_at_points[point], tokens_at_points[point_before])
-        centre = QPointF(scale.x_of_point(event.point), scale.y_of_tokens(tokens))
-        bottom = QPointF(centre.x(), scale.area.bottom() - 3)
+        x = scale.x_of_point(event.point)
+        centre = QPointF(x, scale.y_of_tokens(tokens))
+        bottom = QPointF(x, scale.area.bottom() - 3)
 
         context_kind = context_kind_of_fold(event.fold_kind or FoldKind.MARKER)
         colour = self._theme.fill_colour_of_kind(context_kind)

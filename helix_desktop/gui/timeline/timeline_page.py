@@ -147,7 +147,8 @@ class TimelinePage(QWidget):
         scrolled_page = QWidget(self)
         set_surface_look(scrolled_page, "page")
         build_column((top, 1), (self._lower, 1), owner=scrolled_page, margins=0, spacing=0)
-        build_column(build_scroll_area(scrolled_page, self), owner=self, margins=0)
+        scroll_area = build_scroll_area(scrolled_page, self)
+        build_column(scroll_area, owner=self, margins=0)
         self._theme.keep_lengths_scaled(self, scrolled_page.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -504,32 +505,35 @@ class TimelinePage(QWidget):
         and what can be done. A fold is what stands for messages or outputs that were shortened.
         """
         menu = QMenu(self.menu_button)
-        kinds: dict[str, frozenset[FoldKind]] = {
-            tr("All kinds"): frozenset(),
+        all_kinds = tr("All kinds")
+        kinds_by_name: dict[str, frozenset[FoldKind]] = {
+            all_kinds: frozenset(),
             tr("Summaries"): KINDS_OF_SUMMARIES,
             tr("Dated notes"): KINDS_OF_NOTES,
             tr("Stored outputs"): kinds_of_groups(FoldGroup.LINE),
             tr("Excerpts"): kinds_of_groups(FoldGroup.EXCERPT),
         }
         kind_choices: list[tuple[str, Callable[[], None]]] = []
-        for name, kinds_of_choice in kinds.items():
-            show_kinds = partial(self._show_fold_kinds, name, kinds_of_choice)
+        for name, kinds in kinds_by_name.items():
+            show_kinds = partial(self._show_fold_kinds, name, kinds)
             kind_choices.append((name, show_kinds))
         _add_exclusive_choices(menu, kind_choices)
 
-        scope_choices: list[tuple[str, Callable[[], None]]] = [
-            (tr("This conversation"), partial(self._show_timeline_scope, everywhere=False)),
-            (tr("Whole workspace"), partial(self._show_timeline_scope, everywhere=True)),
-        ]
+        show_conversation = partial(self._show_timeline_scope, everywhere=False)
+        show_workspace = partial(self._show_timeline_scope, everywhere=True)
+        scope_choices: list[tuple[str, Callable[[], None]]] = []
+        scope_choices.append((tr("This conversation"), show_conversation))
+        scope_choices.append((tr("Whole workspace"), show_workspace))
         self._scope_actions = _add_exclusive_choices(menu, scope_choices)
 
         ask_to_fold = partial(self.intent_wanted.emit, AskToFold())
         self._fold_now_action = menu.addAction(tr("Shorten now…"), ask_to_fold)
+        costs_label = tr("What each request cost")
         self._costs_action = add_menu_choice(
-            menu, tr("What each request cost"), self._show_request_costs, chosen=False
+            menu, costs_label, self._show_request_costs, chosen=False
         )
         self.menu_button.setMenu(menu)
-        self.menu_button.setText(f"{tr('All kinds')} ▾")
+        self.menu_button.setText(f"{all_kinds} ▾")
 
     def _show_request_costs(self) -> None:
         """Examines the whole conversation in a thread, when the user asks for it."""

@@ -139,7 +139,9 @@ class LayoutBox:
         return self.hot_spots
 
     def word_range_at(self, offset: int) -> tuple[int, int]:
-        return word_range(self.text, min(offset, max(0, len(self.text) - 1)))
+        last_offset = max(0, len(self.text) - 1)
+        offset_in_text = min(offset, last_offset)
+        return word_range(self.text, offset_in_text)
 
 
 def break_into_lines(layout: QTextLayout, width: float, line_height: float) -> float:
@@ -253,9 +255,11 @@ class TextBox(LayoutBox):
         if self._paragraph.marker:
             self._draw_list_marker(painter)
         # Each quotation that contains the paragraph has a line at its left.
+        line_colour = self.ink.token_colour("line")
         for number in range(self._paragraph.quote):
             x = self.ink.scaled_pixels(QUOTE) * (number - self._paragraph.quote)
-            painter.fillRect(QRectF(x, 0, 2, self.height), self.ink.token_colour("line"))
+            quotation_line = QRectF(x, 0, 2, self.height)
+            painter.fillRect(quotation_line, line_colour)
 
     def nearest_offset(self, place: QPointF) -> int:
         line_count = self._layout.lineCount()
@@ -341,21 +345,27 @@ class TextBox(LayoutBox):
     def _hot_spots_of_link(self, start: int, span: StyledSpan) -> list[HotSpot]:
         """Returns one hot spot for each line of the link."""
         end = start + utf16_length(span.text)
-        first = self._layout.lineForTextPosition(start)
-        last = self._layout.lineForTextPosition(max(start, end - 1))
-        if not first.isValid() or not last.isValid():
+        last_character = max(start, end - 1)
+        first_line = self._layout.lineForTextPosition(start)
+        last_line = self._layout.lineForTextPosition(last_character)
+        if not first_line.isValid() or not last_line.isValid():
             return []
+        action = action_of_link(span.link)
         hot_spots: list[HotSpot] = []
-        for number in range(first.lineNumber(), last.lineNumber() + 1):
+        for number in range(first_line.lineNumber(), last_line.lineNumber() + 1):
             line = self._layout.lineAt(number)
-            begin = self.caret_rect(max(start, line.textStart()))
-            end_x = line.naturalTextRect().right()
-            if end < line.textStart() + line.textLength():
+            start_in_line = max(start, line.textStart())
+            begin = self.caret_rect(start_in_line)
+            end_of_line = line.textStart() + line.textLength()
+            if end < end_of_line:
                 end_x = self.caret_rect(end).x()
+            else:
+                end_x = line.naturalTextRect().right()
             # In text from right to left, a link ends at the left of where it begins.
             left = min(begin.x(), end_x)
-            place = QRectF(left, begin.y(), abs(end_x - begin.x()), self._line_height)
-            hot_spots.append(HotSpot(place, action_of_link(span.link), span.text))
+            width = abs(end_x - begin.x())
+            place = QRectF(left, begin.y(), width, self._line_height)
+            hot_spots.append(HotSpot(place, action, span.text))
         return hot_spots
 
 
@@ -412,14 +422,9 @@ def build_note_box(
     font: QFont | None = None,
 ) -> TextBox:
     """Builds a small, muted line of plain text, as below a tool's output."""
-    return TextBox(
-        ink,
-        width,
-        ParagraphBlock((StyledSpan(text),)),
-        gap=gap,
-        font=font or ink.small,
-        colour=colour,
-    )
+    paragraph = ParagraphBlock((StyledSpan(text),))
+    note_font = font or ink.small
+    return TextBox(ink, width, paragraph, gap=gap, font=note_font, colour=colour)
 
 
 def build_heading_box(ink: DrawingStyle, width: float, text: str, *, gap: float = 0.0) -> TextBox:
@@ -459,14 +464,17 @@ class PictureBox(LayoutBox):
         super().__init__(ink, width, gap=gap)
         most_width = min(width, ink.scaled_pixels(WIDE))
         most_height = ink.scaled_pixels(HIGH)
+        scale_by_width = most_width / max(1, image.width())
+        scale_by_height = most_height / max(1, image.height())
         # A picture is never enlarged.
-        scale = min(1.0, most_width / max(1, image.width()), most_height / max(1, image.height()))
+        scale = min(1.0, scale_by_width, scale_by_height)
         self._image = image
         self._place = QRectF(0, 0, image.width() * scale, image.height() * scale)
         self.height = self._place.height()
         self.text = f"[{name}]"
         if act is not None:
-            self.hot_spots = [HotSpot(self._place, act, tr("Open {name} at full size", name=name))]
+            words = tr("Open {name} at full size", name=name)
+            self.hot_spots = [HotSpot(self._place, act, words)]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
@@ -486,8 +494,9 @@ class ActionLineBox(LayoutBox):
         self.height = ink.scaled_pixels(22)
         metrics = QFontMetricsF(ink.small)
         self._words = metrics.elidedText(words, Qt.TextElideMode.ElideRight, width + 1)
-        reach = metrics.horizontalAdvance(self._words)
-        self.hot_spots = [HotSpot(QRectF(0, 0, reach + 4, self.height), act, words)]
+        reach = metrics.horizontalAdvance(self._words) + 4
+        words_area = QRectF(0, 0, reach, self.height)
+        self.hot_spots = [HotSpot(words_area, act, words)]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         whole = QRectF(0, 0, self.width, self.height)

@@ -100,10 +100,13 @@ class BoxStack:
     def nearest_box_and_inner_place(self, place: QPointF) -> tuple[int, QPointF]:
         """Returns the box nearest to a place, and the place in that box's coordinates."""
         inner = place - QPointF(*self._pad)
-        number = min(max(bisect_right(self._tops, inner.y()) - 1, 0), max(0, len(self.boxes) - 1))
         if not self.boxes:
             return -1, inner
-        return number, inner - QPointF(self.boxes[number].left, self._tops[number])
+        last_number = len(self.boxes) - 1
+        last_above = bisect_right(self._tops, inner.y()) - 1
+        number = min(max(last_above, 0), last_number)
+        corner_of_box = QPointF(self.boxes[number].left, self._tops[number])
+        return number, inner - corner_of_box
 
     def text_offset_at(self, place: QPointF) -> int:
         number, inner = self.nearest_box_and_inner_place(place)

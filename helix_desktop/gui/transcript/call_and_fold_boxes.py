@@ -136,7 +136,8 @@ class ToolCallBox(LayoutBox):
             room_for_words -= measure_chip(chip, ink).width() + between
         words_width = QFontMetricsF(ink.mono).horizontalAdvance(self.text) + 2
         # Many chips may not take all the room from the words.
-        shown_width = min(words_width, max(room_for_words, room * 0.4))
+        most_width = max(room_for_words, room * 0.4)
+        shown_width = min(words_width, most_width)
         self._words_area = QRectF(words_left, 0, shown_width, self.height)
 
         chips_left = self._words_area.right() + between
@@ -235,9 +236,12 @@ class FoldLineBox(LayoutBox):
         colour = self.ink.token_colour("line")
         middle = round(self.height / 2)
         between = self.ink.scaled_pixels(12)
-        painter.fillRect(QRectF(0, middle, self._content_area.left() - between, 1), colour)
+        left_end = self._content_area.left() - between
         right_start = self._content_area.right() + between
-        painter.fillRect(QRectF(right_start, middle, self.width - right_start, 1), colour)
+        left_line = QRectF(0, middle, left_end, 1)
+        right_line = QRectF(right_start, middle, self.width - right_start, 1)
+        painter.fillRect(left_line, colour)
+        painter.fillRect(right_line, colour)
 
 
 class ExpandableHeaderBox(LayoutBox):
@@ -262,9 +266,11 @@ class ExpandableHeaderBox(LayoutBox):
         self.height = ink.scaled_pixels(20)
         metrics = QFontMetricsF(ink.small)
         self._left = ink.scaled_pixels(16)
-        self._words = metrics.elidedText(words, Qt.TextElideMode.ElideRight, width - self._left)
+        room = width - self._left
+        self._words = metrics.elidedText(words, Qt.TextElideMode.ElideRight, room)
         reach = metrics.horizontalAdvance(words) + ink.scaled_pixels(20)
-        self.hot_spots = [HotSpot(QRectF(0, 0, min(reach, width), self.height), act, words)]
+        pressed_area = QRectF(0, 0, min(reach, width), self.height)
+        self.hot_spots = [HotSpot(pressed_area, act, words)]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -338,13 +344,16 @@ def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyl
         ink.theme.fill_surface(painter, place, "accent_soft", ink.scaled_pixels(5))
         painter.setPen(ink.token_colour("accent"))
     else:
-        ink.draw_frame(painter, place.adjusted(0.5, 0.5, -0.5, -0.5), "", 5)
+        # A line of one pixel is sharp only in the middle of a pixel.
+        frame = place.adjusted(0.5, 0.5, -0.5, -0.5)
+        ink.draw_frame(painter, frame, "", 5)
         painter.setPen(ink.token_colour("muted"))
     font = _font_of_chip(chip, ink)
     painter.setFont(font)
     side = ink.scaled_pixels(7)
     room = place.width() - 2 * side + 1.5  # Rounded widths may be a pixel too narrow.
-    shown_text = QFontMetricsF(font).elidedText(chip.text, Qt.TextElideMode.ElideRight, room)
+    metrics = QFontMetricsF(font)
+    shown_text = metrics.elidedText(chip.text, Qt.TextElideMode.ElideRight, room)
     painter.drawText(place, Qt.AlignmentFlag.AlignCenter, shown_text)
 
 
@@ -354,12 +363,15 @@ def draw_status_dot(
     """Draws a dot. Filled: done. Dashed ring: cached. Amber: waits for the user. Words
     beside it say the same.
     """
-    colours: dict[CallStatus, QColor] = {
-        CallStatus.FAILED: ink.token_colour("danger"),
-        CallStatus.REFUSED: ink.token_colour("faint"),
-        CallStatus.WAITING: ink.token_colour("handover"),
-    }
-    colour = colours.get(status, ink.theme.fill_colour_of_kind(ContextKind.OUTPUT))
+    match status:
+        case CallStatus.FAILED:
+            colour = ink.token_colour("danger")
+        case CallStatus.REFUSED:
+            colour = ink.token_colour("faint")
+        case CallStatus.WAITING:
+            colour = ink.token_colour("handover")
+        case _:
+            colour = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)
     if status is CallStatus.CACHED:
         draw_dashed_ring(painter, place, colour)
     elif status is CallStatus.REFUSED:

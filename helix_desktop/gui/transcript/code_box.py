@@ -204,13 +204,17 @@ class CodeBox(basic_boxes.LayoutBox):
         somebody points at it.
         """
         number = int((place.y() - self._top) // self.ink.code_line_height)
-        if not 0 <= number < min(len(self._lines), self._layout.lineCount()):
+        line_count = min(len(self._lines), self._layout.lineCount())
+        if not 0 <= number < line_count:
             return None
         text = self._lines[number]
         line = self._layout.lineAt(number)
         x = place.x() - self._side + self.scrolled
-        units = line.xToCursor(x, QTextLine.CursorPosition.CursorOnCharacter) - line.textStart()
-        reference = find_file_reference_at(text, len(basic_boxes.utf16_slice(text, 0, units)))
+        position = line.xToCursor(x, QTextLine.CursorPosition.CursorOnCharacter)
+        # Qt counts in UTF-16, where some characters are two.
+        units_before = position - line.textStart()
+        text_before = basic_boxes.utf16_slice(text, 0, units_before)
+        reference = find_file_reference_at(text, len(text_before))
         if reference is None or x > line.naturalTextWidth():
             return None
         return self._hot_spot_of_reference(number, reference)
@@ -219,14 +223,17 @@ class CodeBox(basic_boxes.LayoutBox):
         self, line_number: int, reference: FileReference
     ) -> basic_boxes.HotSpot:
         text = self._lines[line_number]
+        text_before = text[: reference.start]
+        reference_words = text[reference.start : reference.end]
         line_start = self._layout.lineAt(line_number).textStart()
-        start = line_start + basic_boxes.utf16_length(text[: reference.start])
-        end = line_start + basic_boxes.utf16_length(text[: reference.end])
+        start = line_start + basic_boxes.utf16_length(text_before)
+        end = start + basic_boxes.utf16_length(reference_words)
         left = self.caret_rect(start)
-        width = self.caret_rect(end).x() - left.x()
+        right = self.caret_rect(end)
+        width = right.x() - left.x()
         area = QRectF(left.x(), left.y(), width, self.ink.code_line_height)
         act = OpenFile(reference.path, reference.first_line, reference.last_line)
-        return basic_boxes.HotSpot(area, act, text[reference.start : reference.end])
+        return basic_boxes.HotSpot(area, act, reference_words)
 
     def list_tab_stops(self) -> Sequence[basic_boxes.HotSpot]:
         """The buttons, and the paths in the code. Each path is a stop once, however often it stands
@@ -270,12 +277,15 @@ class CodeBox(basic_boxes.LayoutBox):
         return int(self._layout.lineAt(nearest_line).xToCursor(x_in_line))
 
     def caret_rect(self, offset: int) -> QRectF:
-        line = self._layout.lineForTextPosition(min(offset, len(self.text)))
+        line_height = self.ink.code_line_height
+        offset_in_text = min(offset, len(self.text))
+        line = self._layout.lineForTextPosition(offset_in_text)
         if not line.isValid():
-            return QRectF(self._side, self._top, 1, self.ink.code_line_height)
+            return QRectF(self._side, self._top, 1, line_height)
         x = basic_boxes.x_of_character(line, offset)
-        top = self._top + line.lineNumber() * self.ink.code_line_height
-        return QRectF(self._side + x - self.scrolled, top, 1, self.ink.code_line_height)
+        left = self._side + x - self.scrolled
+        top = self._top + line.lineNumber() * line_height
+        return QRectF(left, top, 1, line_height)
 
     def _lay_out_code_and_return_height(self) -> float:
         ranges = self.ink.highlight_ranges(self._coloured)
@@ -314,11 +324,14 @@ class CodeBox(basic_boxes.LayoutBox):
         if not self._whole:
             return
         px = self.ink.scaled_pixels
-        word_width = QFontMetricsF(self.ink.chip).horizontalAdvance(tr("Copy"))
-        width = max(word_width + px(16), px(52))
-        place = QRectF(self.width - width - px(8), px(7), width, px(22))
+        label = tr("Copy")
+        label_width = QFontMetricsF(self.ink.chip).horizontalAdvance(label)
+        width = max(label_width + px(16), px(52))
+        left = self.width - width - px(8)
+        place = QRectF(left, px(7), width, px(22))
         act = basic_boxes.CopyText(self._whole)
-        self.hot_spots.append(basic_boxes.HotSpot(place, act, tr("Copy"), only_when_near=True))
+        hot_spot = basic_boxes.HotSpot(place, act, label, only_when_near=True)
+        self.hot_spots.append(hot_spot)
 
     def _draw_copy_button_or_more_line(
         self, painter: QPainter, hot_spot: basic_boxes.HotSpot

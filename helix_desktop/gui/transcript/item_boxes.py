@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import name_of_agent_addition
@@ -119,38 +120,44 @@ def _build_markdown_boxes(
     context: LayoutContext, item: TranscriptItem, start: int, limit: int, *, breaks: bool = False
 ) -> Iterator[LayoutBox]:
     """Yields Markdown as boxes. `limit` is how much is shown before the user asks for more."""
-
-    def find_formula_picture(latex: str, display: bool) -> basic_boxes.FormulaPicture | None:  # noqa: FBT001
-        size = INLINE_FORMULA_SIZE
-        if display:
-            size = DISPLAY_FORMULA_SIZE
-        return context.contents.get_or_draw_formula(
-            latex,
-            display=display,
-            size=context.ink.theme.text_zoom * size,
-            colour=context.ink.token_colour("text").name(),
-        )
-
-    def key_of_code_block(chunk_start: int) -> basic_boxes.SectionKey:
-        return context.section_key("lines", item.fact_seq, item.part, chunk_start)
-
-    def count_shown_lines(key: basic_boxes.SectionKey) -> int:
-        return FIRST_LINES + context.section_amounts.get(key, 0)
-
     # Code in an unfinished reply is coloured immediately. Colouring it later would cause flicker.
     coloured_at_once = 0
     if item.kind is TranscriptItemKind.LIVE_REPLY:
         coloured_at_once = AT_ONCE
+    shown_text = item_source_text(item)[:limit]
     return build_boxes_from_markdown(
         context.ink,
         context.width,
-        item_source_text(item)[:limit],
+        shown_text,
         start=start,
         breaks=breaks,
-        key_of=key_of_code_block,
-        lines=count_shown_lines,
+        key_of=partial(context.section_key, "lines", item.fact_seq, item.part),
+        lines=partial(_count_shown_lines, context),
         at_once=coloured_at_once,
-        drawn=find_formula_picture,
+        drawn=partial(_get_formula_picture, context),
+    )
+
+
+def _count_shown_lines(context: LayoutContext, key: basic_boxes.SectionKey) -> int:
+    """Returns how many lines of a code block are shown. The user may have asked for more."""
+    return FIRST_LINES + context.section_amounts.get(key, 0)
+
+
+def _get_formula_picture(
+    context: LayoutContext,
+    latex: str,
+    is_block: bool,  # noqa: FBT001
+) -> basic_boxes.FormulaPicture | None:
+    """Returns a formula's picture in the size and colour of the text, or None while it is drawn."""
+    size = INLINE_FORMULA_SIZE
+    if is_block:
+        size = DISPLAY_FORMULA_SIZE
+    text_colour = context.ink.token_colour("text")
+    return context.contents.get_or_draw_formula(
+        latex,
+        display=is_block,
+        size=context.ink.theme.text_zoom * size,
+        colour=text_colour.name(),
     )
 
 
@@ -409,9 +416,8 @@ def _build_call_detail_boxes(
         yield CodeBox(ink, width, arguments.text, arguments.language, gap=6, more=more, lines=lines)
     if state.call.keep:
         kept_words = make_safe_text(state.call.keep[:400])
-        yield build_note_box(
-            ink, width, tr("The agent asked for: {words}", words=kept_words), gap=6
-        )
+        asked_for = tr("The agent asked for: {words}", words=kept_words)
+        yield build_note_box(ink, width, asked_for, gap=6)
     if state.decided is not None and state.decided.why:
         reason = make_safe_text(state.decided.why[:1000])
         yield build_note_box(ink, width, reason, gap=6)
@@ -422,8 +428,9 @@ def _build_call_detail_boxes(
             yield from _build_subagent_boxes(context, state.returned.child)
     elif state.printed_text:
         printed = terminal_output_text(state.printed_text[-PRINTED_CHARACTERS:])
-        last_lines = printed.rstrip("\n").split("\n")[-PRINTED_LINES:]
-        yield CodeBox(ink, width, "\n".join(last_lines), gap=6)
+        printed_lines = printed.rstrip("\n").split("\n")
+        newest_lines = "\n".join(printed_lines[-PRINTED_LINES:])
+        yield CodeBox(ink, width, newest_lines, gap=6)
 
 
 def _build_output_boxes(
@@ -454,11 +461,11 @@ def _build_output_boxes(
 
     if is_output_whole_in_fact(returned) and _is_short_message_of_failed_call(returned, text):
         # It is for reading, not code: a long line of code would be cut off at the edge.
-        for number, line in enumerate(make_safe_text(text.strip()).split("\n")):
-            gap = 2
-            if number == 0:
-                gap = 6
+        message = make_safe_text(text.strip())
+        gap = 6
+        for line in message.split("\n"):
             yield build_note_box(ink, width, line, gap=gap, colour="text")
+            gap = 2
         return
     if text.strip():
         more = context.section_key("lines", item.fact_seq, item.part)
@@ -476,8 +483,13 @@ def _build_output_boxes(
 def _is_short_message_of_failed_call(returned: facts.ToolReturned, text: str) -> bool:
     """Tells whether the text says why a call failed. A command has an exit code and an output."""
     is_command = returned.exit_code is not None
-    line_count = text.strip().count("\n") + 1
-    return not returned.ok and not is_command and bool(text.strip()) and line_count <= OUTPUT_LINES
+    if returned.ok or is_command:
+        return False
+    message = text.strip()
+    if not message:
+        return False
+    line_count = message.count("\n") + 1
+    return line_count <= OUTPUT_LINES
 
 
 def _label_of_full_output(stored: facts.Stored) -> str:
@@ -574,12 +586,11 @@ def _build_fold_box(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     own_names = [fold.fold for fold in folds if fold.kind is fact.kind]
     folds_in_force = context.items.history.branch.live.keys()
     is_undone = folds_in_force.isdisjoint(own_names)
+    history = context.items.history
+    tokens_before = sum(fold.tokens_before for fold in folds)
+    tokens_after = sum(fold.tokens for fold in folds)
     change = describe_token_change(
-        fact,
-        context.items.history.facts,
-        request.item.fact_seq,
-        sum(fold.tokens_before for fold in folds),
-        sum(fold.tokens for fold in folds),
+        fact, history.facts, request.item.fact_seq, tokens_before, tokens_after
     )
     words = describe_fold(fact, len(folds), change)
     open_fold = chat_actions.OpenFold(fact.fold)

@@ -126,9 +126,13 @@ class ItemColumn:
         """Opens a call's output down to a line in which something was found."""
         item = self.page.items.all[index]
         amounts = self.page.section_amounts
-        amounts[self.page.section_key("open", item.fact_seq, item.part)] = 1
-        lines = self.page.section_key("lines", item.fact_seq, item.part)
-        amounts[lines] = max(amounts.get(lines, 0), last_line + 1 - OUTPUT_LINES)
+        key_of_call = self.page.section_key("open", item.fact_seq, item.part)
+        amounts[key_of_call] = 1
+        key_of_lines = self.page.section_key("lines", item.fact_seq, item.part)
+        # These are shown beyond the first lines of an output.
+        needed_lines = last_line + 1 - OUTPUT_LINES
+        shown_lines = amounts.get(key_of_lines, 0)
+        amounts[key_of_lines] = max(shown_lines, needed_lines)
         self._laid.pop(index, None)
 
     def close_output(self, index: int) -> None:
@@ -258,7 +262,8 @@ class ItemColumn:
         is_complete = True
         index = self.heights.item_covering(y)
         while 0 <= index < len(self.heights):
-            if self.heights.total_height_before(index) >= y + height:
+            is_below_view = self.heights.total_height_before(index) >= y + height
+            if is_below_view:
                 break
             is_hidden = self.heights[index] == 0
             if not is_hidden and not self._ensure_item_layout(index).done:

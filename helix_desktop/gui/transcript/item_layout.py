@@ -43,7 +43,9 @@ class ItemLayout(BoxStack):
         padding = (0.0, 0.0)
         # A user's message has a ground of its own.
         if self.item.kind is TranscriptItemKind.USER:
-            padding = (page.ink.scaled_pixels(14), page.ink.scaled_pixels(10))
+            side = page.ink.scaled_pixels(14)
+            above_and_below = page.ink.scaled_pixels(10)
+            padding = (side, above_and_below)
         super().__init__(padding)
         self.done = False
         self._guess = guess

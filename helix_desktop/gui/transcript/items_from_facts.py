@@ -465,8 +465,11 @@ class TranscriptItems:
         if recorded_result is not None:
             returned = recorded_result.returned
             returned_seq = recorded_result.seq
-            output_fold = branch.fold_shown_for_part(facts.PartRef(returned_seq, 0))
-        argument_fold = branch.fold_shown_for_part(facts.PartRef(item.fact_seq, item.part))
+            output_part = facts.PartRef(returned_seq, 0)
+            output_fold = branch.fold_shown_for_part(output_part)
+        call_part = facts.PartRef(item.fact_seq, item.part)
+        argument_fold = branch.fold_shown_for_part(call_part)
+        is_running = self.running in _BUSY and self.calls.is_open(call, index)
 
         return ToolCallState(
             call=call,
@@ -476,7 +479,7 @@ class TranscriptItems:
             fold=output_fold,
             argument_fold=argument_fold,
             decided=record.decided,
-            running=self.running in _BUSY and self.calls.is_open(call, index),
+            running=is_running,
             printed_text=record.printed,
             waiting=self.calls.is_asked_about(call),
             stage=record.stage,
@@ -824,7 +827,8 @@ class TranscriptItems:
         """The line about changed files that a rewind took away is part of the next one: the turn
         goes on.
         """
-        for item in self.all[bisect_right(self._seqs, fact.to) :]:
+        first_rewound = bisect_right(self._seqs, fact.to)
+        for item in self.all[first_rewound:]:
             for seq in self._changes_of_line.get(item.fact_seq, ()):
                 change = self.history.facts[seq - 1].fact  # Numbers of facts begin at 1.
                 if isinstance(change, facts.FilesChanged):
@@ -916,7 +920,8 @@ class TranscriptItems:
         if index is None:
             change = self._add_live_item(TranscriptItemKind.LIVE_CALL, delta.arguments)
             new_index = len(self.all) - 1
-            self.all[new_index] = self.all[new_index]._replace(part=delta.index)
+            new_item = self.all[new_index]
+            self.all[new_index] = new_item._replace(part=delta.index)
             self._live_calls[delta.index] = new_index
             self._live_call_names[delta.index] = delta.name
             return change
@@ -924,7 +929,8 @@ class TranscriptItems:
         if not self._live_call_names[delta.index]:
             self._live_call_names[delta.index] = delta.name
         live_item = self.all[index]
-        self.all[index] = live_item._replace(text=live_item.text + delta.arguments)
+        longer_text = live_item.text + delta.arguments
+        self.all[index] = live_item._replace(text=longer_text)
         return self.build_changes({index})
 
     def live_call_text(self, index: int) -> tuple[str, str]:

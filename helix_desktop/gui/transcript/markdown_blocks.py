@@ -296,7 +296,8 @@ class _MarkdownBlockBuilder:
                 in_cell = True
                 if kind == "th_open":
                     # The parser writes `text-align:right`, or nothing.
-                    _, _, alignment = str(token.attrs.get("style", "")).partition(":")
+                    style = str(token.attrs.get("style", ""))
+                    _, _, alignment = style.partition(":")
                     self.aligned.append(alignment or "left")
             elif kind in {"th_close", "td_close"}:
                 in_cell = False
@@ -311,9 +312,11 @@ class _MarkdownBlockBuilder:
         marked.
         """
         kind = token.type
+        list_depth = len(self.lists)
         if kind in {"bullet_list_open", "ordered_list_open"}:
             is_ordered = kind == "ordered_list_open"
-            self.lists.append(_OpenList(is_ordered, int(token.attrs.get("start", 1))))
+            first_number = int(token.attrs.get("start", 1))
+            self.lists.append(_OpenList(is_ordered, first_number))
         elif kind in {"bullet_list_close", "ordered_list_close"}:
             self.lists.pop()
         elif kind == "list_item_open":
@@ -325,11 +328,11 @@ class _MarkdownBlockBuilder:
         elif kind in {"fence", "code_block"}:
             code = token.content.rstrip("\n")
             language = _language_of_fence(token.info)
-            self.blocks.append(CodeBlock(code, language, len(self.lists), self.quote))
+            self.blocks.append(CodeBlock(code, language, list_depth, self.quote))
         elif kind == "math_block":
-            self.blocks.append(MathBlock(token.content, len(self.lists), self.quote))
+            self.blocks.append(MathBlock(token.content, list_depth, self.quote))
         elif kind == "hr":
-            self.blocks.append(RuleBlock(len(self.lists), self.quote))
+            self.blocks.append(RuleBlock(list_depth, self.quote))
         else:
             self._collect_table_rows(kind)
 

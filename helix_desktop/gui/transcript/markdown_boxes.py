@@ -82,7 +82,8 @@ class _BlockBoxBuilder:
         gap = _gap_before_block(self.block_before, block)
         box: LayoutBox
         if isinstance(block, markdown_blocks.CodeBlock):
-            box = self._build_code_box(block, gap, self.key_of(chunk.start))
+            key = self.key_of(chunk.start)
+            box = self._build_code_box(block, gap, key)
         elif isinstance(block, markdown_blocks.TableBlock):
             box = _build_table_box(self.ink, self.width, block, gap, self.box_before)
         elif isinstance(block, markdown_blocks.ParagraphBlock):

@@ -129,12 +129,14 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
     """Finds the end of a paragraph, heading or list. Indented text after blank lines
     continues a list.
     """
+    # Of a line of any length, the beginning tells what it is.
     first_line = text[position : min(line_end, position + 200)]
     if _HEADING.match(first_line):
         return line_end
     can_have_indented_lines = _can_have_indented_lines(first_line)
 
-    end = _skip_open_fence(text, line_end, _open_fence_after(first_line, ""))
+    fence_in_first_line = _open_fence_after(first_line, "")
+    end = _skip_open_fence(text, line_end, fence_in_first_line)
     while end < len(text) and end - position < LONGEST:
         next_line_end = _find_line_end(text, end)
         line = text[end : min(next_line_end, end + 200)]
@@ -150,7 +152,8 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
             continue
         if _ends_plain_block(line, can_have_indented_lines=can_have_indented_lines):
             break
-        end = _skip_open_fence(text, next_line_end, _open_fence_after(line, ""))
+        fence_in_line = _open_fence_after(line, "")
+        end = _skip_open_fence(text, next_line_end, fence_in_line)
     # A fence that is never closed must not make one chunk of all that follows.
     return min(end, position + 50 * LONGEST)
 

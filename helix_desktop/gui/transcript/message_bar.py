@@ -125,8 +125,10 @@ class HoverBar(LayoutBox):
         super().__init__(ink, 0.0)
         self.text = words
         self.height = ink.scaled_pixels(HEIGHT)
-        words_width = QFontMetricsF(ink.chip).horizontalAdvance(words) + ink.scaled_pixels(16)
-        self._words_area = QRectF(ink.scaled_pixels(8), 0, words_width, self.height)
+        text_width = QFontMetricsF(ink.chip).horizontalAdvance(words)
+        words_width = text_width + ink.scaled_pixels(16)
+        words_left = ink.scaled_pixels(8)
+        self._words_area = QRectF(words_left, 0, words_width, self.height)
         self._buttons = _place_buttons_and_add_hot_spots(self, buttons, words_width, 10)
         last_button = self._buttons[-1]
         self.width = last_button.place.right() + ink.scaled_pixels(2)
@@ -139,7 +141,8 @@ class HoverBar(LayoutBox):
         pointer or with the focus.
         """
         ink = self.ink
-        ink.draw_frame(painter, QRectF(0.5, 0.5, self.width - 1, self.height - 1), "panel", 6)
+        frame = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
+        ink.draw_frame(painter, frame, "panel", 6)
         ink.draw_words(painter, self._words_area, self.text, ink.chip, "muted")
         for placed in self._buttons:
             is_pointed = pointed is not None and pointed.place == placed.place

@@ -27,11 +27,13 @@ def describe_fact_if_needed(fact: facts.Fact) -> str:
             return _describe_end_of_turn(fact)
         case facts.FoldFailed(kind=kind, why=why):
             return _describe_failed_attempt(kind, why)
-        case facts.Forgotten(entries=entries, facts=recorded_facts):
+        case facts.Forgotten(entries=entries, facts=record_count):
+            outputs = format_count(len(entries), "{n} stored output", "{n} stored outputs")
+            records = format_count(record_count, "{n} record", "{n} records")
             return tr(
                 "Content was permanently removed here: {entries}, {facts}.",
-                entries=format_count(len(entries), "{n} stored output", "{n} stored outputs"),
-                facts=format_count(recorded_facts, "{n} record", "{n} records"),
+                entries=outputs,
+                facts=records,
             )
     return ""
 
@@ -43,14 +45,13 @@ def _describe_failed_attempt(kind: facts.FoldKind, why: str) -> str:
     first_reason, _, _ = why.partition("; ")
     attempt = _ATTEMPT_OF_MODEL.fullmatch(first_reason)
     if attempt is None:
-        return tr(
-            "{kind}: {why}",
-            kind=describe_fold_kind(kind).capitalize(),
-            why=translate_sentences(first_reason.rstrip(".") + "."),
-        )
+        what_failed = describe_fold_kind(kind).capitalize()
+        why_it_failed = translate_sentences(first_reason.rstrip(".") + ".")
+        return tr("{kind}: {why}", kind=what_failed, why=why_it_failed)
     reason = translate_sentences(attempt["reason"].rstrip(".") + ".")
-    reason = reason[0].upper() + reason[1:]
-    return join_sentences(reason, tr("{model} was asked to write it.", model=attempt["model"]))
+    sentence = reason[0].upper() + reason[1:]
+    asked_model = tr("{model} was asked to write it.", model=attempt["model"])
+    return join_sentences(sentence, asked_model)
 
 
 def _describe_automatic_message(fact: facts.UserSaid) -> str:

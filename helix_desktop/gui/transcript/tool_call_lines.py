@@ -99,12 +99,9 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
     chips = _build_chips_of_folds(state)
     chips += _build_result_chips(state, returned)
     if state.fold is not None and state.fold.kind is FoldKind.MARKER:
+        recall = chat_actions.RecallEntry(returned.output.digest)
         return ToolCallLine(
-            words,
-            CallStatus.CACHED,
-            tuple(chips),
-            outcome=tr("Recall"),
-            want=chat_actions.RecallEntry(returned.output.digest),
+            words, CallStatus.CACHED, tuple(chips), outcome=tr("Recall"), want=recall
         )
     if state.decided is not None and not state.decided.allowed:
         chips += _build_chips_of_denial(returned)
@@ -247,8 +244,9 @@ def _build_unfinished_line(state: ToolCallState, words: str, now: float) -> Tool
     if state.waiting:
         return ToolCallLine(words, CallStatus.WAITING, chips, tr("needs you"))
     if state.stage is CallStage.RUNNING:
-        elapsed = format_duration(max(0.0, now - state.begun_at))
-        return ToolCallLine(words, CallStatus.RUNNING, chips, tr("running… {time}", time=elapsed))
+        elapsed_seconds = max(0.0, now - state.begun_at)
+        elapsed = tr("running… {time}", time=format_duration(elapsed_seconds))
+        return ToolCallLine(words, CallStatus.RUNNING, chips, elapsed)
     # Parallel calls are recorded together, so one that is done may wait for the others.
     if state.stage is CallStage.DONE:
         return ToolCallLine(words, CallStatus.RUNNING, (), tr("done"))
@@ -276,17 +274,22 @@ def _build_result_chips(state: ToolCallState, returned: ToolReturned) -> list[Li
     chips: list[LineChip] = []
     path = path_of_file_call(state.call)
     if path and returned.ok:
-        chips.append(LineChip(tr("Preview"), want=chat_actions.OpenFile(path)))
+        open_file = chat_actions.OpenFile(path)
+        chips.append(LineChip(tr("Preview"), want=open_file))
     if returned.changes:
         line_counts = format_diff_counts(returned.head)
         if line_counts:
             first_path = returned.changes[0].path
-            chips.append(LineChip(line_counts, want=OpenChanges(state.returned_seq, first_path)))
+            open_changes = OpenChanges(state.returned_seq, first_path)
+            chips.append(LineChip(line_counts, want=open_changes))
     if returned.repeat_of:
         chips.append(LineChip(tr("unchanged, from cache")))
     if returned.child:
-        chips.append(LineChip(tr("sub-agent"), want=chat_actions.OpenConversation(returned.child)))
+        open_sub_agent = chat_actions.OpenConversation(returned.child)
+        chips.append(LineChip(tr("sub-agent"), want=open_sub_agent))
     if state.fold is None and returned.tokens >= 100:
-        size = tr("{n} tokens", n=format_token_count(returned.tokens))
-        chips.append(LineChip(size, want=OpenEntry(returned.output.digest)))
+        token_count = format_token_count(returned.tokens)
+        size = tr("{n} tokens", n=token_count)
+        open_output = OpenEntry(returned.output.digest)
+        chips.append(LineChip(size, want=open_output))
     return chips

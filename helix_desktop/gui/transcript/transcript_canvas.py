@@ -68,9 +68,9 @@ class TranscriptCanvas(BoxSurface):
         self.over: QWidget | None = None  # A button that covers part of the canvas at the bottom.
         self._drawn: DrawnPlaces = {}
         self._floated = QRect()  # The area that was drawn on top of the items.
-        self.column = ItemColumn(
-            LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time)
-        )
+        ink = DrawingStyle(theme)
+        context = LayoutContext(ink, float(COLUMN), self.items, content, time.time)
+        self.column = ItemColumn(context)
         # What a thread read of a long conversation that is about to be shown.
         self._prepared_column: ItemColumn | None = None
         # Each step frees a part of the conversations that were closed.

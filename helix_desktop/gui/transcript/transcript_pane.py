@@ -139,11 +139,10 @@ class TranscriptPane(QWidget):
 
     def _connect_transcript_signals(self) -> None:
         self._end.clicked.connect(self.view.jump_to_end)
-        self.view.scrolling.following_changed.connect(lambda _following: self._update_end_button())
-        self.view.verticalScrollBar().rangeChanged.connect(
-            lambda _least, _most: self._update_end_button()
-        )
-        self.view.verticalScrollBar().valueChanged.connect(lambda _value: self._update_end_button())
+        scroll_bar = self.view.verticalScrollBar()
+        self.view.scrolling.following_changed.connect(self._update_end_button)
+        scroll_bar.rangeChanged.connect(self._update_end_button)
+        scroll_bar.valueChanged.connect(self._update_end_button)
         self.view.intent_requested.connect(self.intent_requested)
         self.view.find_wanted.connect(self.open_find_bar)
         self.bar.changed.connect(self._start_search)

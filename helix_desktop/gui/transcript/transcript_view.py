@@ -292,15 +292,16 @@ class TranscriptView(TranscriptCanvas):
 
     def _scroll_to_caret(self) -> None:
         caret = self.selection.caret
-        place = self.rect_in_viewport(
-            caret.number, self.column.lay_out_fully(caret.number).caret_rect_at(caret.offset)
-        )
+        layout = self.column.lay_out_fully(caret.number)
+        rect_in_item = layout.caret_rect_at(caret.offset)
+        place = self.rect_in_viewport(caret.number, rect_in_item)
         bar = self.verticalScrollBar()
+        height_below_view = place.bottom() - self.viewport().height()
         if place.top() < 0:
             self.scrolling.set_following_end(following=False)
             bar.setValue(int(bar.value() + place.top() - STEP))
-        elif place.bottom() > self.viewport().height():
-            bar.setValue(int(bar.value() + place.bottom() - self.viewport().height() + STEP))
+        elif height_below_view > 0:
+            bar.setValue(int(bar.value() + height_below_view + STEP))
         self.viewport().update()
 
     def tab_stop_of(self, spot: HotSpotPlace | None) -> HotSpotPlace | None:
@@ -360,11 +361,13 @@ class TranscriptView(TranscriptCanvas):
             tooltip = safe_tooltip(tr("Copied: {address}", address=shown_address[:200]))
             QToolTip.showText(self.cursor().pos(), tooltip, self)
             return
-        text = "\n\n".join([tr("Open this link in your browser?"), shown_address])
+        question = tr("Open this link in your browser?")
+        text = f"{question}\n\n{shown_address}"
         open_link = partial(self.intent_requested.emit, chat_actions.OpenLink(address))
+        copy_link = partial(clipboard.setText, address)
         choices = [
             DialogChoice(tr("Open"), open_link),
-            DialogChoice(tr("Copy link"), partial(clipboard.setText, address)),
+            DialogChoice(tr("Copy link"), copy_link),
         ]
         ask_to_choose_one(self, tr("Open a link"), text, choices)
 
@@ -480,8 +483,10 @@ def _move_by_line(column: ItemColumn, caret: TextPosition, steps: int) -> TextPo
     layout = column.lay_out_fully(caret.number)
     caret_rect = layout.caret_rect_at(caret.offset)
     y = caret_rect.center().y() + steps * caret_rect.height()
-    if layout.vertical_padding <= y <= layout.current_height - layout.vertical_padding:
-        return TextPosition(caret.number, layout.text_offset_at(QPointF(caret_rect.x(), y)))
+    end_of_text = layout.current_height - layout.vertical_padding
+    if layout.vertical_padding <= y <= end_of_text:
+        point = QPointF(caret_rect.x(), y)
+        return TextPosition(caret.number, layout.text_offset_at(point))
     index = _next_visible_item(column, caret.number, steps)
     if index == caret.number:  # The first or the last line of the conversation.
         if steps > 0:
@@ -492,7 +497,8 @@ def _move_by_line(column: ItemColumn, caret: TextPosition, steps: int) -> TextPo
     y_in_next = inset
     if steps < 0:
         y_in_next = next_layout.current_height - inset
-    return TextPosition(index, next_layout.text_offset_at(QPointF(caret_rect.x(), y_in_next)))
+    point_in_next = QPointF(caret_rect.x(), y_in_next)
+    return TextPosition(index, next_layout.text_offset_at(point_in_next))
 
 
 def _next_visible_item(column: ItemColumn, index: int, steps: int) -> int:

@@ -74,7 +74,10 @@ class PolicyChoicePill(ChoicePill):
             for choice in choices:
                 label = f"{choice.title} – {choice.brief}"
                 choose = partial(self.chosen.emit, choice.preset)
-                add_menu_choice(menu, label, choose, chosen=choice.preset == self.current)
+                is_chosen = choice.preset == self.current
+                add_menu_choice(menu, label, choose, chosen=is_chosen)
             menu.addSeparator()
-        menu.addAction(tr("More…")).triggered.connect(self.more_wanted)
-        menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))
+        more = menu.addAction(tr("More…"))
+        more.triggered.connect(self.more_wanted)
+        below_pill = self.mapToGlobal(QPoint(0, self.height() + 4))
+        menu.popup(below_pill)

@@ -168,18 +168,12 @@ class DifferenceLines:
 
         text_left = self.left_edge(right=right)
         # The line numbers and the sign are drawn as one text, as drawing several texts is slower.
-        if not self.has_two_columns:
-            line_numbers = [line.old_number, line.new_number]
-        elif right:
-            line_numbers = [line.new_number]
-        else:
-            line_numbers = [line.old_number]
-        margin_text = "".join(f"{line_number or '':>5} " for line_number in line_numbers)
-        margin_text += line.mark or " "
+        margin_text = self._text_in_margin(line, right=right)
         painter.setFont(self.ink.mono)
         painter.setPen(self.ink.token_colour("faint"))
         margin_left = text_left - (len(margin_text) + 1) * self.ink.code_letter_width
-        painter.drawText(QPointF(margin_left, line_rect.top() + self._base), margin_text)
+        margin_start = QPointF(margin_left, line_rect.top() + self._base)
+        painter.drawText(margin_start, margin_text)
 
         layout = self.lay_out_line(number, line, right=right)
         painter.setPen(self.ink.token_colour("text"))
@@ -187,7 +181,22 @@ class DifferenceLines:
         if selection is not None:
             selected = selection.selected_offsets_of(number, len(layout.text()))
             overlays = self.ink.overlay_formats(TextMarks(selected))
-        layout.draw(painter, QPointF(text_left, line_rect.top()), overlays)
+        text_start = QPointF(text_left, line_rect.top())
+        layout.draw(painter, text_start, overlays)
+
+    def _text_in_margin(self, line: DifferenceLine, *, right: bool) -> str:
+        """Returns a line's number in each version that the column shows, and its sign."""
+        if not self.has_two_columns:
+            line_numbers = [line.old_number, line.new_number]
+        elif right:
+            line_numbers = [line.new_number]
+        else:
+            line_numbers = [line.old_number]
+        text = ""
+        for line_number in line_numbers:
+            # A line that one version does not have has no number there.
+            text += f"{line_number or '':>5} "
+        return text + (line.mark or " ")
 
 
 class DifferenceRowHeights:

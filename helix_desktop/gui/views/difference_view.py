@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from typing import cast
 
-from PySide6.QtCore import QPoint, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, QRect, QRectF, Qt, QTimer, Signal, SignalInstance
 from PySide6.QtGui import (
     QFontMetrics,
     QKeyEvent,
@@ -237,13 +237,13 @@ class DifferenceView(TextSurface):
     def _build_hunk_buttons(self) -> HunkButtons:
         """Builds buttons that act on the hunk where they stand, which changes with scrolling."""
         buttons = HunkButtons(self.viewport())
-        buttons.back.clicked.connect(
-            lambda: self.hunk_undo_requested.emit(self._hunks[buttons.hunk].stable_id)
-        )
-        buttons.keep.clicked.connect(
-            lambda: self.hunk_keep_requested.emit(self._hunks[buttons.hunk].stable_id)
-        )
+        buttons.back.clicked.connect(lambda: self._emit_hunk(self.hunk_undo_requested, buttons))
+        buttons.keep.clicked.connect(lambda: self._emit_hunk(self.hunk_keep_requested, buttons))
         return buttons
+
+    def _emit_hunk(self, signal: SignalInstance, buttons: HunkButtons) -> None:
+        hunk = self._hunks[buttons.hunk]
+        signal.emit(hunk.stable_id)
 
     def _place_comment_box(self) -> None:
         """Places the box in the room that is reserved at the end of the commented row."""
@@ -251,8 +251,10 @@ class DifferenceView(TextSurface):
         end_of_row = self._heights.tops[self._heights.commented_row + 1]
         bottom = end_of_row - self.verticalScrollBar().value()
         left = self._lines.left_edge(right=self.has_two_columns)
+        top = round(bottom - px(BOX - 6))
         width = self.viewport().width() - left - px(16)
-        self._comment.setGeometry(left, round(bottom - px(BOX - 6)), width, px(BOX - 12))
+        height = px(BOX - 12)
+        self._comment.setGeometry(left, top, width, height)
 
     def _top_of_hunk_head(self, number: int) -> float:
         row_top = self._heights.tops[number] - self.verticalScrollBar().value()
@@ -384,10 +386,12 @@ class DifferenceView(TextSurface):
         if line is None:
             return TextPosition(number, 0)
         layout = self._lines.lay_out_line(number, line, right=self._right)
-        wrapped_line = int((y - self._heights.tops[number]) / self._ink.code_line_height)
-        wrapped_line = min(max(wrapped_line, 0), layout.lineCount() - 1)
+        y_in_row = y - self._heights.tops[number]
+        line_at_point = int(y_in_row / self._ink.code_line_height)
+        last_line = layout.lineCount() - 1
+        wrapped_line = layout.lineAt(min(max(line_at_point, 0), last_line))
         x = point.x() - self._lines.left_edge(right=self._right)
-        return TextPosition(number, int(layout.lineAt(wrapped_line).xToCursor(x)))
+        return TextPosition(number, int(wrapped_line.xToCursor(x)))
 
     def _line_of_row(self, number: int) -> difference_rows.DifferenceLine | None:
         row = self._sheet.rows[number]

@@ -146,10 +146,13 @@ class TextLineView(TextSurface):
 
     @property
     def _gutter_width(self) -> float:
+        letter_width = self._ink.code_letter_width
+        padding = self._ink.scaled_pixels(PAD)
         if self._labels is not None:
-            return self._ink.code_letter_width * 12 + self._ink.scaled_pixels(PAD)
-        digits = max(3, len(str(self._first_number + len(self.viewed_lines))))
-        return self._ink.code_letter_width * digits + self._ink.scaled_pixels(PAD) * 1.5
+            return letter_width * 12 + padding
+        last_number = str(self._first_number + len(self.viewed_lines))
+        digits = max(3, len(last_number))
+        return letter_width * digits + padding * 1.5
 
     def _update_scroll_ranges(self) -> None:
         view = self.viewport()
@@ -190,16 +193,17 @@ class TextLineView(TextSurface):
         painter = QPainter(self.viewport())
         painter.fillRect(event.rect(), self._ink.token_colour("panel"))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._ink.theme.fill_surface(
-            painter, self.viewport().rect(), "code", self._ink.scaled_pixels(8)
-        )
+        whole_view = self.viewport().rect()
+        corner = self._ink.scaled_pixels(8)
+        self._ink.theme.fill_surface(painter, whole_view, "code", corner)
         top = self._ink.scaled_pixels(SPACE_ABOVE) - self.verticalScrollBar().value()
         first = max(0, int(-top / self._line_height))
         # Two more than fit: the first and the last one may be visible in part.
         visible_count = int(self.viewport().height() / self._line_height) + 2
         end = min(len(self.viewed_lines), first + visible_count)
         for number in range(first, end):
-            self._draw_text_line(painter, number, top + number * self._line_height)
+            line_top = top + number * self._line_height
+            self._draw_text_line(painter, number, line_top)
         painter.end()
         # A line that was drawn for the first time may be wider than all before.
         hidden_width = self._hidden_width()
@@ -228,11 +232,13 @@ class TextLineView(TextSurface):
         text_left = self._gutter_width - self.horizontalScrollBar().value()
         painter.save()
         # A text that is scrolled to the left does not run into the numbers.
-        painter.setClipRect(
-            QRectF(self._gutter_width - 2, 0, self.viewport().width(), self.viewport().height())
-        )
-        marks = TextMarks(selected_columns, find_needle_spans(self._needles, layout.text()))
-        layout.draw(painter, QPointF(text_left, line_top), self._ink.overlay_formats(marks))
+        view = self.viewport().rect()
+        right_of_numbers = QRectF(self._gutter_width - 2, 0, view.width(), view.height())
+        painter.setClipRect(right_of_numbers)
+        found_spans = find_needle_spans(self._needles, layout.text())
+        marks = TextMarks(selected_columns, found_spans)
+        text_start = QPointF(text_left, line_top)
+        layout.draw(painter, text_start, self._ink.overlay_formats(marks))
         painter.restore()
 
         painter.setFont(self._ink.mono)
@@ -310,7 +316,8 @@ class TextLineView(TextSurface):
         """Extends the selection by whole lines as a key says. Returns whether the key
         was one that does.
         """
-        page = max(1, int(self.viewport().height() / self._line_height) - 1)
+        visible_count = int(self.viewport().height() / self._line_height)
+        page = max(1, visible_count - 1)
         steps = {
             Qt.Key.Key_Up: -1,
             Qt.Key.Key_Down: 1,
@@ -320,9 +327,8 @@ class TextLineView(TextSurface):
         if key not in steps or not len(self.viewed_lines):
             return False
         if self.selection.anchor.number < 0:
-            self.selection.set_both_ends(
-                TextPosition(int(self.verticalScrollBar().value() / self._line_height), 0)
-            )
+            first_visible = int(self.verticalScrollBar().value() / self._line_height)
+            self.selection.set_both_ends(TextPosition(first_visible, 0))
         self._by_line = True
         last_line = len(self.viewed_lines) - 1
         wanted_line = self.selection.caret.number + steps[key]
