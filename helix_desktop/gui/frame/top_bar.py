@@ -17,6 +17,7 @@ HEIGHT = 48
 PAGES = ("chat", "changes", "cache", "timeline")
 WIDE_TAB_SPACING = 4
 NARROWED_BY = 14  # By so many pixels is a narrow tab narrower.
+NARROW_MARGIN = 8  # At both ends of a bar with narrow tabs, if there is room.
 SHORTENED_CHOICE_WIDTH = 110  # The minimum width in pixels of a button whose text was shortened.
 
 
@@ -126,6 +127,10 @@ class TopBar(QWidget):
         if are_tabs_narrow:
             saved_of_each_tab = WIDE_TAB_SPACING + px(NARROWED_BY)
             width_left += 2 * margin + len(self._tabs) * saved_of_each_tab
+            margins_beside_model = 2 * px(NARROW_MARGIN)
+            if width_left >= least_width + margins_beside_model:
+                self._row.setContentsMargins(px(NARROW_MARGIN), 0, px(NARROW_MARGIN), 0)
+                width_left -= margins_beside_model
 
         if self._state.text():
             for widget in (self._state, self.stop):
