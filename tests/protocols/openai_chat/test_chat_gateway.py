@@ -157,68 +157,107 @@ def test_a_whole_reply_keeps_an_empty_content_and_drops_other_empty_fields() -> 
     assert found.message.units == ({"role": "assistant", "content": None, "audio": 1},)
 
 
-@pytest.mark.parametrize(
-    ("hold", "events", "seen"),
-    [
-        (False, [THOUGHT, WORDS, chunk(tool_calls=[RUN]), END, used(3), DONE], [[0], [1], [2], [3], [4], [5]]),
-        (True, [THOUGHT, WORDS, chunk("stop")], [[], [0, 1], [2]]),
-        (True, [chunk(reasoning_content="hm", content="a"), chunk(reasoning_content="hm", tool_calls=[RUN])], [[0], [1]]),
-        (True, [THOUGHT, chunk(tool_calls=[RUN]), THOUGHT, END], [[], [0, 1], [], [2, 3]]),
-        (True, [THOUGHT, chunk("stop")], [[], [0, 1]]),
-        (True, [THOUGHT, chunk(role="assistant"), WORDS], [[], [1], [0, 2]]),
-        (True, [THOUGHT, chunk(tool_calls=[RECALL]), END, used(3), DONE], [[], [], [], [], []]),
-        (True, [THOUGHT, chunk(tool_calls=[RECALL], content="a"), END], [[], [0, chunk(content="a")], []]),
-        (
-            False,
-            [chunk(tool_calls=[RECALL, call(1, OWN)]), END, used(3), DONE],
-            [[chunk(tool_calls=[{**call(1, OWN), "index": 0}])], [1], [used(3)], [3]],
-        ),
-        (False, [chunk(tool_calls=[RUN, call(1, HIDDEN)]), chunk("stop", content="a")], [[chunk(tool_calls=[RUN])], [1]]),
-        (False, [{**chunk(), "usage": None}, {**WORDS, **used(3, choices=WORDS["choices"])}], [[], [1]]),
-        (False, [chunk(tool_calls=[RECALL]), chunk("stop", content="a"), used(3)], [[], [{**WORDS, "usage": None}], []]),
-        (False, [chunk(tool_calls=[RECALL]), {**WORDS, **used(3, choices=WORDS["choices"])}], [[], [{**WORDS, "usage": None}]]),
-        (
-            False,
-            [{**chunk("tool_calls", content="a", tool_calls=[RECALL]), "usage": used(3)["usage"]}],
-            [[{**WORDS, "usage": None}]],
-        ),
-        (False, [chunk("tool_calls", content="", tool_calls=[RECALL], role="assistant")], [[]]),
-    ],
-)  # fmt: skip
-def test_the_client_sees_a_stream_without_the_hidden_calls(
-    hold: bool, events: list[Any], seen: Any
-) -> None:
-    assert through(ChatCallFilter(hold=hold), events) == seen
+def shown_at_once(*events: Any) -> Any:
+    """What a client sees at each event: the number of one that is passed on as it came, or another
+    one in its place.
+    """
+    return through(ChatCallFilter(hold=False), list(events))
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "seen"),
-    [
-        (
-            [WORDS, chunk(tool_calls=[RECALL]), END],
-            [THOUGHT, chunk(content="b"), chunk("stop"), used(3, id="two"), DONE],
-            [[], [chunk(content="b")], [chunk("stop")], [used(13)], [4]],
-        ),
-        (
-            [chunk(tool_calls=[RECALL]), END],
-            [
-                THOUGHT,
-                chunk(id_="two", tool_calls=[RUN]),
-                chunk("stop", id_="two"),
-                {"id": "two", "choices": []},
-            ],
-            [[], [0, chunk(tool_calls=[RUN])], [chunk("stop")], [3]],
-        ),
-    ],
-)
-def test_the_reply_after_a_hidden_call_goes_on_with_the_first(
-    first: Any, second: Any, seen: Any
-) -> None:
-    veil = ChatCallFilter(hold=True)
-    through(veil, first)
-    assert veil.has_only_hidden_calls
-    veil.continue_in_next_reply(10)
-    assert through(veil, second) == seen
+def shown_while_held(*events: Any) -> Any:
+    """The same, where thoughts are held until it is known that the reply shows something."""
+    return through(ChatCallFilter(hold=True), list(events))
+
+
+def with_usage(event: Any) -> Any:
+    """An event that says what the reply took, as some servers say it in the last one."""
+    return {**event, "usage": used(3)["usage"]}
+
+
+WITH_RECALL = chunk(tool_calls=[RECALL])
+WITH_RUN = chunk(tool_calls=[RUN])
+# The usage of a reply that goes on is said with the last one.
+WORDS_BEFORE_USAGE = {**WORDS, "usage": None}
+
+
+def test_without_a_hidden_call_every_event_is_passed_on_as_it_came() -> None:
+    seen = shown_at_once(THOUGHT, WORDS, WITH_RUN, END, used(3), DONE)
+    assert seen == [[0], [1], [2], [3], [4], [5]]
+
+
+def test_held_thoughts_come_with_the_first_words_or_call_or_else_at_the_end() -> None:
+    assert shown_while_held(THOUGHT, WORDS, chunk("stop")) == [[], [0, 1], [2]]
+    assert shown_while_held(THOUGHT, WITH_RUN, THOUGHT, END) == [[], [0, 1], [], [2, 3]]
+    assert shown_while_held(THOUGHT, chunk("stop")) == [[], [0, 1]]
+
+
+def test_an_event_with_words_or_a_call_of_its_own_holds_nothing() -> None:
+    with_words = chunk(reasoning_content="hm", content="a")
+    with_call = chunk(reasoning_content="hm", tool_calls=[RUN])
+    assert shown_while_held(with_words, with_call) == [[0], [1]]
+
+
+def test_who_speaks_is_passed_on_while_thoughts_are_held() -> None:
+    assert shown_while_held(THOUGHT, chunk(role="assistant"), WORDS) == [[], [1], [0, 2]]
+
+
+def test_of_a_reply_with_nothing_but_a_hidden_call_nothing_is_shown() -> None:
+    seen = shown_while_held(THOUGHT, WITH_RECALL, END, used(3), DONE)
+    assert seen == [[], [], [], [], []]
+    in_one_event = chunk("tool_calls", content="", tool_calls=[RECALL], role="assistant")
+    assert shown_at_once(in_one_event) == [[]]
+
+
+def test_words_beside_a_hidden_call_are_shown_with_the_thoughts_before_them() -> None:
+    seen = shown_while_held(THOUGHT, chunk(tool_calls=[RECALL], content="a"), END)
+    assert seen == [[], [0, WORDS], []]
+
+
+def test_a_call_beside_a_hidden_one_is_shown_as_the_first_and_the_reply_ends() -> None:
+    seen = shown_at_once(chunk(tool_calls=[RECALL, call(1, OWN)]), END, used(3), DONE)
+    renumbered = chunk(tool_calls=[{**call(1, OWN), "index": 0}])
+    assert seen == [[renumbered], [1], [used(3)], [3]]
+    after_it = shown_at_once(chunk(tool_calls=[RUN, call(1, HIDDEN)]), chunk("stop", content="a"))
+    assert after_it == [[WITH_RUN], [1]]
+
+
+def test_an_event_that_says_nothing_is_not_sent() -> None:
+    empty = {**chunk(), "usage": None}
+    words_with_usage = with_usage(WORDS)
+    assert shown_at_once(empty, words_with_usage) == [[], [1]]
+
+
+def test_words_after_a_hidden_call_neither_end_the_reply_nor_say_what_it_took() -> None:
+    end_comes_with_words = shown_at_once(WITH_RECALL, chunk("stop", content="a"), used(3))
+    assert end_comes_with_words == [[], [WORDS_BEFORE_USAGE], []]
+    usage_comes_with_words = shown_at_once(WITH_RECALL, with_usage(WORDS))
+    assert usage_comes_with_words == [[], [WORDS_BEFORE_USAGE]]
+    all_in_one = with_usage(chunk("tool_calls", content="a", tool_calls=[RECALL]))
+    assert shown_at_once(all_in_one) == [[WORDS_BEFORE_USAGE]]
+
+
+def continued(first: list[Any], second: list[Any]) -> Any:
+    """What a client sees of the second reply, after one with a hidden call of 10 tokens."""
+    call_filter = ChatCallFilter(hold=True)
+    through(call_filter, first)
+    assert call_filter.has_only_hidden_calls
+    call_filter.continue_in_next_reply(10)
+    return through(call_filter, second)
+
+
+def test_the_reply_after_a_hidden_call_goes_on_with_the_first_and_has_the_output_of_both() -> None:
+    more = chunk(content="b")
+    second = [THOUGHT, more, chunk("stop"), used(3, id="two"), DONE]
+    seen = continued([WORDS, WITH_RECALL, END], second)
+    assert seen == [[], [more], [chunk("stop")], [used(13)], [4]]
+
+
+def test_a_call_of_the_second_reply_is_shown_with_its_thoughts_under_the_first_ones_id() -> None:
+    run_of_second = chunk(id_="two", tool_calls=[RUN])
+    empty = {"id": "two", "choices": []}
+    second = [THOUGHT, run_of_second, chunk("stop", id_="two"), empty]
+    seen = continued([WITH_RECALL, END], second)
+    assert seen == [[], [0, WITH_RUN], [chunk("stop")], [3]]
 
 
 def test_the_thoughts_of_the_next_reply_are_shown_at_once_where_nothing_came_before() -> None:
