@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -614,90 +615,109 @@ def test_a_rule_allows_nothing_but_what_it_is_about(
     assert verdict(action, PermissionMode.ASK, rule) == expected
 
 
+def verdict_where_denied(action: ToolAction, **rule: Any) -> str:
+    """What becomes of an action where everything is allowed but what this rule denies."""
+    return verdict(action, PermissionMode.ALLOW_ALL, PermissionRule("deny", **rule))
+
+
 @pytest.mark.parametrize(
-    ("action", "rule", "expected"),
+    "rule",
     [
-        (RUN, PermissionRule("deny", "edit_file"), "allow"),
-        (RUN, PermissionRule("deny", "edit_file", network=True), "allow"),
-        (RUN, PermissionRule("deny", network=True), "allow"),
-        (command("git fetch", network=True), PermissionRule("deny", network=True), "deny"),
-        (
-            command("git fetch", network=True),
-            PermissionRule("deny", "edit_file", network=True),
-            "allow",
-        ),
-        (RUN, PermissionRule("deny", path="src/*"), "allow"),
-        (EDIT, PermissionRule("deny", command="git *"), "allow"),
-        (command("rm -r x"), PermissionRule("deny", command="rm -r"), "deny"),
-        (command("rm -f x"), PermissionRule("deny", command="rm -rf"), "allow"),
-        (command("rm -r x"), PermissionRule("deny", command="rm -rf"), "allow"),
-        (
-            command("git push --force=main"),
-            PermissionRule("deny", command="git push --force"),
-            "deny",
-        ),
-        (
-            command("git push --forceful"),
-            PermissionRule("deny", command="git push --force"),
-            "allow",
-        ),
-        (command("git push --force"), PermissionRule("deny", command="git push --fo*ce"), "deny"),
-        (
-            command("git push --forc=main"),
-            PermissionRule("deny", command="git push --force"),
-            "deny",
-        ),
-        (command("rm --recurs x"), PermissionRule("deny", command="rm --recursive *"), "deny"),
-        (command("rm -- x"), PermissionRule("deny", command="rm --recursive"), "allow"),
-        (
-            command("git push --force-with-lease"),
-            PermissionRule("deny", command="git push --force*"),
-            "deny",
-        ),
-        (command("git push"), PermissionRule("deny", command="git push --force*"), "allow"),
-        (
-            command("eval git push --force-with-lease $X"),
-            PermissionRule("deny", command="git push --force*"),
-            "deny",
-        ),
-        (command("git pushall"), PermissionRule("deny", command="git push*"), "deny"),
-        (command("rmdir a"), PermissionRule("deny", command="rm*"), "deny"),
-        (command("rmdir a"), PermissionRule("deny", command="rm *"), "allow"),
-        (command("rm -fr a"), PermissionRule("deny", command="rm -r*"), "deny"),
-        (command("git $what"), PermissionRule("deny", command="git push"), "ask"),
-        (command("git status $what"), PermissionRule("deny", command="git push"), "allow"),
-        (command("git push $what"), PermissionRule("deny", command="git push --force"), "ask"),
-        (
-            command("git push origin $what"),
-            PermissionRule("deny", command="git push --force"),
-            "ask",
-        ),
-        (command("git push origin *"), PermissionRule("deny", command="git push --force"), "ask"),
-        (
-            command("git push 'a $what'"),
-            PermissionRule("deny", command="git push --force"),
-            "allow",
-        ),
-        (command("rm $what"), PermissionRule("deny", command="rm -rf"), "ask"),
-        (command("rm -r $what"), PermissionRule("deny", command="rm -rf"), "ask"),
-        (
-            command("git push origin $what"),
-            PermissionRule("deny", command="git push origin main"),
-            "ask",
-        ),
-        (
-            command("git push origin"),
-            PermissionRule("deny", command="git push origin main"),
-            "allow",
-        ),
-        (command("git stash $what"), PermissionRule("deny", command="git stash drop"), "ask"),
-        (command("git stash pop $what"), PermissionRule("deny", command="git stash drop"), "allow"),
+        {"tool": "edit_file"},
+        {"tool": "edit_file", "network": True},
+        {"network": True},
+        {"path": "src/*"},
     ],
 )
-def test_a_rule_that_denies_holds_back_what_it_is_about_and_no_more(
-    action: ToolAction, rule: PermissionRule, expected: str
-) -> None:
-    assert verdict(action, PermissionMode.ALLOW_ALL, rule) == expected
+def test_a_rule_that_denies_something_else_holds_back_no_command(rule: dict[str, Any]) -> None:
+    assert verdict_where_denied(RUN, **rule) == "allow"
+
+
+def test_a_rule_that_denies_the_network_holds_back_what_wants_it_and_its_tool_counts() -> None:
+    fetch = command("git fetch", network=True)
+    assert verdict_where_denied(fetch, network=True) == "deny"
+    assert verdict_where_denied(fetch, tool="edit_file", network=True) == "allow"
+
+
+def test_a_rule_that_denies_a_command_holds_back_no_edit() -> None:
+    assert verdict_where_denied(EDIT, command="git *") == "allow"
+
+
+def denied_lines(pattern: str, *lines: str) -> dict[str, str]:
+    """What becomes of each command line where a rule denies this pattern."""
+    return {line: verdict_where_denied(command(line), command=pattern) for line in lines}
+
+
+def test_options_of_a_rule_are_found_in_a_command_and_all_of_them_must_be_there() -> None:
+    assert denied_lines("rm -r", "rm -r x") == {"rm -r x": "deny"}
+    assert denied_lines("rm -rf", "rm -f x", "rm -r x") == {"rm -f x": "allow", "rm -r x": "allow"}
+
+
+def test_a_long_option_is_the_same_with_a_value_or_cut_short_and_not_with_more_letters() -> None:
+    assert denied_lines(
+        "git push --force",
+        "git push --force=main",
+        "git push --forc=main",
+        "git push --forceful",
+    ) == {
+        "git push --force=main": "deny",
+        "git push --forc=main": "deny",
+        "git push --forceful": "allow",
+    }
+    assert denied_lines("rm --recursive *", "rm --recurs x") == {"rm --recurs x": "deny"}
+    assert denied_lines("rm --recursive", "rm -- x") == {"rm -- x": "allow"}
+
+
+def test_a_star_within_a_word_stands_for_letters() -> None:
+    assert denied_lines("git push --fo*ce", "git push --force") == {"git push --force": "deny"}
+    assert denied_lines(
+        "git push --force*",
+        "git push --force-with-lease",
+        "git push",
+        "eval git push --force-with-lease $X",
+    ) == {
+        "git push --force-with-lease": "deny",
+        "git push": "allow",
+        "eval git push --force-with-lease $X": "deny",
+    }
+    assert denied_lines("rm -r*", "rm -fr a") == {"rm -fr a": "deny"}
+
+
+def test_a_star_at_the_end_of_a_word_takes_longer_words_and_one_behind_it_does_not() -> None:
+    assert denied_lines("git push*", "git pushall") == {"git pushall": "deny"}
+    assert denied_lines("rm*", "rmdir a") == {"rmdir a": "deny"}
+    assert denied_lines("rm *", "rmdir a") == {"rmdir a": "allow"}
+
+
+def test_a_word_that_nobody_knows_is_asked_about_where_it_could_be_what_is_denied() -> None:
+    assert denied_lines("git push", "git $what", "git status $what") == {
+        "git $what": "ask",
+        "git status $what": "allow",
+    }
+    assert denied_lines(
+        "git push --force",
+        "git push $what",
+        "git push origin $what",
+        "git push origin *",
+        "git push 'a $what'",
+    ) == {
+        "git push $what": "ask",
+        "git push origin $what": "ask",
+        "git push origin *": "ask",
+        "git push 'a $what'": "allow",
+    }
+    assert denied_lines("rm -rf", "rm $what", "rm -r $what") == {
+        "rm $what": "ask",
+        "rm -r $what": "ask",
+    }
+    assert denied_lines("git push origin main", "git push origin $what", "git push origin") == {
+        "git push origin $what": "ask",
+        "git push origin": "allow",
+    }
+    assert denied_lines("git stash drop", "git stash $what", "git stash pop $what") == {
+        "git stash $what": "ask",
+        "git stash pop $what": "allow",
+    }
 
 
 @pytest.mark.parametrize(
