@@ -53,6 +53,7 @@ CALL_AS_TEXT = (
     "The model wrote a tool call as text, so nothing was run. A model that cannot call "
     "tools can work with files that you attach."
 )
+EVENTS_AT_ONCE = 30  # With what listeners do, they take one or two milliseconds.
 MOST_RELAXED = 4  # The most optional parameters that a refused request may lose in turn.
 # A reply that has this share of its limit was ended by it.
 REACHED_SHARE = 0.9
@@ -378,6 +379,7 @@ async def _events_of_answer(answer: http_transport.HttpAnswer) -> AsyncGenerator
     parser: LineStreamParser | EventStreamParser = EventStreamParser()
     if answer.has_a_document_on_each_line:
         parser = LineStreamParser()
+    event_count = 0
     async with aclosing(answer.body_chunks()) as chunks:
         async for chunk in chunks:
             try:
@@ -386,3 +388,7 @@ async def _events_of_answer(answer: http_transport.HttpAnswer) -> AsyncGenerator
                 raise ProviderUnreachable(f"The server's response: {error}.") from error
             for event in events:
                 yield event
+                event_count += 1
+                # Of a fast server, hundreds may have come at once. The window must paint between.
+                if event_count % EVENTS_AT_ONCE == 0:
+                    await asyncio.sleep(0)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Stop, Text, ToolCall, Usage
 from helix_desktop.engine.messages import CallDelta, Delta, Reply, RetryDelay, TextDelta
 from helix_desktop.errors import (
@@ -19,7 +21,7 @@ from helix_desktop.errors import (
     UnknownModel,
 )
 from helix_desktop.protocols import reply_draft
-from helix_desktop.providers.http_model_client import fill_in_cost
+from helix_desktop.providers.http_model_client import EVENTS_AT_ONCE, fill_in_cost
 from helix_desktop.providers.http_transport import ProviderConnections
 from helix_desktop.providers.model_prices import ModelInfo, TokenPrices
 from helix_desktop.providers.provider_catalog import connect_model_client
@@ -63,6 +65,33 @@ async def test_text_streams_and_ends(
         "",
         "peer/scripted",
     )
+
+
+async def test_much_that_arrives_at_once_leaves_others_their_turn(
+    protocol: Protocol, connections: ProviderConnections, clock: Instant
+) -> None:
+    turn_count = 0
+
+    async def count_turns() -> None:
+        nonlocal turn_count
+        while True:
+            turn_count += 1
+            await asyncio.sleep(0)
+
+    whole = protocol.reply("Seven!\n" * 2_000)
+    sent_at_once = replace(whole, pieces=(b"".join(whole.pieces),))  # type: ignore[arg-type]
+    deltas_by_turn: Counter[int] = Counter()
+    tasks = OwnedTasks("others")
+    tasks.spawn_task(count_turns(), name="count turns")
+    try:
+        with protocol.peer([sent_at_once]) as peer:
+            client = protocol.client(peer, connections, clock)
+            async for _ in client.stream_reply(asking()):
+                deltas_by_turn[turn_count] += 1
+    finally:
+        await tasks.aclose(limit=1)
+    assert deltas_by_turn.total() >= 2_000
+    assert max(deltas_by_turn.values()) <= 2 * EVENTS_AT_ONCE
 
 
 async def test_usage_counts_everything_sent(
