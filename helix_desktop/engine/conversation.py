@@ -7,6 +7,7 @@ cancelled during a write. Only parts of a long history enter the state first
 """
 
 import asyncio
+import gc
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -41,6 +42,8 @@ Facts = Sequence[Fact]
 # Outputs of so many characters are not kept in memory if so many facts are written at once.
 LEAST_LEFT_OUT = 100
 LEAST_FACTS = 20
+# After reading more facts, garbage collection is told to skip them.
+MANY_FACTS = 10_000
 
 
 class Conversation:
@@ -336,9 +339,21 @@ def _recorded_without_long_output(draft: Recorded, written: Recorded) -> Recorde
 
 
 async def _read_state(journal: JournalPort, conversation: str) -> ConversationState:
-    """Read the state in a thread, because a long conversation takes a second or two."""
-    recorded_facts = await journal.read_facts(conversation)
-    return await asyncio.to_thread(build_state, recorded_facts)
+    """Read the state in a thread, because a long conversation takes a second or two.
+
+    Nothing that is created here is garbage. To look for it took a fifth of the time.
+    """
+    collects_garbage = gc.isenabled()
+    gc.disable()
+    try:
+        recorded_facts = await journal.read_facts(conversation)
+        state = await asyncio.to_thread(build_state, recorded_facts)
+        if len(recorded_facts) > MANY_FACTS:
+            gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
+    finally:
+        if collects_garbage:
+            gc.enable()
+    return state
 
 
 def new_conversation_id() -> str:

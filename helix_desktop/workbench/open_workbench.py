@@ -1,7 +1,6 @@
 """An open workspace: its stores, models and tools, and a session for every open conversation."""
 
 import asyncio
-import gc
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -103,8 +102,6 @@ Listener = Callable[[session_events.Event], None]
 BuildFoldWriter = Callable[[str], ModelClient]
 MOST_LISTED_PATHS = 20_000
 SECONDS_BETWEEN_LOOKS_AT_ALLOWANCE = 5.0
-# After opening a conversation with more facts, garbage collection is told to skip them.
-MANY_FACTS = 10_000
 _open_workbenches: weakref.WeakKeyDictionary[StoredWorkspace, "Workbench"] = (
     weakref.WeakKeyDictionary()
 )
@@ -400,8 +397,6 @@ class Workbench:
         session.asks_again = asks_again
         if not session.agent:
             self.queue_files.restore_queue(session)
-        if len(session.all_facts) > MANY_FACTS:
-            gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
         return session
 
     async def _recover_interrupted_turn(self, opened: Conversation) -> bool:

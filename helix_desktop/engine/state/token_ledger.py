@@ -890,7 +890,9 @@ class TokenLedger:
         elif usage.cost <= 0:
             figures["unpriced"] = 1
         for name, column in self.sums.items():
-            figure = max(-_MOST_TOKENS, min(figures.get(name, 0), _MOST_TOKENS))
+            figure = figures.get(name, 0)
+            if not -_MOST_TOKENS <= figure <= _MOST_TOKENS:
+                figure = max(-_MOST_TOKENS, min(figure, _MOST_TOKENS))
             column.append(column[-1] + figure)
         self.paid.append(self.paid[-1] + usage.cost)
         self.paid_without.append(self.paid_without[-1])
