@@ -110,7 +110,7 @@ class SearchHit:
     """A hit in an entry (`digest`) or in a fact (`conversation`, `seq`), with all words
     or only some.
 
-    `said_by`: who said a fact: user, agent, or summary for a text that stands for older messages.
+    `said_by`: who said a fact: user, agent, or the kind of fold whose text it is.
     `page_unit` and `page`: where in a document it is, such as page 3.
     """
 

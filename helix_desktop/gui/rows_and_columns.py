@@ -70,9 +70,12 @@ class WrappingRow(QHBoxLayout):
                 continue
             left = inner_rect.left()
             for item, width, height in zip(line, widths, heights, strict=True):
-                # Each item stands in the middle of its line's height.
+                # Each item stands in the middle of its line's height, or fills it.
                 item_top = top + (line_height - height) // 2
-                item.item.setGeometry(QRect(left, item_top, width, height))
+                item_rect = QRect(left, item_top, width, height)
+                if item.item.expandingDirections() & Qt.Orientation.Vertical:
+                    item_rect = QRect(left, top, width, line_height)
+                item.item.setGeometry(item_rect)
                 left += width + self.spacing()
         inner_bottom = max(bottom, inner_rect.top())
         return inner_bottom + self.contentsMargins().bottom() - rect.top()

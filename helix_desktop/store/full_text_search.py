@@ -20,6 +20,7 @@ from helix_desktop.engine.facts import (
     DocumentEdited,
     Fact,
     Folded,
+    FoldKind,
     ModelReplied,
     ToolCall,
     ToolReturned,
@@ -406,9 +407,9 @@ class _PlaceReader:
         if text is None:  # An index that was written by an earlier version has it.
             return
         page_starts: Sequence[PageStart] = ()
-        stored_text = search_words.text_or_none(content)
-        if stored_text is not None and stored_text != text:
-            page_starts = list_page_starts(stored_text)
+        may_be_document = content.startswith(b"[")  # Others are not decoded a second time.
+        if may_be_document:
+            page_starts = list_page_starts(search_words.text_or_none(content) or "")
         call = f"{record.about.tool} {record.about.source}"
         for row in rows:
             piece = text[row.start : row.start + row.length]
@@ -434,9 +435,13 @@ def _pages_from(page_starts: Sequence[PageStart], position: int) -> Sequence[Pag
 
 
 def _name_who_said_it(speaker: str, fact: Fact) -> str:
-    """Return what a hit says of its speaker: nothing for a message of the program."""
-    if isinstance(fact, (Folded, DocumentEdited)):
-        return "summary"
+    """Return what a hit says of its speaker: nothing for a message of the program, and the kind of
+    text that stands for something else.
+    """
+    if isinstance(fact, Folded):
+        return fact.kind.value
+    if isinstance(fact, DocumentEdited):
+        return FoldKind.HANDOVER.value
     if isinstance(fact, UserSaid) and fact.by:
         return ""
     return speaker

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from helix_desktop.gui.rows_and_columns import build_row, clear_layout
 from helix_desktop.gui.theme import Theme
@@ -77,3 +77,17 @@ def test_a_spacer_takes_the_room_that_is_left_in_its_line(theme: Theme) -> None:
             is_beside,
         )
         assert first.x() == 0
+
+
+def test_what_may_grow_is_as_high_as_its_line(theme: Theme) -> None:
+    """Of four cards in a row, the one with two lines of words began above the others."""
+    owner = QWidget()
+    cards = [QLabel("one line", owner), QLabel("two\nlines", owner), QLabel("in the middle", owner)]
+    for card in cards[:2]:
+        card.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
+    build_row(*cards, owner=owner, margins=0, wraps=True)
+    owner.resize(1_000, cards[1].sizeHint().height())
+    owner.show()
+    tops_and_heights = [(card.y(), card.height()) for card in cards]
+    assert tops_and_heights[0] == tops_and_heights[1] == (0, cards[1].sizeHint().height())
+    assert tops_and_heights[2][0] > 0

@@ -95,7 +95,7 @@ def test_a_hit_says_in_plain_words_what_it_is() -> None:
     hits = [
         SearchHit("I said so", conversation="a", seq=1, said_by="user"),
         SearchHit("it answered", conversation="a", seq=2, said_by="agent"),
-        SearchHit("in short", conversation="a", seq=3, said_by="summary"),
+        SearchHit("in short", conversation="a", seq=3, said_by="handover"),
         SearchHit("loans rose", digest, about=EntryOrigin("user", "report.pdf"), **page),  # type: ignore[arg-type]
         SearchHit("loans fell", digest, about=EntryOrigin("handover", "details of a conversation")),
         SearchHit("def loans(days): return", digest, about=EntryOrigin("version", "loans.py")),

@@ -531,11 +531,18 @@ async def test_a_hit_knows_who_said_it(workspace: StoredWorkspace) -> None:
         ModelReplied((Text("the needle of the agent"),), "m", Stop.END),
         UserSaid((Text("the needle of a rule"),), by="rules:AGENTS.md"),
         Folded("f", FoldKind.HANDOVER, Span(2, 3), "the needle of a summary", 5, 50),
+        Folded("g", FoldKind.EXCERPT, Span(2, 3), "the needle of an excerpt", 5, 50),
     ]
     await workspace.journal.append_to_journal("a", facts)
     await workspace.index.wait_until_indexed()
     hits = await workspace.index.search_index("needle")
-    assert {hit.seq: hit.said_by for hit in hits} == {2: "user", 3: "agent", 4: "", 5: "summary"}
+    assert {hit.seq: hit.said_by for hit in hits} == {
+        2: "user",
+        3: "agent",
+        4: "",
+        5: "handover",
+        6: "excerpt",
+    }
 
 
 async def test_the_file_comes_before_its_versions(workspace: StoredWorkspace) -> None:

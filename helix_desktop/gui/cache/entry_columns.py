@@ -133,7 +133,7 @@ ENTRY_COLUMNS: Sequence[EntryColumn] = (
         hint=lambda: tr("In how many messages it was used"),
     ),
     EntryColumn(
-        "time", lambda: tr("Stored"), _time_stored, EntrySort.TIME, 120, 100, is_muted=True
+        "time", lambda: tr("Stored"), _time_stored, EntrySort.TIME, 120, 112, is_muted=True
     ),
     EntryColumn(
         "recalled",

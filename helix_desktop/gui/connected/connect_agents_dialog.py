@@ -438,7 +438,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._billed.show_figure(billed_title, format_amount(billed_amount), requests)
         self._saved.show_figure(tr("Saved"), format_amount(saved_amount), share)
         self._recalls.show_figure(
-            tr("Stored outputs that agents asked for again"), format_number(today.recalls), cached
+            tr("Outputs asked for again"), format_number(today.recalls), cached
         )
 
     def _get_or_build_card_of_agent(

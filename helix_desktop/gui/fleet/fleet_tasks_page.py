@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QIcon
-from PySide6.QtWidgets import QAbstractItemView, QLabel, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QLabel, QSizePolicy, QWidget
 
 from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.engine.tool_names import ToolName
@@ -105,6 +105,8 @@ class FleetTasksPage(QWidget):
         cards_row = build_row(owner=summary_row, margins=0, wraps=True)
         for _ in range(SUMMARY_CARDS):
             card = widgets.build_surface(self, "card")
+            # The cards are equally high, also where the words of one take two lines.
+            card.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
             labels = SummaryLabels(
                 title=build_plain_label("", "small", self),
                 figure=build_plain_label("", "large", self),

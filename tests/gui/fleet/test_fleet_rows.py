@@ -357,7 +357,7 @@ def test_a_new_task_is_for_the_first_workspace_and_may_do_nothing_unasked() -> N
     assert [*fields["workspace"].words] == ["Thesis", "Site"]
     assert fields["allowed"].value == ""
     assert [*fields["allowed"].choices] == ["", "edits", "edits commands"]
-    assert "waits for you" in fields["allowed"].words[0]
+    assert "asks you" in fields["allowed"].words[0]
     assert fields_by_name(fleet_rows.declare_task_fields({}))["workspace"].value == ""
 
 
