@@ -9,8 +9,9 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.common.setting_fields import (
     FieldDeclaration,
     LongTextField,
-    RefusedValueLine,
+    NumberField,
     Value,
+    WholeNumberField,
     build_field_row,
 )
 from helix_desktop.gui.common.widgets import (
@@ -79,7 +80,16 @@ class FieldsDialog(TransientDialog):
         saves again agrees to the value that is there instead.
         """
         is_unread = False
-        for refused_line in self.findChildren(RefusedValueLine):
-            is_unread = is_unread or (refused_line.isVisible() and refused_line.stops_saving)
+        fields: list[WholeNumberField | NumberField] = []
+        fields.extend(self.findChildren(WholeNumberField))
+        fields.extend(self.findChildren(NumberField))
+        for field in fields:
+            refused_line = field.refused_line
+            if refused_line is None:
+                continue
+            if refused_line.isVisible() and refused_line.stops_saving:
+                is_unread = True
+                field.setFocus()
+                field.selectAll()
             refused_line.stops_saving = False
         return is_unread
