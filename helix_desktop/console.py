@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import io
 import json
+import logging
 import os
 import re
 import shutil
@@ -21,6 +22,7 @@ from helix_desktop import concurrency
 from helix_desktop.atomic_files import ReplacementFile
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 
+log = logging.getLogger(__name__)
 PIECE = 1 << 20
 # Terminals obey control characters: a text could change the title, the colours or the clipboard, or
 # overwrite its own line. Direction marks and line separators make a text look like another one, and
@@ -241,3 +243,19 @@ def _finish_output_target(
         ) from error
     finally:
         beside.discard_replacement()
+
+
+class QuietConsole:
+    """The console of a command whose exit code is all that matters."""
+
+    async def read_input(self) -> bytes:
+        return b""
+
+    async def write_output(self, data: bytes) -> None:
+        pass
+
+    async def print_line(self, text: str) -> None:
+        pass
+
+    async def print_error(self, sentence: str) -> None:
+        log.info("a workspace was not given up: %s", sentence)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import running_instance
+from helix_desktop.console import QuietConsole
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.gui.shown_workspace import OTHER_COMPUTER, RememberedWorkspace, ShownWorkspace
 from helix_desktop.program_folders import ProgramFolders
@@ -251,22 +252,6 @@ class HostConnections:
 
     async def list_machines(self) -> Sequence[str]:
         return await asyncio.to_thread(read_ssh_host_names, Path.home() / ".ssh" / "config")
-
-
-class QuietConsole:
-    """The console of a command whose exit code is all that matters."""
-
-    async def read_input(self) -> bytes:
-        return b""
-
-    async def write_output(self, data: bytes) -> None:
-        pass
-
-    async def print_line(self, text: str) -> None:
-        pass
-
-    async def print_error(self, sentence: str) -> None:
-        log.info("a workspace was not given up: %s", sentence)
 
 
 def read_ssh_host_names(file: Path) -> list[str]:

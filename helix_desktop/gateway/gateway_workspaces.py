@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 from helix_desktop import concurrency, running_instance
-from helix_desktop.errors import NotFound, StoppedByUser, StoreBusy
+from helix_desktop.console import QuietConsole
+from helix_desktop.errors import HelixError, NotFound, StoppedByUser, StoreBusy
 from helix_desktop.gateway.conversations_port import AgentConversations, AskAgentModel
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.moving_conversations import MovingConversations
@@ -154,7 +155,8 @@ class GatewayWorkspaces:
     async def _open_here_or_connect(self, identity: str, most_seconds: float) -> AgentConversations:
         """Open a workspace in this process, or connect to the process that has it open.
 
-        A command has a workspace only for a moment, and serves no agents: it is waited for.
+        A command has a workspace only for a moment, and serves no agents: it is waited for. The MCP
+        server that an agent has started itself has it until the agent ends, and lets go of it.
         """
         give_up_at = asyncio.get_running_loop().time() + most_seconds
         while True:
@@ -166,9 +168,20 @@ class GatewayWorkspaces:
                     conversations = RemoteAgentConversations(owner, self._ask)
                     if await conversations.serves_agents():
                         return conversations
+                    await self._ask_to_let_go(identity)
                 if asyncio.get_running_loop().time() > give_up_at:
                     raise
                 await asyncio.sleep(OPEN_PAUSE_SECONDS)
+
+    async def _ask_to_let_go(self, identity: str) -> None:
+        """Ask the process that has a workspace open to be a client of this one instead, if it serves
+        a client that can go on anywhere.
+        """
+        with suppress(HelixError, OSError):
+            owner = await running_instance.connect_to_owner(self._where.run, identity)
+            if owner is not None:
+                release = ["gateway", "--release"]
+                await running_instance.run_at_owner(owner, release, QuietConsole())
 
     async def _open_in_this_process(self, identity: str) -> AgentConversations:
         """Open a workspace here, and serve the commands that other processes send to it."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import sys
 import threading
+from asyncio.subprocess import PIPE
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from helix_desktop import concurrency, program_folders, running_instance
-from helix_desktop.commands.workspace_access import find_chosen_workspace
+from helix_desktop.commands.workspace_access import find_chosen_workspace, listen_for_commands
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import ActionRefused, NotFound, StoppedByUser, StoreBusy
 from helix_desktop.gateway import gateway_workspaces, project_workspace
@@ -21,6 +26,8 @@ from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench.all_workbenches import WorkspaceService
 from tests.faults.gateway_histories import _nobody
 from tests.gateway.running import Agent
 from tests.peers.agent_provider import Provider, Says
@@ -138,7 +145,7 @@ async def test_a_workspace_that_a_command_has_open_for_a_moment_is_opened_after_
     answering.push_async_callback(workspace.aclose)
 
     async def close_after_the_first_question(request: list[str], _console: object) -> int:
-        assert request == ["gateway", "--engine"]
+        assert request in (["gateway", "--engine"], ["gateway", "--release"])
         tasks.spawn_task(answering.aclose(), name="close")
         return running_instance.LATER
 
@@ -155,6 +162,44 @@ async def test_a_workspace_that_a_command_has_open_for_a_moment_is_opened_after_
     finally:
         await opened.aclose()
         await tasks.aclose()
+
+
+async def test_a_workspace_that_the_agents_own_mcp_server_has_open_is_taken_over_and_the_server_goes_on(
+    tmp_path: Path,
+) -> None:
+    """Seen with Copilot CLI behind `wrap`: it starts its servers before it asks its model, and none of
+    its requests was recorded.
+    """
+    where = program_folders.find_program_folders(tmp_path)
+    name = AllWorkspaces(where.workspaces_folder).create_stored_workspace("project").id
+    program = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path)]
+    server = await asyncio.create_subprocess_exec(
+        *program, "mcp", "--workspace", name, stdin=PIPE, stdout=PIPE, limit=1 << 20
+    )
+
+    async def ask_server(number: int, method: str) -> dict[str, Any]:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}  # fmt: skip
+        parameters = client if method == "initialize" else {}
+        question = {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
+        server.stdin.write(json.dumps(question).encode() + b"\n")
+        return dict(json.loads(await server.stdout.readline())["result"])
+
+    def serve(workspace: StoredWorkspace) -> Awaitable[WorkspaceService]:
+        return listen_for_commands(workspace, where)
+
+    opened = gateway_workspaces.GatewayWorkspaces(where, "", serve, _nobody)
+    try:
+        await ask_server(1, "initialize")
+        async with opened.hold_workspace_open(name) as room:
+            here = await room._find_open_conversations()  # type: ignore[attr-defined]
+            assert isinstance(here, LocalAgentConversations)
+            assert (await ask_server(2, "tools/list"))["tools"]
+    finally:
+        server.kill()
+        await server.wait()
+        await opened.aclose()
 
 
 async def test_nothing_is_held_of_projects_whose_workspaces_were_closed(tmp_path: Path) -> None:
