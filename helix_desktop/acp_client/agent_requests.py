@@ -236,7 +236,7 @@ class AgentRequests:
         preview = "\n".join(details) or call.arguments_text()
         if len(preview) > LONGEST_PREVIEW or len(call.title) > LONGEST_TITLE:
             raise ActionRefused(
-                "The request is too long to be read before it is allowed.",
+                "This is too long for anybody to read before allowing it.",
                 remedy="Do it in smaller steps.",
             )
         if not paths:

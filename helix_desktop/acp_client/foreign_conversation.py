@@ -455,9 +455,11 @@ class ForeignConversation:
 
     async def _answer_agent_in_turn(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if self._turn is None:
-            raise ActionRefused("No turn is running, so the agent is not allowed to do anything.")
+            raise ActionRefused("The agent may do something only while it answers a message.")
         if self._is_of_other_session(text_at(params, "sessionId")):
-            raise ActionRefused("The request names another session than that of this conversation.")
+            raise ActionRefused(
+                "The agent asked this for another conversation, so it was not done here."
+            )
         self._turn.recorder.has_heard_agent = True
         return await self._turn.answer_agent(method, params)
 

@@ -554,7 +554,7 @@ async def test_words_and_requests_of_another_session_are_not_this_ones(
     session = await bench.start_conversation(acp_agent="Script")
     await run_turn(session, f"elsewhere {folder}/README.md")
     assert "not of this session" not in said(session)
-    assert "names another session" in said(session)
+    assert "asked this for another conversation" in said(session)
 
 
 async def test_a_terminal_that_was_released_and_those_long_over_are_forgotten(
