@@ -263,7 +263,7 @@ class ClientSession:
         )
         try:
             while True:
-                for event in await follower.next_events():
+                for number, event in enumerate(await follower.next_events(), 1):
                     if not self._has_begun:
                         self._has_begun = True
                         if isinstance(event, NewestFacts):
@@ -273,6 +273,9 @@ class ClientSession:
                     if isinstance(event, LiveState) and not event.is_early:
                         self._told_by = host
                         self._has_news.set()
+                    # Hundreds of words may have come at once, and the window must paint between.
+                    if number % FACTS_AT_ONCE == 0:
+                        await asyncio.sleep(0)
         finally:
             with contextlib.suppress(HelixError):
                 await follower.close_follower()

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 GREETING_SECONDS = 30.0  # The other side may have to open its workspace first.
 MOST_UNREAD_EVENTS = 10_000
 LONG_FRAME = 16 << 10
+FRAMES_AT_ONCE = 50  # To decode as many short ones takes a millisecond or two.
 HOST_GONE = "The program that has the workspace open has closed the connection."
 CONNECTION_CLOSED = "The connection to the workspace was closed."
 
@@ -190,10 +191,12 @@ class RemoteWorkspaceHost:
 
     async def _receive_messages(self) -> None:
         while piece := await self._stream.read_bytes():
-            for frame in self._reader.take_whole_frames(piece):
+            frames = self._reader.take_whole_frames(piece)
+            for number, frame in enumerate(frames, 1):
                 self._handle_host_message(host_wire.decode_host_message(frame))
-                # Many pieces may have come already. A window must paint between long messages.
-                if len(frame) > LONG_FRAME:
+                # Many pieces may have come already. A window must paint between long messages,
+                # and between many short ones.
+                if len(frame) > LONG_FRAME or number % FRAMES_AT_ONCE == 0:
                     await asyncio.sleep(0)
 
     def _handle_host_message(self, message: host_wire.HostMessage) -> None:

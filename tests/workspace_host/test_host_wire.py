@@ -46,7 +46,7 @@ from helix_desktop.workspace_host.host_interface import (
 from helix_desktop.workspace_host.host_server import serve_host_client
 from helix_desktop.workspace_host.host_wire import BrokenStream
 from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
-from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
+from helix_desktop.workspace_host.remote_workspace_host import FRAMES_AT_ONCE, RemoteWorkspaceHost
 from tests.conftest import Expect
 from tests.workspace_host.conftest import socket_streams
 
@@ -351,6 +351,29 @@ async def test_more_content_than_was_asked_for_is_refused() -> None:
     await there.write_bytes(host_wire.encode_frame(host_wire.RangeRead(1, b"12345")))
     with pytest.raises(BrokenStream, match="more content"):
         await asyncio.wait_for(reading, 30)
+    await host.close_host()
+    await there.close_stream()
+
+
+async def test_many_words_that_arrive_at_once_leave_others_their_turn() -> None:
+    here, there = await socket_streams()
+    await there.write_bytes(greeting())
+    host = await RemoteWorkspaceHost.connect_over_stream(here)
+    tasks = OwnedTasks("client of a test")
+    following = tasks.spawn_task(host.follow_conversation("c"), name="follow")
+    while not host._answers:
+        await asyncio.sleep(0)
+    number = next(iter(host._answers))
+    await there.write_bytes(host_wire.encode_frame(host_wire.CommandDone(number, CommandResult())))
+    follower = await following
+    word = host_wire.encode_host_event(number, ReplyStreamed("c", TextDelta("word ")))
+    sending = tasks.spawn_task(there.write_bytes(word * 5_000), name="send")
+    counts: list[int] = []
+    while sum(counts) < 5_000:
+        # What has come since this task's last turn.
+        counts.append(len(await follower.next_events()))
+    await sending
+    assert max(counts) <= 2 * FRAMES_AT_ONCE
     await host.close_host()
     await there.close_stream()
 
