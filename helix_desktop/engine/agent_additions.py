@@ -8,6 +8,7 @@ user's. An import stores a long addition as an attachment that is named after it
 import re
 from collections.abc import Sequence
 
+from helix_desktop.engine.agent_documents import read_agent_document
 from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.json_values import object_at, parse_json_or_none, text_at
 
@@ -150,6 +151,9 @@ def words_for_agent_block(block: str) -> str | None:
     if is_sealed_summary(block):
         return SEALED_SUMMARY
     value = object_at(parse_json_or_none(block))
+    document = read_agent_document(value)
+    if document is not None:
+        return document.words_instead
     if text_at(value, "role") and "content" in value and not value["content"]:
         return ""
     return None

@@ -14,6 +14,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.engine.tool_call_parsing import parse_arguments, parse_strict_json
 
+BYTES_PER_TOKEN = 4  # Of a text, about.
 IMAGE_TOKENS = 1_600  # A rough estimate of what providers bill for an image.
 NOTE_TOKENS = 8
 # Characters of a long value. Views of shortened arguments depend on it, so it must stay.
@@ -68,11 +69,23 @@ def _build_block_of_reply(
 
 
 def _build_block_of_result(fact: facts.ToolReturned, ref: facts.PartRef, call_id: str) -> Block:
-    tokens = fact.tokens
-    if ref.part > 0:  # A picture: `fact.tokens` are those of the text, which is part 0.
-        tokens = IMAGE_TOKENS
     content = parts_of(fact)[ref.part]
+    tokens = fact.tokens
+    if ref.part > 0 and isinstance(content, facts.Stored):
+        # `fact.tokens` are those of the text, which is part 0.
+        tokens = _tokens_beside_output(content)
     return Block(ContextKind.OUTPUT, Role.TOOL, ref, content, tokens, call=call_id, ok=fact.ok)
+
+
+def _tokens_beside_output(stored: facts.Stored) -> int:
+    """Estimate the tokens of a picture, of a document's text or of the document itself, which is
+    not sent.
+    """
+    if stored.media_type.startswith("image/"):
+        return IMAGE_TOKENS
+    if stored.media_type.startswith("text/"):
+        return stored.size // BYTES_PER_TOKEN
+    return 0
 
 
 def fold_block(block: Block, fold: facts.Folded) -> Block:

@@ -157,7 +157,9 @@ class _MessageBuilder:
             self._add_parts(Role.ASSISTANT, [part])
 
     def _add_tool_result(self, block: Block) -> None:
-        """Add a result, or a picture to its call's result. Results without a call are dropped."""
+        """Add a result, or a picture or a document's text to its call's result. Results without a
+        call are dropped.
+        """
         content: object = block.content
         if isinstance(block.content, Stored):
             content = self.resolve(block.content)
@@ -167,6 +169,9 @@ class _MessageBuilder:
             if not text.strip():
                 text = EMPTY_OUTPUT
             self._add_parts(Role.USER, [ToolResult(block.call, text, block.ok)])
+        elif isinstance(block.content, Stored) and isinstance(content, str):
+            if block.content.media_type.startswith("text/"):
+                self._add_text_of_document(block.call, content)
         if isinstance(content, Image):
             self._add_result_picture(block.call, content)
         if not self.calls_without_result:
@@ -179,6 +184,19 @@ class _MessageBuilder:
         for index, part in enumerate(parts):
             if isinstance(part, ToolResult) and part.call == call:
                 parts[index] = ToolResult(part.call, part.text, part.ok, part.images + (image,))
+
+    def _add_text_of_document(self, call: str, document_text: str) -> None:
+        """Add the text of a document that a result has to the result's own text."""
+        if not self.messages:
+            return
+        parts = self.messages[-1].parts
+        for index, part in enumerate(parts):
+            if not isinstance(part, ToolResult) or part.call != call:
+                continue
+            text = document_text
+            if part.text != EMPTY_OUTPUT:
+                text = f"{part.text}\n{document_text}"
+            parts[index] = replace(part, text=text)
 
     def _user_parts_of(self, block: Block) -> list[MessagePart]:
         """Return a block as a part of the user's message, or nothing if it says nothing.

@@ -12,20 +12,25 @@ from dataclasses import field, replace
 from typing import Any, ClassVar
 
 from helix_desktop import token_counting
+from helix_desktop.documents.document_kinds import find_document_kind
+from helix_desktop.documents.document_reading import read_document_pages
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import AGENT_BLOCK, SYSTEM_MESSAGE
+from helix_desktop.engine.agent_documents import AgentDocument, read_agent_document
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.context_usage import estimate_billed_tokens
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.document_pages import format_document_text
 from helix_desktop.engine.fold_kinds import KINDS_WRITTEN_BY_MODEL
 from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput
 from helix_desktop.engine.messages import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.engine.view_contents import ViewContents
-from helix_desktop.errors import ConfigFileMistake
+from helix_desktop.errors import ConfigFileMistake, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import KnownMessages
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
@@ -39,6 +44,7 @@ from helix_desktop.gateway.outputs_shortened_by_agent import (
     ShortenedOutputsFinder,
 )
 from helix_desktop.gateway.view_entries import ViewEntries, ViewEntriesBuilder
+from helix_desktop.json_values import object_at, parse_json_or_none
 from helix_desktop.protocols.gateway_message import (
     Piece,
     PieceKind,
@@ -57,6 +63,9 @@ from helix_desktop.workbench import system_prompt_and_settings
 from helix_desktop.workbench.model_roles import LEAST_LEARNED_WINDOW
 from helix_desktop.workbench.open_workbench import Workbench
 
+# An agent's request waits so long for the text of a document in it.
+DOCUMENT_SECONDS = 10.0
+NO_TEXT = "[This page is a picture.]"
 LONG_TEXT_CHARACTERS = 32_000  # Longer texts may make a fold due.
 # Characters. Tokens of longer texts are counted in a thread, as every count waits for others.
 COUNTED_HERE = 4_000
@@ -537,6 +546,11 @@ class OpenAgentConversation:
             image = await asyncio.to_thread(_decode_base64_or_keep_text, encoded)
             origin = EntryOrigin(call.name, source, media_type)
             images.append(await self.bench.workspace.cache.store_content(image, origin))
+        for document in result.documents:
+            attachment = await self._attach_agent_document(document, call.name)
+            images.append(attachment.stored)
+            if attachment.document is not None:
+                images.append(attachment.document.original)
         text = await self.follower.store_output(result.text, call)
         return _StoredOutput(text, tuple(images))
 
@@ -619,6 +633,9 @@ class OpenAgentConversation:
             image = await asyncio.to_thread(_decode_base64_or_keep_text, piece.text)
             stored_image = await cache.store_content(image, image_origin)
             return facts.Attachment("image", stored_image, 0)
+        document = _document_of_piece(piece)
+        if document is not None:
+            return await self._attach_agent_document(document, "user")
         if piece.kind is PieceKind.OTHER:
             block_origin = EntryOrigin("user", AGENT_BLOCK, "application/json")
             block = piece.text.encode("utf-8", "replace")
@@ -626,6 +643,26 @@ class OpenAgentConversation:
             tokens = self.bench.token_counter.count_tokens(piece.text)
             return facts.Attachment(AGENT_BLOCK, stored_block, tokens)
         return facts.Text(piece.text)
+
+    async def _attach_agent_document(self, document: AgentDocument, tool: str) -> facts.Attachment:
+        """Store a document with its text, which stands for it wherever the file cannot be sent.
+
+        What cannot be read, or not soon enough, has a sentence in place of its text.
+        """
+        cache = self.bench.workspace.cache
+        text = document.words_instead
+        origin: facts.DocumentOrigin | None = None
+        if document.encoded:
+            content = await asyncio.to_thread(_decode_base64_or_keep_text, document.encoded)
+            original_origin = EntryOrigin(tool, document.name, document.media_type)
+            original = await cache.store_content(content, original_origin)
+            origin = facts.DocumentOrigin(original)
+            text = await _read_agent_document_text(document, content, original.digest)
+        encoded_text = text.encode("utf-8", "replace")
+        text_origin = EntryOrigin(tool, document.name, "text/plain")
+        stored = await cache.store_content(encoded_text, text_origin)
+        tokens = await self.count_tokens_of_texts([text])
+        return facts.Attachment(document.name, stored, tokens, origin)
 
     async def with_estimated_usage(self, replied: Replied) -> Replied:
         """Return a reply that broke off with an estimate of the tokens that its provider, which
@@ -729,6 +766,32 @@ def _countable_texts(messages: Sequence[ProtocolMessage]) -> list[str]:
             if piece.kind is not PieceKind.IMAGE:
                 texts.append(piece.text)
     return texts
+
+
+def _document_of_piece(piece: Piece) -> AgentDocument | None:
+    if piece.kind is not PieceKind.OTHER:
+        return None
+    return read_agent_document(object_at(parse_json_or_none(piece.text)))
+
+
+async def _read_agent_document_text(
+    document: AgentDocument, content: bytes, original: Digest
+) -> str:
+    """Return a document's text, or why there is none. The agent waits meanwhile."""
+    if document.media_type.startswith("text/"):
+        return f"[Attachment: {document.name}]\n{content.decode('utf-8', 'replace')}"
+    kind = await asyncio.to_thread(find_document_kind, document.name, content)
+    if kind is None:
+        return f"{document.words_instead}\n[The original: {original.hex}]"
+    try:
+        async with asyncio.timeout(DOCUMENT_SECONDS):
+            read = await read_document_pages(document.name, content, kind)
+    except InvalidInput as error:
+        return f"[{error}]\n[The original: {original.hex}]"
+    except TimeoutError:
+        return f"[{document.name} was not read in time.]\n[The original: {original.hex}]"
+    pages = [(page.title, page.text or NO_TEXT) for page in read.pages]
+    return format_document_text(document.name, kind.unit, read.unit_count, original, pages)
 
 
 def _as_words_of_system(part: facts.UserPart) -> facts.UserPart:

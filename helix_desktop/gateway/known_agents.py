@@ -75,6 +75,7 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
         change=_leave_settings_unchanged,
         find_upstreams=partial(_find_upstream_of_command, name, protocol),
         find_header_names=_any_header_names,
+        list_bypassing_providers=partial(_list_addresses_in_env_files, protocol),
     )
     known_agent = KNOWN_AGENTS.get(name)
     if known_agent is None:
@@ -110,6 +111,25 @@ def _refuse_env_file_that_brings_proxy(name: str, where: AgentSurroundings) -> N
         if exceptions_name and proxy_name:
             reason = f"{exceptions_name} in {file} does not contain 127.0.0.1, so an agent that reads this file would send its key and the conversation to the HTTP proxy in {proxy_name}"
             raise refuse_agent(title_of_known_agent(name), reason)
+
+
+def _list_addresses_in_env_files(
+    protocol: str, where: AgentSurroundings, _upstreams: Sequence[AgentUpstream]
+) -> list[str]:
+    """Return the addresses for the protocol that are in `.env` files.
+
+    aider lets such a file overrule its environment, and so goes past the gateway. Seen with 0.86.
+    """
+    addresses: list[str] = []
+    for folder in (*where.folder_and_above, where.home):
+        file = folder / ".env"
+        variables: Mapping[str, str] = {}
+        with suppress(ConfigFileMistake):  # What is not UTF-8 is read by no agent either.
+            variables = read_env_file_variables(file)
+        for name in PROTOCOLS_OF_AGENTS[protocol].address_variables:
+            if variables.get(name):
+                addresses.append(f"the address in {file} ({name}), if the agent reads that file,")
+    return addresses
 
 
 def _build_launch_of_command(

@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine.agent_documents import AgentDocument
 from helix_desktop.engine.facts import ToolSpec, Usage
 from helix_desktop.engine.prompt_cache_marks import count_equal_first_blocks
 from helix_desktop.errors import HelixError
@@ -38,6 +39,7 @@ _CLASSES_BY_NAME: Mapping[str, type] = {
     "Arrival": Arrival,
     "As": UnchangedMessage,
     "Changed": ChangedMessage,
+    "Document": AgentDocument,
     "Figures": Figures,
     "Hidden": HiddenReply,
     "Part": ChangedPart,

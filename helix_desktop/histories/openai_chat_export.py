@@ -30,6 +30,8 @@ def digests_needed_for_export(recorded_facts: Sequence[facts.Recorded]) -> list[
             for part in recorded.fact.parts:
                 if isinstance(part, facts.Attachment):
                     digests.append(part.stored.digest)
+                    if part.document is not None:
+                        digests.append(part.document.original.digest)
     return list(dict.fromkeys(digests))
 
 
@@ -72,6 +74,23 @@ def _build_results_of_unanswered_calls(
 
 
 def text_of_exported_result(fact: facts.ToolReturned, read_content: ReadContent) -> str:
+    """Return the text of a result, with the texts of the documents in it."""
+    texts = [text_of_exported_output(fact, read_content)]
+    texts.extend(texts_of_documents(fact, read_content))
+    return "\n".join(text for text in texts if text)
+
+
+def texts_of_documents(fact: facts.ToolReturned, read_content: ReadContent) -> list[str]:
+    """Return the texts of the documents that a result has beside its own text."""
+    texts: list[str] = []
+    for stored in fact.images:
+        content = read_content(stored.digest)
+        if stored.media_type.startswith("text/") and content is not None:
+            texts.append(content.decode("utf-8", "replace"))
+    return texts
+
+
+def text_of_exported_output(fact: facts.ToolReturned, read_content: ReadContent) -> str:
     if fact.head:
         return fact.head
     content = read_content(fact.output.digest)

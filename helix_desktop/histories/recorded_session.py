@@ -17,11 +17,14 @@ class HistoryUnreadable(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class RecordedPicture:
-    """A picture or another file in a message."""
+    """A picture or another file in a message. `text`: that of a document, for agents whose
+    sessions cannot contain the document.
+    """
 
     media_type: str
     data: bytes
     name: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

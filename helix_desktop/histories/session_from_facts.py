@@ -235,13 +235,21 @@ class _ExportedMessageBuilder:
         output, or else the output itself.
         """
         pictures: list[RecordedPicture] = []
-        for image in fact.images:
-            data = self.read_content(image.digest)
-            if data is not None:
-                pictures.append(RecordedPicture(image.media_type, data))
+        document_text = ""
+        for stored in fact.images:
+            data = self.read_content(stored.digest)
+            if data is None:
+                continue
+            if stored.media_type.startswith("text/"):  # Behind it stands its document.
+                document_text = data.decode("utf-8", "replace")
+            else:
+                pictures.append(RecordedPicture(stored.media_type, data, text=document_text))
+                document_text = ""
         text = self.replacement_texts.get(recorded.seq, "")
         if not text:
-            text = openai_chat_export.text_of_exported_result(fact, self.read_content)
+            text = openai_chat_export.text_of_exported_output(fact, self.read_content)
+        if document_text:  # The document itself is not there any more, or never was.
+            text = f"{text}\n{document_text}".lstrip()
         return RecordedMessage(
             "tool",
             text,
@@ -261,8 +269,9 @@ class _ExportedMessageBuilder:
                 texts.append(part.text)
                 continue
             data = self.read_content(part.stored.digest)
-            if data is not None and part.stored.media_type.startswith(IMAGES):
-                pictures.append(RecordedPicture(part.stored.media_type, data, part.name))
+            picture = self._picture_or_document(part, data)
+            if picture is not None:
+                pictures.append(picture)
             else:
                 text = self._text_of_attachment(part, data)
                 if text == SEALED_SUMMARY and data is not None:
@@ -289,6 +298,25 @@ class _ExportedMessageBuilder:
             beside=is_beside,
             sealed=tuple(sealed_items),
         )
+
+    def _picture_or_document(
+        self, attachment: facts.Attachment, data: bytes | None
+    ) -> RecordedPicture | None:
+        """Return the attachment as a picture or, for the same agent, the document whose text it
+        is. None: it is a text, or its content is missing.
+        """
+        if data is None:
+            return None
+        if attachment.stored.media_type.startswith(IMAGES):
+            return RecordedPicture(attachment.stored.media_type, data, attachment.name)
+        if not self.keeps_additions or attachment.document is None:
+            return None
+        original = attachment.document.original
+        document = self.read_content(original.digest)
+        if document is None:
+            return None
+        text = data.decode("utf-8", "replace")
+        return RecordedPicture(original.media_type, document, attachment.name, text=text)
 
     def _text_of_attachment(self, attachment: facts.Attachment, data: bytes | None) -> str:
         if data is not None and is_agent_block(attachment):

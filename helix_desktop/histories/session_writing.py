@@ -95,9 +95,11 @@ def is_image(file: recorded_session.RecordedPicture) -> bool:
 
 
 def describe_left_out_file(file: recorded_session.RecordedPicture) -> str:
-    """Return what stands for a file for which an agent's session has no form. Written as a
+    """Return the text of a document, or what stands for another file, for which an agent's session has no form. Written as a
     picture, it would be refused by the agent's provider, with the whole request.
     """
+    if file.text:
+        return file.text
     return f"[A file of type {file.media_type}, which this agent's sessions cannot contain]"
 
 

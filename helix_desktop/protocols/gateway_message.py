@@ -10,6 +10,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
+from helix_desktop.engine.agent_documents import AgentDocument, read_agent_document
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (
@@ -51,7 +52,7 @@ class Piece:
 
     `outlives_folds`: it goes on where it stood, although a fold (a shorter text) takes the
     place of its message. `images`: those in the result of a call, as addresses that have all of
-    them (`data:…`).
+    them (`data:…`). `documents`: those in the result of a call.
     """
 
     kind: PieceKind
@@ -63,6 +64,12 @@ class Piece:
     media_type: str = ""
     outlives_folds: bool = False
     images: tuple[str, ...] = ()
+    documents: tuple[AgentDocument, ...] = ()
+
+    @property
+    def has_own_text(self) -> bool:
+        """Whether it has a text that a fold can shorten, and is no picture or other block."""
+        return self.kind not in (PieceKind.IMAGE, PieceKind.OTHER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +203,18 @@ def text_of_content(content: Json) -> str:
         if isinstance(text, str):
             texts.append(text)
     return "\n".join(texts)
+
+
+def documents_of_content(content: Json) -> tuple[AgentDocument, ...]:
+    """Return the documents in a result's content that are there as whole files."""
+    if not isinstance(content, list):
+        return ()
+    documents: list[AgentDocument] = []
+    for part in map(object_at, content):
+        document = read_agent_document(part)
+        if document is not None:
+            documents.append(document)
+    return tuple(documents)
 
 
 def images_of_content(content: Json) -> tuple[str, ...]:

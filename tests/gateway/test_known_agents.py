@@ -100,6 +100,21 @@ def test_an_env_file_that_sends_the_gateway_to_a_proxy_stops_an_agent_that_may_r
     assert agent.find_upstreams(where) == [AgentUpstream()], "no agent reads this either"
 
 
+def test_an_address_in_an_env_file_is_said_before_an_agent_that_may_read_it(
+    tmp_path: Path,
+) -> None:
+    """Seen with aider 0.86: it went past the gateway, and only the last line said so."""
+    agent = known_agents.build_agent_of_command(("aider",), "openai")
+    where = AgentSurroundings({}, tmp_path / "home", tmp_path / "work" / "below")
+    file = tmp_path / "work" / ".env"
+    file.parent.mkdir()
+    file.write_text("ANTHROPIC_BASE_URL=https://llm.example\n", "utf-8")
+    assert agent.list_bypassing_providers(where, ()) == [], "it speaks another protocol"
+    file.write_text("OPENAI_API_BASE=https://llm.example/v1\n", "utf-8")
+    (said,) = agent.list_bypassing_providers(where, ())
+    assert said == f"the address in {file} (OPENAI_API_BASE), if the agent reads that file,"
+
+
 def test_a_folder_with_the_name_of_an_env_file_is_no_settings_file(tmp_path: Path) -> None:
     """A virtual environment of Python may have this name."""
     (tmp_path / ".env").mkdir()
@@ -125,6 +140,21 @@ def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
     for made in (by_key, own):
         assert made.command[-1] == "exec"
         assert not any("/t/token" in word for word in made.command)
+
+
+def test_a_project_in_codexs_env_file_stops_it_where_it_would_replace_the_token(
+    tmp_path: Path,
+) -> None:
+    """The gateway would refuse each of its requests, as this header has the token."""
+    codex = known_agents.find_known_agent("codex")
+    (tmp_path / "auth.json").write_text("{}")
+    (tmp_path / ".env").write_text("OPENAI_PROJECT=proj_1\n", "utf-8")
+    environ = {"OPENAI_API_KEY": "k", "CODEX_HOME": str(tmp_path)}
+    where = AgentSurroundings(environ, tmp_path, tmp_path)
+    with pytest.raises(ActionRefused, match="would take the place of the gateway's token"):
+        codex.find_upstreams(where)
+    (tmp_path / "auth.json").unlink()
+    assert codex.find_upstreams(where) == [AgentUpstream()], "it sends a header of our own"
 
 
 def test_codex_keeps_its_usual_provider_where_it_is_signed_in(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ from tests.engine.talk import Talk, stored
 
 Contents = Mapping[Stored, str | Image]
 OUTPUT = stored("output of c1")
-PICTURE = stored("a picture")
+PICTURE = replace(stored("a picture"), media_type="image/png")
 NOTE = f'{{"note": "{EXCLUDED}"}}'
 CLEARED = '{"path": "a.py", "cached": "text of m"}'
 

@@ -172,6 +172,8 @@ def test_every_published_kind_has_a_fate() -> None:
     assert set(TABLE["anthropic"]) == set(schemas.ANTHROPIC_BLOCKS)
     assert set(TABLE["anthropic results"]) == set(schemas.ANTHROPIC_RESULT_PARTS)
     assert set(TABLE["openai-responses"]) == set(schemas.RESPONSES_ITEMS)
+    assert set(TABLE["openai-responses parts"]) <= set(schemas.RESPONSES_PARTS)
     assert set(TABLE["openai-chat"]) == set(schemas.CHAT_ROLES)
+    assert set(TABLE["openai-chat parts"]) <= set(schemas.CHAT_PARTS)
     assert set(TABLE["openai-chat"]["assistant"]) == set(schemas.CHAT_ASSISTANT_FIELDS)
     assert set(TABLE["gemini"]) <= set(schemas.GEMINI_PARTS) | set(schemas.GEMINI_PART_DETAILS)

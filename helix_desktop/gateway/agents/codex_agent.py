@@ -162,6 +162,8 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     _refuse_codex_address_that_stays(where, settings_in_arguments)
     _refuse_proxy_for_gateway(where)
     provider = _choose_codex_provider(layers, settings_in_arguments)
+    if provider == "openai":
+        _refuse_project_in_env_file(where)
     for layer in reversed(layers):
         address = _codex_address_in_settings(layer.settings, provider)
         if address:
@@ -210,6 +212,19 @@ def _refuse_proxy_for_gateway(where: AgentSurroundings) -> None:
     proxy_name = find_proxy_variable(_read_codex_environment(where))
     if exceptions_name and proxy_name:
         reason = f"{exceptions_name} in {env_file} does not contain 127.0.0.1, so the HTTP proxy in {proxy_name} would get its key and the conversation"
+        raise refuse_agent("Codex", reason)
+
+
+def _refuse_project_in_env_file(where: AgentSurroundings) -> None:
+    """Raise if Codex's `.env` file names a project: it would take the place of the gateway's token,
+    and the gateway would refuse each request.
+    """
+    env_file = _codex_env_file(where)
+    names_project = bool(read_env_file_variables(env_file).get(CODEX_PROJECT))
+    environ = _read_codex_environment(where)
+    sends_own_header = environ.get("OPENAI_API_KEY") and not _is_codex_signed_in(environ)
+    if names_project and not sends_own_header:
+        reason = f"{CODEX_PROJECT} in {env_file} would take the place of the gateway's token. Set it in your shell, and remove it there"
         raise refuse_agent("Codex", reason)
 
 

@@ -179,6 +179,7 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
                 ok=not block.get("is_error"),
                 outlives_folds=loaded_state.has_other_parts(content, FOLDED_RESULT_PARTS),
                 images=gateway_message.images_of_content(content),
+                documents=gateway_message.documents_of_content(content),
             )
         case "image" if text_at(block, "source", "type") == "base64":
             return Piece(
@@ -211,6 +212,12 @@ def _path_and_value_in_block(
     if piece.kind is PieceKind.RESULT:
         content = value_at(units, *piece.path, "content")
         return ("content",), gateway_message.replace_text_in_content(content, text, "text")
+    if not piece.has_own_text:  # A text takes the place of the whole block.
+        mark = value_at(units, *piece.path, "cache_control")
+        block: dict[str, Json] = {"type": "text", "text": text}
+        if mark:
+            block["cache_control"] = mark
+        return (), block
     is_plain_text = len(piece.path) == 2  # The message's content is a text, and no list.
     if is_plain_text:
         return (), text

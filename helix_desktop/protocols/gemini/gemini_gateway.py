@@ -335,6 +335,7 @@ def _piece_of_response(
         ok=field != "error",
         media_type=field,  # The text is put back into this field if it is changed.
         images=_images_of_response(response),
+        documents=gateway_message.documents_of_content(response.get("parts")),
     )
 
 
@@ -379,6 +380,8 @@ def _path_and_value_in_part(
         return ("functionCall", "args"), json.loads(text)
     if piece.kind is PieceKind.RESULT:
         return ("functionResponse", "response"), {piece.media_type or "output": text}
+    if not piece.has_own_text:  # A text takes the place of the whole part.
+        return (), {"text": text}
     return ("text",), text
 
 

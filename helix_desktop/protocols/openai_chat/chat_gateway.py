@@ -121,6 +121,7 @@ def _piece_of_tool_message(message: Mapping[str, Json]) -> Piece:
         id=text_at(message, "tool_call_id") or text_at(message, "name"),
         outlives_folds=loaded_state.has_other_parts(content, FOLDED_PARTS),
         images=gateway_message.images_of_content(content),
+        documents=gateway_message.documents_of_content(content),
     )
 
 
@@ -174,6 +175,8 @@ def _path_and_value_in_chat_message(
     if piece.kind is PieceKind.RESULT:
         content = value_at(units, *piece.path, "content")
         return ("content",), gateway_message.replace_text_in_content(content, text, "text")
+    if not piece.has_own_text:  # A text takes the place of the whole part.
+        return (), {"type": "text", "text": text}
     # The path leads to the text itself, or to a part of a list that has it.
     is_text_itself = len(piece.path) == 2
     if is_text_itself:

@@ -197,6 +197,7 @@ def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]
             id=text_at(item, "call_id"),
             outlives_folds=loaded_state.has_other_parts(output, FOLDED_PARTS | FOLDED_OUTPUTS),
             images=gateway_message.images_of_content(output),
+            documents=gateway_message.documents_of_content(output),
         )
         return [result]
     if item_type == "reasoning":
@@ -240,6 +241,9 @@ def _path_and_value_in_item(
     if piece.kind is PieceKind.RESULT:
         output = value_at(units, *piece.path, "output")
         return ("output",), gateway_message.replace_text_in_content(output, text, "input_text")
+    if not piece.has_own_text:  # A text takes the place of the whole part, or of the item.
+        is_item = len(piece.path) == 1
+        return (), user_message(text) if is_item else {"type": "input_text", "text": text}
     is_plain_text = piece.path[-1] == "content" or len(piece.path) == 1
     if is_plain_text:
         return (), text

@@ -1,0 +1,110 @@
+"""Reads the documents in what agents send: a part with the whole file, a text or an address.
+
+Each protocol has a form of its own for them. What these functions return is the same for all.
+"""
+
+from collections.abc import Mapping
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import list_at, object_at, text_at
+
+_TYPE_BY_ENDING = {".pdf": "application/pdf", ".txt": "text/plain", ".csv": "text/csv"}
+_UNNAMED = {"application/pdf": "document.pdf", "text/plain": "document.txt"}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDocument:
+    """A document in a message. It has one of these: `encoded`, the file as base64; `text`, its
+    text; or `address`, where the provider finds it.
+    """
+
+    name: str
+    media_type: str
+    encoded: str = ""
+    text: str = ""
+    address: str = ""
+
+    @property
+    def words_instead(self) -> str:
+        """Return what is said to a model that is not given the file itself."""
+        if self.text:
+            return f"[Attachment: {self.name}]\n{self.text}"
+        if self.address:
+            return f"[The document {self.name} is not here: the agent's provider has it at {self.address}.]"
+        size = len(self.encoded) * 3 // 4  # Four characters of base64 stand for three bytes.
+        return f"[The document {self.name} ({self.media_type}, {size:,} bytes) is not given to this model.]"
+
+
+def read_agent_document(part: Mapping[str, object]) -> AgentDocument | None:
+    """Return the document that a part of a message is, or None. Pictures are none."""
+    kind = text_at(part, "type")
+    document: AgentDocument | None = None
+    if kind == "document":
+        document = _document_of_anthropic(part)
+    elif kind == "input_file":
+        document = _document_of_openai(part)
+    elif kind == "file":
+        document = _document_of_openai(object_at(part, "file"))
+    elif not kind:
+        document = _document_of_gemini(part)
+    if document is None or document.media_type.startswith("image/"):
+        return None
+    return document
+
+
+def _document_of_anthropic(part: Mapping[str, object]) -> AgentDocument | None:
+    source = object_at(part, "source")
+    media_type = text_at(source, "media_type")
+    name = text_at(part, "title")
+    match text_at(source, "type"):
+        case "base64":
+            return _describe_agent_document(name, media_type, encoded=text_at(source, "data"))
+        case "text":
+            return _describe_agent_document(
+                name, media_type or "text/plain", text=text_at(source, "data")
+            )
+        case "content":
+            texts = [text_at(source, "content")]
+            texts.extend(text_at(block, "text") for block in list_at(source, "content"))
+            text = "\n".join(text for text in texts if text)
+            return _describe_agent_document(
+                name, "text/plain", text=text or "[a document without text]"
+            )
+    address = text_at(source, "url") or text_at(source, "file_id")
+    return _describe_agent_document(name, media_type, address=address)
+
+
+def _document_of_openai(part: Mapping[str, object]) -> AgentDocument | None:
+    name = text_at(part, "filename")
+    data = text_at(part, "file_data")
+    media_type = ""
+    if data.startswith("data:"):
+        header, _, data = data.partition(";base64,")
+        media_type = header.removeprefix("data:").partition(";")[0]
+    if data:
+        return _describe_agent_document(name, media_type, encoded=data)
+    address = text_at(part, "file_url") or text_at(part, "file_id")
+    return _describe_agent_document(name, media_type, address=address)
+
+
+def _document_of_gemini(part: Mapping[str, object]) -> AgentDocument | None:
+    data = object_at(part.get("inlineData") or part.get("inline_data"))
+    file = object_at(part.get("fileData") or part.get("file_data"))
+    found = data or file
+    media_type = text_at(found, "mimeType") or text_at(found, "mime_type")
+    name = text_at(found, "displayName") or text_at(found, "display_name")
+    address = text_at(file, "fileUri") or text_at(file, "file_uri")
+    return _describe_agent_document(
+        name, media_type, encoded=text_at(data, "data"), address=address
+    )
+
+
+def _describe_agent_document(
+    name: str, media_type: str, *, encoded: str = "", text: str = "", address: str = ""
+) -> AgentDocument | None:
+    if not (encoded or text or address):
+        return None
+    ending = name[name.rfind(".") :].lower()
+    known_type = media_type or _TYPE_BY_ENDING.get(ending, "application/octet-stream")
+    known_name = name or _UNNAMED.get(known_type, "document")
+    return AgentDocument(known_name, known_type, encoded, text, address)
