@@ -136,7 +136,9 @@ class AgentRequests:
     ask_user: Ask
     spawn: TaskSpawner
     terminals: dict[str, AgentTerminal] = field(default_factory=dict)
-    _open_questions: int = 0
+    # Each question that the user has not answered yet is a task.
+    _open_questions: set[asyncio.Task[PermissionAnswer]] = field(default_factory=set)
+    _is_over: bool = False
     # The commands allowed in this turn, each with the folder in which it may run.
     _allowed_commands: set[tuple[str, str]] = field(default_factory=set)
     _allowed_edits: list[AllowedEdit] = field(default_factory=list)
@@ -162,12 +164,18 @@ class AgentRequests:
 
     @property
     def is_waiting(self) -> bool:
-        return self._open_questions > 0 or self._count_running_terminals() > 0
+        return bool(self._open_questions) or self._count_running_terminals() > 0
 
     def _count_running_terminals(self) -> int:
         return sum(not terminal.running.done() for terminal in self.terminals.values())
 
-    async def stop_commands(self) -> None:
+    async def stop_questions_and_commands(self) -> None:
+        """Ends what the agent has asked for. Its other requests may still be looked at, and are not
+        asked about any more.
+        """
+        self._is_over = True
+        for question in tuple(self._open_questions):
+            question.cancel()
         running = [terminal.running for terminal in self.terminals.values()]
         for task in running:
             task.cancel()
@@ -346,11 +354,19 @@ class AgentRequests:
     ) -> PermissionAnswer:
         if not question.apart and was_allowed():
             return PermissionAnswer(allowed=True)  # The user has allowed exactly this in this turn.
-        self._open_questions += 1
+        if self._is_over:
+            raise asyncio.CancelledError
+        asking: asyncio.Task[PermissionAnswer] = self.spawn(
+            self._ask_user(question), name="question of an agent"
+        )
+        self._open_questions.add(asking)
         try:
-            return await self.ask_user(question)
+            return await asking
         finally:
-            self._open_questions -= 1
+            self._open_questions.discard(asking)
+
+    async def _ask_user(self, question: PermissionQuestion) -> PermissionAnswer:
+        return await self.ask_user(question)
 
     async def _ask_user_to_fill_form(self, params: dict[str, Any]) -> dict[str, Any]:
         """Asks the user to fill in a form. Requests to open an address are declined."""

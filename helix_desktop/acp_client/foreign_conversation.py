@@ -156,7 +156,7 @@ class ForeignConversation:
     ) -> None:
         """Stops the agent's commands, and records the rest of the turn and its changes to files."""
         self._turn = None
-        await turn.stop_commands()
+        await turn.stop_questions_and_commands()
         stop_by_turn_end = {
             facts.TurnEnd.STOPPED: facts.Stop.STOPPED,
             facts.TurnEnd.FAILED: facts.Stop.CUT,
@@ -429,7 +429,7 @@ class ForeignConversation:
     async def _cancel_turn_or_end_agent(self) -> None:
         """Cancels the turn. An agent that does not end it soon is ended, and later resumed."""
         if self._turn is not None:
-            await self._turn.stop_commands()
+            await self._turn.stop_questions_and_commands()
         running_prompt = self._running_prompt
         if (
             self._connection is not None

@@ -149,6 +149,16 @@ def change_file(session: str, rest: Words) -> None:
     done(session, f"change {path}")
 
 
+def ask_permission_many_times(session: str, rest: Words) -> None:
+    """`NUMBER`: for so many commands at once, without waiting for an answer."""
+    for _ in range(int(rest[0])):
+        number = next(numbers)
+        tool_call = {"toolCallId": f"p{number}", "rawInput": {"command": f"touch {number}"}}
+        options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
+        params = {"sessionId": session, "toolCall": tool_call, "options": options}
+        send({"id": f"r{number}", "method": "session/request_permission", "params": params})
+
+
 def ask_permission(session: str, rest: Words) -> None:
     """`KIND WHAT`, and for an edit the new text, or `OLD->NEW`: a part of the file and what
     it becomes.
@@ -395,6 +405,7 @@ ACTIONS: dict[str, Callable[[str, Words], None]] = {
     "diff": show_diff,
     "change": change_file,
     "permit": ask_permission,
+    "permit-many": ask_permission_many_times,
     "ask": ask_anything,
     "begin": begin_request,
     "await-begun": await_begun,

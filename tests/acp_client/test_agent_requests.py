@@ -112,6 +112,29 @@ async def test_a_question_that_is_open_when_the_turn_is_stopped_is_closed(bench:
     assert (await run_turn(session, "say again")).reason is TurnEnd.DONE
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_no_question_of_an_agent_outlives_the_turn(
+    bench: Workbench, *, is_stopped: bool
+) -> None:
+    """Of hundreds of requests at once, some were only looked at when the turn was over. They were
+    asked about then, and stopping did nothing.
+    """
+    session = await bench.start_conversation(acp_agent="Script")
+    words = "permit-many 150"
+    if is_stopped:
+        words += "\npermit edit src/pairs.py"
+    session.send_message((Text(words),))
+    if is_stopped:
+        async with asyncio.timeout(100):
+            while not session.questions:
+                await asyncio.sleep(0.01)
+        session.stop_turn()
+    await asyncio.wait_for(session.wait_until_idle(), 30)
+    assert not session.questions
+    assert (await run_turn(session, "say again")).reason is TurnEnd.DONE
+    assert not session.questions
+
+
 async def test_files_are_read_and_written_within_the_roots_alone(
     bench: Workbench, folder: Path
 ) -> None:
@@ -1045,7 +1068,7 @@ async def test_no_more_commands_run_at_once_than_an_agent_may_run(
     await turn.answer_agent("terminal/release", created)
     assert turn.terminals == {}
     await turn.answer_agent("terminal/create", {"command": "true"})
-    await turn.stop_commands()
+    await turn.stop_questions_and_commands()
 
 
 async def test_a_form_without_fields_or_of_too_many_words_is_declined(
