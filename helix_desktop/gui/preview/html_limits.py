@@ -7,6 +7,7 @@ come from anywhere, so what is not drawn at once is not drawn.
 
 import re
 from collections import Counter
+from html import unescape
 
 from PySide6.QtGui import QTextFrame
 
@@ -17,12 +18,18 @@ MOST_TAGS = 20_000
 MOST_OPEN_TAGS = 1_000
 # Cells of tables, with those that one cell covers: 300 rows of a cell as wide as 60,000 columns.
 MOST_CELLS = 150_000
+# Of tables, each counts twice as much as the one around it, as it takes twice as long.
+MOST_NESTED_TABLES = 60_000
 MOST_LIST_ITEMS = 5_000  # The time grows with the square of the length of a list.
 MOST_FONTS = 500  # Different ones, with their sizes: Qt looks for each of them.
 # Pictures and tables in a page that sets some beside the text: with each, Qt looks at those before it.
 MOST_BESIDE_TEXT = 300
 _BESIDE_TEXT = frozenset({"img", "table"})
 MOST_RULES_FOR_TAGS = 2_000_000  # Each rule of a style sheet is compared with each tag.
+MOST_LINES_OF_PAGE = 60_000  # Of preformatted text; it has the most line ends.
+MOST_TABS = 300_000
+# Signs that are slow to lay out: combining marks, scripts from Hebrew to Burmese, Khmer and emoji.
+MOST_SLOW_SIGNS = 250_000
 DEEPEST_TABLE = 8  # The time doubles with each table inside another.
 LONGEST_WORD = 10_000
 # Of a text with the mark-up of Markdown: 10,000 lines take about a second, and so does a paragraph
@@ -35,6 +42,8 @@ _NO_MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1|\Z)", re.IGNORECASE | re.DOTALL
 )
 _TAG = re.compile(r"""<(/?)([a-z][a-z0-9]*)((?:"[^"]*"|'[^']*'|[^>"'])*)""", re.IGNORECASE)
+_SLOW_SIGN = re.compile("[\u0300-\u036f\u0590-\u109f\u1780-\u17ff\U0001f000-\U0001faff]")
+_ROWS = re.compile(r"""rowspan\s*=\s*["']?\s*([^"'>\s]*)""", re.IGNORECASE)
 _COLUMNS = re.compile(r"""colspan\s*=\s*["']?\s*([^"'>\s]*)""", re.IGNORECASE)
 _FONT = re.compile(r"(?:font[\w-]*\s*:|face\s*=)([^;>}]*)", re.IGNORECASE)
 _FLOAT = re.compile(r"float\s*:|align\s*=\s*[\"']?\s*(?:left|right)", re.IGNORECASE)
@@ -44,7 +53,7 @@ _WITHOUT_END = frozenset(
 
 
 def can_be_drawn_at_once(html: str) -> bool:
-    if len(html) > LARGEST_PAGE or not _has_few_tags(html):
+    if len(html) > LARGEST_PAGE or not _has_few_slow_signs(html) or not _has_few_tags(html):
         return False
     document = OfflineDocument()
     document.setHtml(html)
@@ -56,7 +65,15 @@ def can_be_drawn_at_once(html: str) -> bool:
 def can_text_be_drawn_at_once(text: str) -> bool:
     if len(text) > LARGEST_TEXT or text.count("\n") > MOST_LINES or _has_long_word(text):
         return False
+    if not _has_few_slow_signs(text):
+        return False
     return all(len(line) <= LONGEST_LINE for line in text.split("\n"))
+
+
+def _has_few_slow_signs(html: str) -> bool:
+    if html.count("\n") > MOST_LINES_OF_PAGE or html.count("\t") > MOST_TABS:
+        return False
+    return len(_SLOW_SIGN.findall(html)) <= MOST_SLOW_SIGNS
 
 
 def _has_long_word(text: str) -> bool:
@@ -69,6 +86,7 @@ def _has_few_tags(html: str) -> bool:
     tag_count = 0
     item_count = 0
     beside_text = 0
+    nested_tables = 0
     grid = _TableGrid()
     open_tags: Counter[str] = Counter()
     for tag in _TAG.finditer(_NO_MARKUP.sub("", html)):
@@ -79,16 +97,22 @@ def _has_few_tags(html: str) -> bool:
         tag_count += 1
         item_count += name == "li"
         beside_text += name in _BESIDE_TEXT
+        if name == "table":
+            nested_tables += 1 << min(open_tags["table"], 16)
         grid.add_tag(name, tag[3])
         if name not in _WITHOUT_END:
             open_tags[name] += 1
         if tag_count > MOST_TAGS or open_tags.total() > MOST_OPEN_TAGS:
             return False
+    if nested_tables > MOST_NESTED_TABLES:
+        return False
     if item_count > MOST_LIST_ITEMS or grid.count_cells(html) > MOST_CELLS:
         return False
-    if beside_text > MOST_BESIDE_TEXT and _FLOAT.search(html) is not None:
+    # Qt reads entities in attributes, but no escapes in style sheets.
+    with_signs = unescape(html)
+    if beside_text > MOST_BESIDE_TEXT and _FLOAT.search(with_signs) is not None:
         return False
-    if len(set(_FONT.findall(html))) > MOST_FONTS:
+    if len(set(_FONT.findall(with_signs))) > MOST_FONTS:
         return False
     return rule_count * tag_count <= MOST_RULES_FOR_TAGS
 
@@ -107,11 +131,16 @@ class _TableGrid:
         self._span_count = 0
 
     def count_cells(self, html: str) -> int:
-        """Where not all wide cells were found in tags, each cell counts as wide as the widest."""
+        """Where not all wide cells were found in tags, each cell counts as wide as the widest. A cell
+        that covers several rows takes as long as so many cells.
+        """
+        covered_rows = sum(map(_number_of_span, _ROWS.findall(html)))
+        if covered_rows > MOST_CELLS:
+            return covered_rows
         all_spans = _COLUMNS.findall(html)
         if len(all_spans) == self._span_count:
             return self._rows * self._most_columns
-        widest = max(map(_columns_of_span, all_spans))
+        widest = max(map(_number_of_span, all_spans))
         return self._rows * (self._most_cells_in_row + 1) * widest
 
     def add_tag(self, name: str, attributes: str) -> None:
@@ -123,14 +152,14 @@ class _TableGrid:
             return
         spans = _COLUMNS.findall(attributes)
         self._span_count += len(spans)
-        self._columns_in_row += max(map(_columns_of_span, spans), default=1)
+        self._columns_in_row += max(map(_number_of_span, spans), default=1)
         self._most_columns = max(self._most_columns, self._columns_in_row)
         self._cells_in_row += 1
         self._most_cells_in_row = max(self._most_cells_in_row, self._cells_in_row)
 
 
-def _columns_of_span(written: str) -> int:
-    """Returns how many columns an attribute names. What is spelled oddly may be any number for Qt."""
+def _number_of_span(written: str) -> int:
+    """Returns how many columns or rows an attribute names. What is spelled oddly may be any number for Qt."""
     number = written.removeprefix("+")
     if number.isascii() and number.isdigit():
         return int(number[:9])

@@ -144,6 +144,13 @@ HOSTILE_PAGES = {
     "many fonts": "".join(f"<span style='font-family:f{n}'>x</span>" for n in range(9_000)),
     "pictures beside each other": "<img style='float:left' width=3>" * 6_000,
     "tables beside each other": "<style>table{float:right}</style>" + "<table><tr><td>x</table>" * 4_000,
+    "pictures beside each other, in entities": "<img style='&#102;loat:right' width=3>x " * 6_000,
+    "lines": "<pre>" + "x\n" * 400_000,
+    "tabs": "<pre>" + "\t" * 900_000,
+    "letters without spaces": ("ภาษาไทยไม่มีช่องว่าง" * 400 + " ") * 110,
+    "emoji": "👩‍💻 " * 200_000,
+    "cells over many rows": "<table>" + "<tr><td rowspan=60000>x" * 4_000,
+    "tables in tables side by side": ("<table><tr><td>" * 8 + "x" + "</table>" * 8) * 790,
 }  # fmt: skip
 
 
@@ -177,8 +184,9 @@ def test_a_usual_page_with_tables_in_tables_and_a_picture_in_itself_is_drawn(
         "<" * 300_000,
         "*_" * 200_000,
         "http://a.b " * 90_000,
+        ("ภาษาไทยไม่มีช่องว่าง" * 400 + " ") * 40,
     ],
-    ids=["lines", "table", "large", "word", "marks", "brackets", "stars", "links"],
+    ids=["lines", "table", "large", "word", "marks", "brackets", "stars", "links", "letters"],
 )
 def test_a_text_that_would_hold_the_window_is_shown_as_its_source(
     text: str, pane: PreviewPane, tmp_path: Path
