@@ -41,6 +41,7 @@ LONGEST_LINE = 250_000
 _NO_MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1|\Z)", re.IGNORECASE | re.DOTALL
 )
+_STYLE_SHEET = re.compile(r"<style\b.*?(?:</style|\Z)", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"""<(/?)([a-z][a-z0-9]*)((?:"[^"]*"|'[^']*'|[^>"'])*)""", re.IGNORECASE)
 _SLOW_SIGN = re.compile("[\u0300-\u036f\u0590-\u109f\u1780-\u17ff\U0001f000-\U0001faff]")
 _ROWS = re.compile(r"""rowspan\s*=\s*["']?\s*([^"'>\s]*)""", re.IGNORECASE)
@@ -82,39 +83,57 @@ def _has_long_word(text: str) -> bool:
 
 def _has_few_tags(html: str) -> bool:
     """Whether Qt reads the page quickly: few tags, few of them inside each other, few rules of style."""
-    rule_count = html.count("{")
-    tag_count = 0
-    item_count = 0
-    beside_text = 0
-    nested_tables = 0
-    grid = _TableGrid()
-    open_tags: Counter[str] = Counter()
+    counts = _TagCounts()
     for tag in _TAG.finditer(_NO_MARKUP.sub("", html)):
         name = tag[2].lower()
         if tag[1]:
-            open_tags[name] = max(0, open_tags[name] - 1)
-            continue
-        tag_count += 1
-        item_count += name == "li"
-        beside_text += name in _BESIDE_TEXT
-        if name == "table":
-            nested_tables += 1 << min(open_tags["table"], 16)
-        grid.add_tag(name, tag[3])
-        if name not in _WITHOUT_END:
-            open_tags[name] += 1
-        if tag_count > MOST_TAGS or open_tags.total() > MOST_OPEN_TAGS:
+            counts.close_tag(name)
+        else:
+            counts.open_tag(name, tag[3])
+        if not counts.are_few():
             return False
-    if nested_tables > MOST_NESTED_TABLES:
-        return False
-    if item_count > MOST_LIST_ITEMS or grid.count_cells(html) > MOST_CELLS:
-        return False
-    # Qt reads entities in attributes, but no escapes in style sheets.
+    # Qt reads entities in attributes and in their names, but no escapes in style sheets.
     with_signs = unescape(html)
-    if beside_text > MOST_BESIDE_TEXT and _FLOAT.search(with_signs) is not None:
+    if counts.grid.count_cells(with_signs) > MOST_CELLS:
+        return False
+    if counts.beside_text > MOST_BESIDE_TEXT and _FLOAT.search(with_signs) is not None:
         return False
     if len(set(_FONT.findall(with_signs))) > MOST_FONTS:
         return False
-    return rule_count * tag_count <= MOST_RULES_FOR_TAGS
+    rules = html.count("{")
+    for style_sheet in _STYLE_SHEET.findall(html):
+        rules += style_sheet.count(",")  # One rule may stand for thousands of selectors.
+    return rules * counts.tags <= MOST_RULES_FOR_TAGS
+
+
+class _TagCounts:
+    """How many tags of each costly kind a page has, up to some place in it."""
+
+    def __init__(self) -> None:
+        self.tags = 0
+        self.beside_text = 0
+        self.grid = _TableGrid()
+        self._items = 0
+        self._nested_tables = 0
+        self._open_tags: Counter[str] = Counter()
+
+    def close_tag(self, name: str) -> None:
+        self._open_tags[name] = max(0, self._open_tags[name] - 1)
+
+    def open_tag(self, name: str, attributes: str) -> None:
+        self.tags += 1
+        self._items += name == "li"
+        self.beside_text += name in _BESIDE_TEXT
+        if name == "table":
+            self._nested_tables += 1 << min(self._open_tags["table"], 16)
+        self.grid.add_tag(name, attributes)
+        if name not in _WITHOUT_END:
+            self._open_tags[name] += 1
+
+    def are_few(self) -> bool:
+        if self.tags > MOST_TAGS or self._open_tags.total() > MOST_OPEN_TAGS:
+            return False
+        return self._items <= MOST_LIST_ITEMS and self._nested_tables <= MOST_NESTED_TABLES
 
 
 class _TableGrid:
