@@ -546,7 +546,7 @@ async def test_a_hit_knows_who_said_it(workspace: StoredWorkspace) -> None:
 
 
 async def test_the_file_comes_before_its_versions(workspace: StoredWorkspace) -> None:
-    for content in (b"def needle(): ...", b"def needle(): pass", b"def needle(): ... # 2"):
+    for content in (b"needle = needle()", b"needle = needle() # needle", b"needle(needle(needle))"):
         await workspace.cache.store_content(content, EntryOrigin(VERSION, "a.py"))
     await workspace.cache.store_content(
         b"def needle(): ... # read", EntryOrigin("read_file", "a.py")
