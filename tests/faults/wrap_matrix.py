@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import base64
 import fcntl
+import hashlib
 import json
 import os
 import pty
@@ -56,7 +57,7 @@ from tests.faults.agent_ends import (
 )
 from tests.faults.agent_resume import session_file, session_id
 from tests.faults.store_report import report
-from tests.peers.agent_provider import Asked, Block, Provider
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 from tests.peers.company_proxy import CompanyProxy
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
@@ -97,6 +98,7 @@ CODEX_BEGINS: Sequence[Mapping[str, Any]] = (
     {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "trial", "version": "1"}}},
     {"method": "initialized"},
 )
+MOST_SEARCHES = 8
 COMPANY_KEY = "company-key-of-its-own"
 ANSWERS_OF_TERMINAL = {b"\x1b[6n": b"\x1b[1;1R", b"\x1b[c": b"\x1b[?62c"}
 SUMMARY_TEXT = b"The numbers were counted."
@@ -464,6 +466,49 @@ SHORTENS: Mapping[str, Callable[[Stage, str], None]] = {
 }
 
 
+class WorkWithServer(Work):
+    """Its model asks the agent's own MCP client for a text by its hash, once the agent offers that."""
+
+    digest = ""
+    asked_server = False
+    searches = 0
+
+    def _step(self, text: str, names: Sequence[str], shell: str) -> Sequence[Block]:
+        tool = next((name for name in names if HIDDEN in name and name != HIDDEN), "")
+        if tool and not self.asked_server:
+            self.asked_server = True
+            return [Says("I need it"), Calls(tool, {"sha256": self.digest})]
+        if "ToolSearch" in names and not self.asked_server and self.searches < MOST_SEARCHES:
+            self.searches += 1  # Its servers may be starting.
+            return [Calls("ToolSearch", {"query": "recall_cached_content", "max_results": 5})]
+        return super()._step(text, names, shell)
+
+
+def uses_our_mcp_server(stage: Stage) -> None:
+    """The agent starts the workspace's MCP server itself, before it asks its model."""
+    known_text = "".join(f"KNOWN line {number}\n" for number in range(20))
+    stage.write("known.txt", known_text)
+    stage.helix("workspace", "new", "Work", "--folder", str(stage.place))
+    stage.helix("cache", "put", "-w", "Work", str(stage.home / "known.txt"))
+    client = {"claude": "claude-code"}.get(stage.agent, stage.agent)
+    stage.helix("mcp", "install", "-w", "Work", "--client", client, "--write")
+    if stage.agent == "codex":  # `codex exec` does not wait for servers unless they are required.
+        settings = stage.home / ".codex/config.toml"
+        settings.write_text(f"{settings.read_text('utf-8')}required = true\n", "utf-8")
+    if stage.agent == "gemini":  # Only in a folder that its user trusts it starts servers.
+        stage.write(".gemini/trustedFolders.json", json.dumps({str(stage.place): "TRUST_FOLDER"}))
+    work = WorkWithServer(stage.agent, stage.steps)
+    work.digest = hashlib.sha256(known_text.encode()).hexdigest()
+    work.begin(stage.steps)
+    stage.work = work
+    stage.provider.usage = work.usage
+    told = stage.finish(stage.start("--upstream", stage.provider.url))
+    if not any(b"KNOWN line 19" in asked.raw for asked in stage.provider.asked):
+        stage.wrong.append(f"no text came from the server; asked: {work.asked_server}")
+    if "not recorded" in told:
+        stage.wrong.append(told.strip().splitlines()[-1])
+
+
 def behind_a_proxy(stage: Stage) -> None:
     """The provider is the proxy: a request for another host comes to it whole."""
     proxies = dict.fromkeys(
@@ -710,6 +755,7 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "subscription": (subscription, tuple(SIGNED_IN)),
     "own compaction": (shortens_its_own, ("claude", "codex", "opencode", "pi")),
     "own command for a compaction": (shortens_by_command, (*SHORTENS, "gemini")),
+    "MCP": (uses_our_mcp_server, ALL),
     "signed": (signed, tuple(SIGNED)),
     "two at once": (two_at_once, ALL),
     "gateway killed": (gateway_killed, ALL),
