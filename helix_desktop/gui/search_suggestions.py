@@ -178,13 +178,11 @@ def suggest_search_hits(
         # Outputs with the same line are as many as their contents.
         key = (text, note, hit.digest)
         counts[key] += 1
+        go_to_hit = partial(go, _place_of_hit(hit, workspace, query))
+        icon = _icon_of_hit(hit)
+        is_similar = not hit.has_all_words
         item_by_key[key] = PaletteItem(
-            text,
-            partial(go, _place_of_hit(hit, workspace, query)),
-            _icon_of_hit(hit),
-            note,
-            needles=needles,
-            is_similar=not hit.has_all_words,
+            text, go_to_hit, icon, note, needles=needles, is_similar=is_similar
         )
     return [_say_how_often(item, counts[key]) for key, item in item_by_key.items()]
 
@@ -287,12 +285,13 @@ def group_search_suggestions(finds: Sequence[PaletteItem], *, more: bool) -> lis
         return exact + unsearched
     items: list[PaletteItem] = []
     if exact:
-        items.append(_build_heading(tr("With all words: {n}", n=len(exact))))
+        heading_of_exact = tr("With all words: {n}", n=len(exact))
+        items.append(_build_heading(heading_of_exact))
     items += exact
-    if exact or more:
-        items.append(_build_heading(tr("Similar:")))
-    else:
-        items.append(_build_heading(tr("No exact match. Similar:")))
+    heading_of_similar = tr("Similar:")
+    if not exact and not more:
+        heading_of_similar = tr("No exact match. Similar:")
+    items.append(_build_heading(heading_of_similar))
     return items + similar + unsearched
 
 

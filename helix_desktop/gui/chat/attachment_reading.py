@@ -159,17 +159,14 @@ def _refuse_what_cannot_be_attached(file: Path) -> None:
     do instead.
     """
     if file.is_dir():
-        raise InvalidInput(
-            tr("{name} is a folder.", name=file.name),
-            remedy=tr("Attach the files in the folder, or mention the folder with @."),
-        )
+        problem = tr("{name} is a folder.", name=file.name)
+        remedy = tr("Attach the files in the folder, or mention the folder with @.")
+        raise InvalidInput(problem, remedy=remedy)
     # To read from a pipe could wait forever.
-    if file.exists() and not file.is_file():
-        raise InvalidInput(
-            tr("{name} is a pipe or a device and cannot be attached.", name=file.name)
-        )
+    is_pipe_or_device = file.exists() and not file.is_file()
+    if is_pipe_or_device:
+        problem = tr("{name} is a pipe or a device and cannot be attached.", name=file.name)
+        raise InvalidInput(problem)
     if file.stat().st_size > LARGEST:
-        raise InvalidInput(
-            tr("{name} is larger than 200 MB.", name=file.name),
-            remedy=tr("Mention the file with @ instead."),
-        )
+        problem = tr("{name} is larger than 200 MB.", name=file.name)
+        raise InvalidInput(problem, remedy=tr("Mention the file with @ instead."))

@@ -106,16 +106,22 @@ class ChatPage(QWidget):
             spacing=0,
         )
 
+    def _send_demo_prompt(self, words: str) -> None:
+        parts = (Text(words),)
+        self.composer.sent.emit(parts, False)
+
+    def _say_that_it_is_loading(self) -> None:
+        self._loading.setText(tr("Loading…"))
+
     def _build_transcript_place(self, theme: Theme) -> None:
         """Builds the place of the transcript: until there is one, suggestions or "Loading…"."""
         self.empty = EmptyConversationPanel(theme, self)
         self.empty.suggested.connect(self._fill_in_suggestion)
-        self.empty.demo_prompt_chosen.connect(
-            lambda words: self.composer.sent.emit((Text(words),), False)
-        )
-        self._loading = build_plain_label("", "faint", self, alignment=Qt.AlignmentFlag.AlignCenter)
+        self.empty.demo_prompt_chosen.connect(self._send_demo_prompt)
+        self._loading = build_plain_label("", "faint", self)
+        self._loading.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._slow = QTimer(self, interval=SLOW_MS, singleShot=True)
-        self._slow.timeout.connect(lambda: self._loading.setText(tr("Loading…")))
+        self._slow.timeout.connect(self._say_that_it_is_loading)
         self._start = build_scroll_area(self.empty, self)
         self._transcript_place = QStackedWidget(self)
         # The page looks the same before the conversation is there.

@@ -108,19 +108,16 @@ class Composer(QWidget):
 
     def _build_controls_beside_buttons(self) -> None:
         """Builds what stands at the left of the buttons that send, and the chip above the text."""
-        self._attach = self._build_composer_button(
-            tr("+ Attach"), "quiet", tr("Attach files or images")
-        )
+        attach_hint = tr("Attach files or images")
+        self._attach = self._build_composer_button(tr("+ Attach"), "quiet", attach_hint)
         self._mode = self._build_composer_button("", "quiet", tr("Permission mode"))
         self._mode.hide()
-        self._editing = self._build_composer_button(
-            tr("Editing an earlier message  ✕"), "chip", tr("Cancel editing")
-        )
+        editing_label = tr("Editing an earlier message  ✕")
+        self._editing = self._build_composer_button(editing_label, "chip", tr("Cancel editing"))
         self._editing.hide()
 
-        self.context_button = self._build_composer_button(
-            "", "quiet", tr("Show what is in the context")
-        )
+        context_hint = tr("Show what is in the context")
+        self.context_button = self._build_composer_button("", "quiet", context_hint)
         self.context_button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.meter = ContextMeter(self._theme, height=5, parent=self.context_button)
         self._figures = widgets.build_plain_label("", "small", self.context_button, wraps=False)
@@ -129,19 +126,17 @@ class Composer(QWidget):
             widget.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
     def _build_sending_buttons(self) -> None:
-        self._fold = self._build_composer_button(tr("Shorten first"), "link", tr("Shorten first"))
+        fold_label = tr("Shorten first")
+        self._fold = self._build_composer_button(fold_label, "link", fold_label)
         self._fold.hide()
         self.price = NextMessageCostLabel(self._fold, self)
-        self._stop = self._build_composer_button(tr("Stop"), "", tr("Stop the agent (Esc)"))
-        self._steer = self._build_composer_button(
-            tr("After this step"),
-            "",
-            tr("Send as soon as the running tool or answer has ended (Ctrl+Enter)"),
-        )
+        stop_hint = tr("Stop the agent (Esc)")
+        self._stop = self._build_composer_button(tr("Stop"), "", stop_hint)
+        steer_hint = tr("Send as soon as the running tool or answer has ended (Ctrl+Enter)")
+        self._steer = self._build_composer_button(tr("After this step"), "", steer_hint)
         self._steer.hide()
-        self._send = self._build_composer_button(
-            tr("Send"), "primary", tr("Send the message (Enter)")
-        )
+        send_hint = tr("Send the message (Enter)")
+        self._send = self._build_composer_button(tr("Send"), "primary", send_hint)
 
     def _build_composer_button(self, text: str, look: str, hint: str) -> QPushButton:
         button = widgets.build_push_button(text, self, look=look, name=hint, toolTip=hint)
@@ -158,13 +153,9 @@ class Composer(QWidget):
         self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._row.addLayout(self._beside, 1)
         self._row.addLayout(self._ways_row)
-        build_row(
-            (self.meter, 1),
-            self._figures,
-            owner=self.context_button,
-            margins=(6, 0, 6, 0),
-            spacing=12,
-        )
+        meter = (self.meter, 1)
+        margins = (6, 0, 6, 0)
+        build_row(meter, self._figures, owner=self.context_button, margins=margins, spacing=12)
         editing = (self._editing, Qt.AlignmentFlag.AlignLeft)
         self._inside = build_column(
             editing, self.attachments, self.text, self._row, owner=self._box
@@ -176,8 +167,8 @@ class Composer(QWidget):
 
     def _connect_composer_signals(self) -> None:
         """Connects each button and field to what it does."""
-        self._send.clicked.connect(lambda: self.send_composed_message(steer=False))
-        self._steer.clicked.connect(lambda: self.send_composed_message(steer=True))
+        self._send.clicked.connect(self._send_when_turn_has_ended)
+        self._steer.clicked.connect(self._send_after_present_step)
         self._stop.clicked.connect(self.stop_wanted)
         self._fold.clicked.connect(self.fold_wanted)
         self.context_button.clicked.connect(self.context_wanted)
@@ -185,9 +176,7 @@ class Composer(QWidget):
         self._attach.clicked.connect(self.attach_wanted)
         self._mode.clicked.connect(self.open_mode_menu)
         self.text.sending.connect(lambda steer: self.send_composed_message(steer=steer))
-        self.text.queued_message_wanted.connect(
-            lambda: self.waiting.editing.emit(len(self.waiting.shown_messages) - 1)
-        )
+        self.text.queued_message_wanted.connect(self._edit_last_queued_message)
         self.text.textChanged.connect(self._save_draft_and_update_send_button)
         self.price.changed.connect(self._fit_controls_to_width)
         self.text.focused.connect(self._mark_box_as_focused)
@@ -596,6 +585,16 @@ class Composer(QWidget):
         self.context_button.setVisible(is_window_known and room >= px(LEAST_BAR))
         self._share_room_of_context_button(room, figures_width, price_width)
 
+    def _send_when_turn_has_ended(self) -> None:
+        self.send_composed_message(steer=False)
+
+    def _send_after_present_step(self) -> None:
+        self.send_composed_message(steer=True)
+
+    def _edit_last_queued_message(self) -> None:
+        last_index = len(self.waiting.shown_messages) - 1
+        self.waiting.editing.emit(last_index)
+
     def _stack_buttons_if_narrow(self) -> None:
         """Puts the ways to send below the other controls where both do not fit in one line. If they
         do not fit in a line of their own, "Stop" goes beside the other controls, and last the words
@@ -701,14 +700,16 @@ class Composer(QWidget):
         px = self._theme.zoomed_pixels
         self._beside.setSpacing(px(10))
         self._ways_row.setSpacing(px(10))
+        around_box = px(16)
+        inside_box = px(14)
         if self._is_window_low():
-            self._whole.setContentsMargins(px(16), px(3), px(16), px(4))
-            self._inside.setContentsMargins(px(14), px(4), px(14), px(4))
+            self._whole.setContentsMargins(around_box, px(3), around_box, px(4))
+            self._inside.setContentsMargins(inside_box, px(4), inside_box, px(4))
             self._inside.setSpacing(px(3))
             self._row.setSpacing(px(3))
         else:
-            self._whole.setContentsMargins(px(16), px(12), px(16), px(14))
-            self._inside.setContentsMargins(px(14), px(11), px(14), px(11))
+            self._whole.setContentsMargins(around_box, px(12), around_box, px(14))
+            self._inside.setContentsMargins(inside_box, px(11), inside_box, px(11))
             self._inside.setSpacing(px(16))
             self._row.setSpacing(px(10))
         self._column.setMaximumWidth(px(widgets.COLUMN))

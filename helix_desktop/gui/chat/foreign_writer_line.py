@@ -29,13 +29,9 @@ class ForeignWriterLine(QWidget):
         self._words = build_plain_label("", "muted", self)
         self.button = build_push_button(tr("Continue here"), self, self._continue_or_take_over)
         self._machine = ""
-        build_row(
-            (self._words, 1),
-            self.button,
-            owner=build_centred_column(self, theme),
-            margins=(0, 12, 0, 20),
-            spacing=12,
-        )
+        column = build_centred_column(self, theme)
+        margins = (0, 12, 0, 20)
+        build_row((self._words, 1), self.button, owner=column, margins=margins, spacing=12)
         self.hide()
 
     def show_foreign_writer(self, agent: str, machine: str = "") -> None:

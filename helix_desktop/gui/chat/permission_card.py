@@ -753,14 +753,16 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             is_on_lowest_line = button.parentWidget() is self and action
             if is_on_lowest_line:
                 width_of_other_buttons += button.sizeHint().width() + 8
-        hint_width = self._words.fontMetrics().horizontalAdvance(self._words.placeholderText())
+        metrics = self._words.fontMetrics()
+        hint_width = metrics.horizontalAdvance(self._words.placeholderText())
         width_of_words = max(px(WORDS), hint_width + px(WORDS_MARGINS))
         needed_width = width_of_other_buttons + width_of_lasting_answers + width_of_words
         inner_width = self.width() - 28  # Without the margins at both sides.
         is_wide = inner_width >= needed_width
         # In a narrow window, even the hint alone may be wider than the room beside the buttons.
         room_for_words = inner_width - width_of_other_buttons
-        self._words.setMinimumWidth(max(px(WORDS), min(width_of_words, room_for_words)))
+        width_with_room = min(width_of_words, room_for_words)
+        self._words.setMinimumWidth(max(px(WORDS), width_with_room))
         self._place_lasting_answers(width_of_lasting_answers, is_wide=is_wide)
 
         if self._columns is not None:  # There is only room for two columns in a wide window.

@@ -45,13 +45,9 @@ class RewriteCostLine(QWidget):
         self._words = build_plain_label("", "muted", self)
         self._set_price = build_push_button(tr("Set the price…"), self, self.price_wanted.emit)
         close = build_push_button(tr("Hide"), self, self.hide)
-        build_row(
-            (self._words, 1),
-            self._set_price,
-            close,
-            owner=build_centred_column(self, theme),
-            margins=(0, 4, 0, 4),
-        )
+        column = build_centred_column(self, theme)
+        margins = (0, 4, 0, 4)
+        build_row((self._words, 1), self._set_price, close, owner=column, margins=margins)
         self.hide()
 
     def warn_before_message(self, session: ShownSession) -> None:
@@ -118,10 +114,12 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
     reason = tr("the tools, the system prompt or the rules have changed")
     if rewrite.is_model:
         reason = tr("another model or thinking level reads everything anew")
+    rewritten_tokens = format_token_count(rewrite.tokens)
+    price = format_dollars(rewrite.dollars)
     return tr(
         "With the next message, {tokens} tokens cost the full price again: about {price}. Reason: {reason}.",
-        tokens=format_token_count(rewrite.tokens),
-        price=format_dollars(rewrite.dollars),
+        tokens=rewritten_tokens,
+        price=price,
         reason=reason,
     )
 
@@ -148,11 +146,14 @@ def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
     is_small_part = avoidable_cost <= min(TOLD_DOLLARS, TOLD_SHARE * whole_cost)
     if dearest is None or avoidable_cost < LEAST_DOLLARS or is_small_part:
         return ""
+    paid_tokens = format_token_count(tokens)
+    price = format_dollars(avoidable_cost)
+    reason = _describe_reason(dearest)
     return tr(
         "{tokens} tokens had to be paid at the full price again: {price}. Reason: {reason}.",
-        tokens=format_token_count(tokens),
-        price=format_dollars(avoidable_cost),
-        reason=_describe_reason(dearest),
+        tokens=paid_tokens,
+        price=price,
+        reason=reason,
     )
 
 

@@ -137,7 +137,9 @@ class TrustDialog(TransientDialog):
         buttons = QDialogButtonBox(self)
         buttons.addButton(self._agree, QDialogButtonBox.ButtonRole.AcceptRole)
         self._agree.setProperty("look", "primary")
-        buttons.addButton(tr("Not now"), QDialogButtonBox.ButtonRole.RejectRole).setDefault(True)
+        not_now = buttons.addButton(tr("Not now"), QDialogButtonBox.ButtonRole.RejectRole)
+        # Return must not trust what nobody has looked at.
+        not_now.setDefault(True)
         buttons.accepted.connect(lambda: trust([self._items[row] for row in sorted(self._seen)]))
         buttons.accepted.connect(self.accept)
         buttons.rejected.connect(self.reject)

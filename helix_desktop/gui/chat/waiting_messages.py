@@ -153,7 +153,8 @@ class WaitingMessageList(QWidget):
 
         row = WaitingMessageRow(self)
         text = message_as_one_line(self.shown_messages[index])
-        words = OneLineLabel(" ".join(text[:400].split()), row)
+        first_words = " ".join(text[:400].split())
+        words = OneLineLabel(first_words, row)
         words.setToolTip(safe_tooltip(text[:2_000]))
         state_label = build_plain_label(state, "faint", row, wraps=False)
         # The messages begin below each other, whichever state stands before them.
@@ -166,8 +167,10 @@ class WaitingMessageList(QWidget):
         if not self._waits_for_user:  # There is no running step or turn to wait for.
             send_at_other_time = partial(self.steering.emit, index, not is_steering)
             self._add_row_button(row, other_time, send_at_other_time)
-        self._add_row_button(row, tr("Edit"), partial(self.editing.emit, index))
-        self._add_row_button(row, tr("Remove"), partial(self.discarding.emit, index))
+        edit = partial(self.editing.emit, index)
+        remove = partial(self.discarding.emit, index)
+        self._add_row_button(row, tr("Edit"), edit)
+        self._add_row_button(row, tr("Remove"), remove)
         row.show()
         return row
 

@@ -28,12 +28,10 @@ class FleetComputersPage(QWidget):
         empty_words = tr("Computers appear here while they run tasks.")
         self.worker_list = FleetList(tr("Computers"), columns, self, empty_words)
         self.worker_list.currentItemChanged.connect(self.enable_buttons_for_computer)
-        self.run_here = build_push_button(
-            tr("Run waiting tasks on this computer"), self, self._run_waiting_tasks_here
-        )
-        self.drain = build_push_button(
-            tr("Finish and exit"), self, self._let_chosen_worker_finish_and_exit
-        )
+        run_label = tr("Run waiting tasks on this computer")
+        self.run_here = build_push_button(run_label, self, self._run_waiting_tasks_here)
+        drain_label = tr("Finish and exit")
+        self.drain = build_push_button(drain_label, self, self._let_chosen_worker_finish_and_exit)
         room_before = (QWidget(self), 1)
         buttons = build_row(room_before, self.run_here, self.drain, spacing=8, wraps=True)
         build_column((self.worker_list, 1), buttons, owner=self, margins=0, spacing=12)

@@ -78,9 +78,8 @@ class FleetDialog(TransientDialog):
             tab.hide()
 
         # The figures are followed until the dialog is closed.
-        following = runner.run_in_background(
-            self._fleet.follow_fleet(self.show_fleet), failed=self._show_error
-        )
+        figures = self._fleet.follow_fleet(self.show_fleet)
+        following = runner.run_in_background(figures, failed=self._show_error)
         self.finished.connect(lambda _result: following.cancel())
         self.schedules_page.read_and_show_schedules()
         self.tasks_page.task_list.setFocus()

@@ -114,16 +114,19 @@ def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]
                 activity = session.running
             if activity is ConversationActivity.IDLE and not row.copy:
                 continue
-            rows[f"{bench.id} {row.id}"] = [
+            changed_files = bench.copies.changed.get(row.id, ())
+            overlaps = bench.copies.overlaps.get(row.id, {})
+            cells = [
                 describe_running_state(activity),
                 titles[row.id],
                 make_safe_text(bench.name),
                 make_safe_text(row.acp_agent or row.agent),
                 make_safe_text(row.copy),
-                _join_file_names(bench.copies.changed.get(row.id, ())),
-                _describe_overlaps(bench.copies.overlaps.get(row.id, {}), titles),
+                _join_file_names(changed_files),
+                _describe_overlaps(overlaps, titles),
                 format_dollars(row.whole_cost),
             ]
+            rows[f"{bench.id} {row.id}"] = cells
     return rows
 
 
@@ -185,14 +188,12 @@ def task_cells(row: ListedTask, run: KnownRun | None = None, model: str = "") ->
     that does its tasks, by which the program's own agent is called.
     """
     task = row.task
-    texts = [
-        translate_name("state of a task", row.state),
-        _shorten_to_cell(task["text"]),
-        row.workspace["name"],
-        task["agent"] or model or OWN_AGENT,
-        _describe_place(row.workspace, task, run),
-        _shorten_to_cell(_describe_now(row.state, task)),
-    ]
+    state = translate_name("state of a task", row.state)
+    what_to_do = _shorten_to_cell(task["text"])
+    agent = task["agent"] or model or OWN_AGENT
+    place = _describe_place(row.workspace, task, run)
+    what_it_does_now = _shorten_to_cell(_describe_now(row.state, task))
+    texts = [state, what_to_do, row.workspace["name"], agent, place, what_it_does_now]
     cells = [make_safe_text(text) for text in texts]
     cells.append(format_time_ago(task["added"], time.time()))
     if task["cost"]:
@@ -301,21 +302,19 @@ def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
         tr("The agent may edit files and run commands without asking"),
     )
     text_field = FieldDeclaration("text", tr("What to do"), "", "", long=True)
+    workspace_ids = list(names)
+    workspace_names = list(names.values())
     workspace_field = FieldDeclaration(
         "workspace",
         tr("Workspace"),
         "",
         first_workspace,
-        choices=list(names),
-        words=list(names.values()),
+        choices=workspace_ids,
+        words=workspace_names,
     )
+    allowed = ("", "edits", "edits commands")
     permission_field = FieldDeclaration(
-        "allowed",
-        tr("Permissions"),
-        "",
-        "",
-        choices=("", "edits", "edits commands"),
-        words=permissions,
+        "allowed", tr("Permissions"), "", "", choices=allowed, words=permissions
     )
     return [text_field, workspace_field, permission_field]
 
@@ -326,8 +325,9 @@ def declare_schedule_fields() -> list[FieldDeclaration]:
         "weekdays": tr("Monday to Friday"),
         "weekends": tr("Saturday and Sunday"),
     }
+    locale = QLocale()
     for index, day in enumerate(WEEKDAYS):
-        label_by_choice[day] = QLocale().dayName(index + 1)  # Qt counts from Monday, which is 1.
+        label_by_choice[day] = locale.dayName(index + 1)  # Qt counts from Monday, which is 1.
     days_field = FieldDeclaration(
         "days",
         tr("Days"),
@@ -371,8 +371,12 @@ class SummaryCard:
 def summarise_fleet(workspaces: Sequence[Figures]) -> list[SummaryCard]:
     # The figures of a workspace that cannot be read have no tasks.
     readable = [workspace for workspace in workspaces if "tasks" in workspace]
-    count_by_state = {state: _count_in_state(readable, state) for state in DOT_BY_STATE}
-    words_by_state = {state: format_number(count) for state, count in count_by_state.items()}
+    count_by_state: dict[str, int] = {}
+    words_by_state: dict[str, str] = {}
+    for state in DOT_BY_STATE:
+        count = _count_in_state(readable, state)
+        count_by_state[state] = count
+        words_by_state[state] = format_number(count)
     stopped_note = ""
     if any(workspace["is_stopped"] for workspace in readable):
         stopped_note = tr("no task starts until you resume the fleet")

@@ -79,9 +79,8 @@ class FleetTasksPage(QWidget):
         self.task_list = self._build_task_list()
         self.filter.textChanged.connect(self.task_list.filter_fleet_rows)
         self._older = build_push_button(tr("Show older tasks"), self, self._fleet.show_older_tasks)
-        self._again = build_push_button(
-            tr("Run set-aside tasks again"), self, self._retry_all_dead_letters
-        )
+        again_label = tr("Run set-aside tasks again")
+        self._again = build_push_button(again_label, self, self._retry_all_dead_letters)
         self.card = TaskDetailCard(parts, theme, self)
         self.card.open_wanted.connect(self._open_chosen_conversation)
         self.card.stop_wanted.connect(self._stop_selected_tasks)
@@ -107,19 +106,11 @@ class FleetTasksPage(QWidget):
             card = widgets.build_surface(self, "card")
             # The cards are equally high, also where the words of one take two lines.
             card.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
-            labels = SummaryLabels(
-                title=build_plain_label("", "small", self),
-                figure=build_plain_label("", "large", self),
-                note=build_plain_label("", "faint", self),
-            )
-            build_column(
-                labels.title,
-                labels.figure,
-                labels.note,
-                owner=card,
-                margins=(14, 10, 14, 10),
-                spacing=2,
-            )
+            title = build_plain_label("", "small", self)
+            figure = build_plain_label("", "large", self)
+            note = build_plain_label("", "faint", self)
+            build_column(title, figure, note, owner=card, margins=(14, 10, 14, 10), spacing=2)
+            labels = SummaryLabels(title=title, figure=figure, note=note)
             self._summary_labels.append(labels)
             cards_row.addWidget(card, 1)
         return summary_row

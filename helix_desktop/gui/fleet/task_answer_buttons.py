@@ -46,22 +46,21 @@ class TaskAnswerButtons:
         # The order is that of the card in a chat: what refuses first, allowing once second.
         deny = build_push_button(tr("Deny"), parent, self._deny)
         self._once = build_push_button(tr("Allow once"), parent, self._allow_once, "primary")
-        self._in_task = build_push_button(
-            tr("Allow in this task"), parent, self._allow_for_rest_of_task
-        )
+        in_task_label = tr("Allow in this task")
+        self._in_task = build_push_button(in_task_label, parent, self._allow_for_rest_of_task)
         instead = build_push_button(tr("What to do instead"), parent, self._ask_what_to_do_instead)
         self.buttons = (deny, self._once, self._in_task, instead)
 
         # A single rule is a label, as nothing is to be chosen.
-        self.rule_label = build_plain_label(
-            tr("Rule for “Allow in this task”:"), "small", parent, wraps=False
-        )
+        rule_words = tr("Rule for “Allow in this task”:")
+        self.rule_label = build_plain_label(rule_words, "small", parent, wraps=False)
         self.only_rule = build_plain_label("", "mono", parent)
         self.rule_chooser = build_combo_box(tr("Rule for “Allow in this task”"), parent)
         self.rule_chooser.setProperty("look", "mono")
-        self.rule_chooser.setToolTip(
-            tr("* means any arguments. To allow fewer commands, choose a more specific rule.")
+        explanation = tr(
+            "* means any arguments. To allow fewer commands, choose a more specific rule."
         )
+        self.rule_chooser.setToolTip(explanation)
         self._shown_rules: list[str] = []
 
     def show_question(self, workspace: str, task: Figures) -> None:

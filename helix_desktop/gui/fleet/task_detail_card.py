@@ -50,13 +50,11 @@ class TaskDetailCard(QWidget):
         )
 
         head = build_row((self.title, 1), self.open, self.stop, self.retry, wraps=True)
-        rule_row = build_row(
-            self.answer_buttons.rule_label,
-            (self.answer_buttons.only_rule, 1),
-            (self.answer_buttons.rule_chooser, 1),
-            spacing=8,
-        )
-        answers_row = build_row(*self.answer_buttons.buttons, 1, spacing=8, wraps=True)
+        answers = self.answer_buttons
+        only_rule = (answers.only_rule, 1)
+        rule_chooser = (answers.rule_chooser, 1)
+        rule_row = build_row(answers.rule_label, only_rule, rule_chooser, spacing=8)
+        answers_row = build_row(*answers.buttons, 1, spacing=8, wraps=True)
         build_column(
             head,
             self.reason,

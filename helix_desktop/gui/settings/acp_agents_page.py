@@ -85,8 +85,11 @@ class AcpAgentsPage(SettingsPage):
         """Offers the agents that are not installed, since all commands at once are a wall."""
         menu = build_popup_menu(self._install)
         for name, command in self._install_commands.items():
-            menu.addAction(name).triggered.connect(partial(self._copy_install_command, command))
-        menu.popup(self._install.mapToGlobal(self._install.rect().bottomLeft()))
+            copy_command = partial(self._copy_install_command, command)
+            menu_line = menu.addAction(name)
+            menu_line.triggered.connect(copy_command)
+        below_button = self._install.mapToGlobal(self._install.rect().bottomLeft())
+        menu.popup(below_button)
 
     def _copy_install_command(self, command: str, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
         """Copies the command and shows it, as nobody runs in a terminal what they have not read."""
@@ -101,9 +104,8 @@ class AcpAgentsPage(SettingsPage):
         card = build_surface(self.page_content, "card")
         name = make_safe_text(agent.name)
         title = build_plain_label(name, "", card)
-        command = build_plain_label(
-            make_safe_text(agent.command_line[:LONGEST_SHOWN_COMMAND]), "mono", card
-        )
+        command_words = make_safe_text(agent.command_line[:LONGEST_SHOWN_COMMAND])
+        command = build_plain_label(command_words, "mono", card)
         state = build_plain_label("", "small", card)
         if not agent.is_installed:
             state.setText(tr("Its program was not found on this computer."))
@@ -112,17 +114,16 @@ class AcpAgentsPage(SettingsPage):
         buttons = build_row(1)
         if agent.is_own:
             remove = partial(self._remove_agent, agent.name)
-            buttons.insertWidget(
-                0,
-                build_push_button(
-                    tr("Remove"), card, remove, "link", name=f"{tr('Remove')}: {name}"
-                ),
-            )
+            remove_label = tr("Remove")
+            remove_button = build_push_button(remove_label, card, remove, "link")
+            remove_button.setAccessibleName(f"{remove_label}: {name}")
+            buttons.insertWidget(0, remove_button)
         if agent.is_installed:
             test = partial(self._test_agent, agent.name, state)
-            buttons.insertWidget(
-                0, build_push_button(tr("Test"), card, test, "link", name=f"{tr('Test')}: {name}")
-            )
+            test_label = tr("Test")
+            test_button = build_push_button(test_label, card, test, "link")
+            test_button.setAccessibleName(f"{test_label}: {name}")
+            buttons.insertWidget(0, test_button)
         build_column(title, command, state, buttons, owner=card, margins=(12, 8, 8, 6), spacing=2)
         return card
 

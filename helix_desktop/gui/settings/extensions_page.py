@@ -62,16 +62,15 @@ class ExtensionsPage(SettingsPage):
             button = build_push_button(tr("Switch off"), content, switch_off)
             button.setAccessibleName(tr("Switch off {name}", name=extension.name))
         else:
-            button = build_push_button(tr("Allow…"), content, partial(self._ask, extension))
+            ask = partial(self._ask, extension)
+            button = build_push_button(tr("Allow…"), content, ask)
             button.setAccessibleName(tr("Allow {name}…", name=extension.name))
+        title_label = build_plain_label(mark_text(title), "", content)
+        state = describe_extension_state(extension)
+        state_label = build_plain_label(state, "muted", content)
         # The button stands below the words, so that large text has the whole width.
-        return build_column(
-            build_plain_label(mark_text(title), "", content),
-            build_plain_label(describe_extension_state(extension), "muted", content),
-            build_row(button, 1),
-            margins=0,
-            spacing=4,
-        )
+        button_row = build_row(button, 1)
+        return build_column(title_label, state_label, button_row, margins=0, spacing=4)
 
     def _ask(self, extension: ShownExtension) -> None:
         question = _build_question_about_extension(extension)
@@ -119,14 +118,15 @@ def _build_question_about_extension(extension: ShownExtension) -> ConsentQuestio
     sentence = tr(
         "The code of an extension can do everything that you can do on this computer: read, change and send any of your files. Allow only an extension whose author you trust."
     )
-    lines = [
-        tr("Extension: {name}", name=extension.name),
-        tr("Package: {package} {version}", package=extension.package, version=extension.version),
-        tr("Code: {target}", target=extension.target),
-        tr(
-            "Files: {count}, SHA-256 {digest}",
-            count=extension.file_count,
-            digest=extension.files_sha256,
-        ),
-    ]
-    return ConsentQuestion(tr("Allow extension"), sentence, "\n".join(lines), tr("Allow"))
+    name = tr("Extension: {name}", name=extension.name)
+    package = tr(
+        "Package: {package} {version}", package=extension.package, version=extension.version
+    )
+    code = tr("Code: {target}", target=extension.target)
+    files = tr(
+        "Files: {count}, SHA-256 {digest}",
+        count=extension.file_count,
+        digest=extension.files_sha256,
+    )
+    what_is_allowed = f"{name}\n{package}\n{code}\n{files}"
+    return ConsentQuestion(tr("Allow extension"), sentence, what_is_allowed, tr("Allow"))

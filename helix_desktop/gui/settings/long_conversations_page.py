@@ -134,7 +134,8 @@ class LongConversationsPage(WorkspaceSettingsPage):
         button.toggled.connect(partial(self._choose_when_checked, choice.preset))
         self._group.addButton(button)
         sentence = build_plain_label(choice.sentence, "muted", card)
-        cost = build_plain_label(self._cost_by_preset.get(choice.preset, ""), "", card)
+        cost_words = self._cost_by_preset.get(choice.preset, "")
+        cost = build_plain_label(cost_words, "", card)
         cost.setVisible(bool(cost.text()))
         build_column(button, sentence, cost, 1, owner=card, margins=(12, 8, 12, 8), spacing=2)
         self._choices[choice.preset] = button
@@ -160,18 +161,13 @@ class LongConversationsPage(WorkspaceSettingsPage):
             return
         self._compare.setEnabled(False)
         self._show_comparison_status(tr("Comparing…"))
-        replay = self._play(
-            self._bench,
-            [row.id for row in recent_rows],
-            list(context_policy.PRESETS),
-            recent_rows[0].window,
-            self._show_comparison_progress,
-        )
+        ids = [row.id for row in recent_rows]
+        presets = list(context_policy.PRESETS)
+        window = recent_rows[0].window
+        replay = self._play(self._bench, ids, presets, window, self._show_comparison_progress)
+        show_costs = partial(self._show_compared_costs, recent_rows)
         self._runner.run_in_background(
-            replay,
-            then=partial(self._show_compared_costs, recent_rows),
-            failed=self._show_comparison_failure,
-            owner=self,
+            replay, then=show_costs, failed=self._show_comparison_failure, owner=self
         )
 
     def _show_comparison_progress(self, done: int, total: int) -> None:
@@ -191,16 +187,17 @@ class LongConversationsPage(WorkspaceSettingsPage):
         count = format_count(len(rows), "{n} conversation", "{n} conversations")
         for preset, cost in costs.items():
             description = describe_preset_cost(cost)
-            self._cost_by_preset[preset] = tr(
-                "Your last {count}: {cost}", count=count, cost=description
-            )
+            sentence = tr("Your last {count}: {cost}", count=count, cost=description)
+            self._cost_by_preset[preset] = sentence
 
         for preset, label in self._cost_labels.items():
-            label.setText(self._cost_by_preset.get(preset, ""))
-            label.setVisible(bool(label.text()))
-        self._show_comparison_status(
-            tr("A simulation of the same conversations. The shares compare with the choice in use.")
+            cost_words = self._cost_by_preset.get(preset, "")
+            label.setText(cost_words)
+            label.setVisible(bool(cost_words))
+        explanation = tr(
+            "A simulation of the same conversations. The shares compare with the choice in use."
         )
+        self._show_comparison_status(explanation)
         self._compare.setText(tr("Compare in a table…"))
         self._compare.setEnabled(True)
 
@@ -214,17 +211,22 @@ class LongConversationsPage(WorkspaceSettingsPage):
 
     def _add_limits(self, set_limits: Mapping[str, Any]) -> None:
         self.add_heading(tr("Limits"))
+        explanation = tr(
+            "In dollars. When a day has cost this much, the agents of this workspace stop."
+        )
         for limit in list_cost_limits():
+            set_limit = float(set_limits.get(limit.name, 0.0))
             declared = FieldDeclaration(
                 limit.name,
                 limit.title,
-                tr("In dollars. When a day has cost this much, the agents of this workspace stop."),
-                float(set_limits.get(limit.name, 0.0)),
+                explanation,
+                set_limit,
                 least=0,
                 most=limit.most,
                 unset=tr("No limit"),
             )
-            self.add_field(declared, partial(self.change_setting, f"limits.{limit.name}"))
+            change_limit = partial(self.change_setting, f"limits.{limit.name}")
+            self.add_field(declared, change_limit)
         models_without_price: set[str] = set()
         for model_fact in self._bench.models.model_facts():
             if has_unknown_price(model_fact):

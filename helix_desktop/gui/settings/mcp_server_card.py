@@ -75,17 +75,10 @@ class McpServerCard(QWidget):
         self._hint.hide()
         self._inside = build_surface(self, "plain")
         self._inside.hide()
-        build_column(
-            self._name,
-            self._description,
-            self._state,
-            self._hint,
-            self._build_card_buttons(),
-            self._inside,
-            owner=self,
-            margins=(12, 10, 8, 8),
-            spacing=4,
-        )
+        labels = [self._name, self._description, self._state, self._hint]
+        buttons = self._build_card_buttons()
+        margins = (12, 10, 8, 8)
+        build_column(*labels, buttons, self._inside, owner=self, margins=margins, spacing=4)
 
         self._tools = QVBoxLayout()
         self._limits = QVBoxLayout()
@@ -159,11 +152,14 @@ class McpServerCard(QWidget):
             button.setAccessibleName(f"{button.text()}: {config.name}")
 
     def _build_card_buttons(self) -> QHBoxLayout:
-        self._sign_in = self._build_link(tr("Sign in"), partial(self._run_server_action, "sign_in"))
+        sign_in = partial(self._run_server_action, "sign_in")
+        test = partial(self._run_server_action, "test")
+        restart = partial(self._run_server_action, "restart")
+        self._sign_in = self._build_link(tr("Sign in"), sign_in)
         self._more = self._build_link(tr("Tools and log"), self._show_or_hide_details)
         self._switch = self._build_link(tr("Turn off"), self._turn_server_on_or_off)
-        self._test = self._build_link(tr("Test"), partial(self._run_server_action, "test"))
-        self._restart = self._build_link(tr("Restart"), partial(self._run_server_action, "restart"))
+        self._test = self._build_link(tr("Test"), test)
+        self._restart = self._build_link(tr("Restart"), restart)
         self._edit = self._build_link(tr("Edit…"), self._request_edit)
         self._remove = self._build_link(tr("Remove"), self._confirm_and_remove_server)
         self._all_buttons = (
@@ -265,7 +261,8 @@ class McpServerCard(QWidget):
         )
         for field in (start_field, call_field):
             change = partial(self._change_server_timeout, field.name)
-            self._limits.addWidget(build_field_row(field, change, self._inside))
+            row = build_field_row(field, change, self._inside)
+            self._limits.addWidget(row)
 
     def _change_server_timeout(self, name: str, value: Value) -> None:
         self._run_server_action("limit", **{name: float(value)})

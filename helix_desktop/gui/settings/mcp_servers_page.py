@@ -103,23 +103,25 @@ class McpServersPage(SettingsPage):
         """Returns the work that an action on a server's card stands for; the card runs it. A test
         can take a while, so the page says that it has begun.
         """
-        program = self._program
         servers = self._bench.mcp_servers
+        test_server = partial(self._program.test_mcp_server, self._bench)
+        sign_in = partial(self._program.sign_in_to_mcp_server, self._bench)
         work_by_action: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
             "switch": servers.switch_server,
             "switch_tool": servers.switch_server_tool,
             "mark_reading": servers.mark_tool_as_read_only,
             "limit": servers.set_server_timeouts,
-            "test": partial(program.test_mcp_server, self._bench),
+            "test": test_server,
             "restart": servers.restart_server,
-            "sign_in": partial(program.sign_in_to_mcp_server, self._bench),
+            "sign_in": sign_in,
             "remove": servers.remove_server,
         }
         status = ""
         if action == "test":
             status = tr("Testing {name}…", name=name)
         self._status_label.setText(status)
-        return work_by_action[action](name, **arguments)
+        build_work = work_by_action[action]
+        return build_work(name, **arguments)
 
     def _run_server_change(
         self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None

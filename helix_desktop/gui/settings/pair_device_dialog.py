@@ -63,29 +63,30 @@ class PairDeviceDialog(TransientDialog):
         self._certificate = build_plain_label("", "small", self)
         self._certificate.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._trouble = build_plain_label("", "danger", self)
+        turn_on_row = build_row(self._turn_on, 1)
+        close_button = build_push_button(tr("Close"), self, self.accept)
+        close_row = build_row(1, close_button)
         build_column(
             self._address,
             self._reach,
             self._lasting,
-            build_row(self._turn_on, 1),
+            turn_on_row,
             self._only_looks,
             self._picture,
             self._code,
             self._instruction,
             self._certificate,
             self._trouble,
-            build_row(1, build_push_button(tr("Close"), self, self.accept)),
+            close_row,
             owner=self,
             spacing=10,
         )
         self._hide_code()
         self._trouble.hide()
         self._turn_on.hide()
+        listing = devices.list_own_addresses()
         self._doing.run_in_background(
-            devices.list_own_addresses(),
-            then=self._show_addresses,
-            owner=self,
-            failed=self._show_failure,
+            listing, then=self._show_addresses, failed=self._show_failure, owner=self
         )
 
     def _show_addresses(self, own_addresses: Sequence[str]) -> None:
@@ -164,11 +165,10 @@ class PairDeviceDialog(TransientDialog):
             widget.hide()
 
     def _request_code(self) -> None:
+        may_allow = not self._only_looks.isChecked()
+        inviting = self._devices.invite_device(may_allow=may_allow)
         self._doing.run_in_background(
-            self._devices.invite_device(may_allow=not self._only_looks.isChecked()),
-            then=self._show_invitation,
-            owner=self,
-            failed=self._show_failure,
+            inviting, then=self._show_invitation, failed=self._show_failure, owner=self
         )
 
     def _show_invitation(self, invitation: PairingInvitation) -> None:

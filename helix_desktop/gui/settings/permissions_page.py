@@ -250,7 +250,8 @@ class PermissionsPage(WorkspaceSettingsPage):
         """
         self._decision = widgets.build_combo_box(tr("Decision"), self.page_content)
         for name in read_shown_names()["rule decision"]:
-            self._decision.addItem(translate_name("rule decision", name), name)
+            decision_words = translate_name("rule decision", name)
+            self._decision.addItem(decision_words, name)
         self._tool = widgets.build_combo_box(tr("Tool"), self.page_content)
         # A screen reader reads the field in the choice, which has no name of its own.
         tool_field = QLineEdit(self._tool)
@@ -258,12 +259,10 @@ class PermissionsPage(WorkspaceSettingsPage):
         self._tool.setLineEdit(tool_field)
         self._tool.addItem(tr("Everything"), "")
         for tool in TOOLS_OF_RULES:
-            self._tool.addItem(name_tool_of_rule(tool), tool)
-        self._command = widgets.build_line_edit(
-            tr("Command or path"),
-            tr("Command or path, for example: git status *"),
-            self.page_content,
-        )
+            tool_words = name_tool_of_rule(tool)
+            self._tool.addItem(tool_words, tool)
+        example = tr("Command or path, for example: git status *")
+        self._command = widgets.build_line_edit(tr("Command or path"), example, self.page_content)
         add = widgets.build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
         self._decision.currentIndexChanged.connect(self._show_what_rule_covers)
         self._tool.editTextChanged.connect(self._show_what_rule_covers)

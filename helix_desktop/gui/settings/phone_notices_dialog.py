@@ -50,12 +50,13 @@ class PhoneNoticesDialog(TransientDialog):
 
     def _send_test(self) -> None:
         self._result.setText(tr("Sending…"))
+        sending = self._devices.send_test_notice()
         self._doing.run_in_background(
-            self._devices.send_test_notice(),
-            then=lambda _done: self._result.setText(tr("The test was taken.")),
-            owner=self,
-            failed=self._show_failure,
+            sending, then=self._say_that_test_was_taken, failed=self._show_failure, owner=self
         )
+
+    def _say_that_test_was_taken(self, _done: object) -> None:
+        self._result.setText(tr("The test was taken."))
 
     def _show_failure(self, error: HelixError) -> None:
         self._result.setText(translate_sentences(str(error)))

@@ -86,23 +86,15 @@ class PhoneSettingsPage(ProgramSettingsPage):
             right = tr("may look, allow once, and send messages")
         last_use = format_time_ago(device.last_used, time.time())
         details = tr("{right}; last used: {time}", right=right, time=last_use)
-        revoke = build_push_button(
-            tr("Revoke…"),
-            card,
-            partial(self._ask_to_revoke, device),
-            "link",
-            wraps=True,
-            name=tr("Revoke {name}", name=device.name),
-        )
+        ask_to_revoke = partial(self._ask_to_revoke, device)
+        revoke = build_push_button(tr("Revoke…"), card, ask_to_revoke, "link", wraps=True)
+        revoke.setAccessibleName(tr("Revoke {name}", name=device.name))
+        name_label = build_plain_label(device.name, "", card)
+        details_label = build_plain_label(details, "small", card)
         # The button stands below, as there may be no room beside large text.
-        build_column(
-            build_plain_label(device.name, "", card),
-            build_plain_label(details, "small", card),
-            build_row(revoke, 1),
-            owner=card,
-            margins=(12, 6, 6, 6),
-            spacing=1,
-        )
+        revoke_row = build_row(revoke, 1)
+        rows = (name_label, details_label, revoke_row)
+        build_column(*rows, owner=card, margins=(12, 6, 6, 6), spacing=1)
         return card
 
     def _ask_to_revoke(self, device: PhoneDevice) -> None:
@@ -114,11 +106,12 @@ class PhoneSettingsPage(ProgramSettingsPage):
         ask_to_confirm(self.page_content, tr("Revoke device"), text, tr("Revoke"), revoke)
 
     def _revoke_device(self, device: PhoneDevice) -> None:
+        revoking = self._devices.revoke_device(device.id)
         self._doing.run_in_background(
-            self._devices.revoke_device(device.id),
+            revoking,
             then=lambda _done: self._fetch_devices(),
-            owner=self,
             failed=self._show_failure,
+            owner=self,
         )
 
     def _show_pairing_dialog(self) -> None:

@@ -116,26 +116,16 @@ class ProvidersPage(SettingsPage):
         state.set_elided_text(self._describe_provider_key(provider))
         test_result = widgets.build_plain_label("", "small", row, wraps=False)
         title = widgets.build_plain_label(provider.title, parent=row, wraps=False)
-        test = self._build_provider_button(
-            tr("Test"), provider, lambda: self._test_and_show_result(provider, test_result)
-        )
-        edit = self._build_provider_button(
-            tr("Edit…"), provider, lambda: self._open_provider_editor(provider)
-        )
-        remove = self._build_provider_button(
-            tr("Remove"), provider, lambda: self._confirm_and_remove(provider)
-        )
+        run_test = partial(self._test_and_show_result, provider, test_result)
+        open_editor = partial(self._open_provider_editor, provider)
+        ask_to_remove = partial(self._confirm_and_remove, provider)
+        test = self._build_provider_button(tr("Test"), provider, run_test)
+        edit = self._build_provider_button(tr("Edit…"), provider, open_editor)
+        remove = self._build_provider_button(tr("Remove"), provider, ask_to_remove)
         buttons = widgets.build_surface(row, "plain")
         build_row(test, edit, remove, owner=buttons, margins=0, wraps=True)
-        build_row(
-            title,
-            (state, 1),
-            test_result,
-            buttons,
-            owner=row,
-            margins=(12, 8, 8, 8),
-            wraps=True,
-        )
+        margins = (12, 8, 8, 8)
+        build_row(title, (state, 1), test_result, buttons, owner=row, margins=margins, wraps=True)
         return row
 
     def _build_provider_button(

@@ -123,13 +123,13 @@ class RulesAndSkillsPage(SettingsPage):
         card = build_surface(self.page_content, "card")
         name = self._build_item_label(mark_on_one_line(item.name), "title")
 
-        state_text = translate_name(
-            "state of an item", item.state_description, otherwise=item.state_description
-        )
+        description = item.state_description
+        state_text = translate_name("state of an item", description, otherwise=description)
         state = self._build_item_label(state_text, "small")
         open_text = partial(self._open_review_dialog, [item])
-        read_button = build_push_button(tr("Read"), self.page_content, open_text, "link")
-        read_button.setAccessibleName(f"{read_button.text()}: {mark_on_one_line(item.name)}")
+        read_label = tr("Read")
+        read_button = build_push_button(read_label, self.page_content, open_text, "link")
+        read_button.setAccessibleName(f"{read_label}: {mark_on_one_line(item.name)}")
 
         use_box = self._build_use_checkbox(item)
         first_line = build_row((name, 1), state, read_button, use_box, wraps=True)
@@ -144,8 +144,11 @@ class RulesAndSkillsPage(SettingsPage):
             short_note = mark_text(note[:LONGEST_NOTE])
             if len(note) > LONGEST_NOTE:
                 short_note += "…"
-            column.addWidget(self._build_item_label(short_note, "muted"))
-        column.addWidget(self._build_item_label(mark_on_one_line(str(item.path)), "faint"))
+            note_label = self._build_item_label(short_note, "muted")
+            column.addWidget(note_label)
+        path_words = mark_on_one_line(str(item.path))
+        path_label = self._build_item_label(path_words, "faint")
+        column.addWidget(path_label)
         return card
 
     def _build_use_checkbox(self, item: ProjectItem) -> QCheckBox:

@@ -81,7 +81,8 @@ class SettingsDialog(widgets.TransientDialog):
         self._names_below_heading: dict[QLabel, list[str]] = {}
         self._stack = QStackedWidget(self)
         self._page_list = build_column(margins=(8, 12, 8, 12), spacing=2)
-        self._search = widgets.build_line_edit(tr("Search settings"), tr("Search settings"), self)
+        search_hint = tr("Search settings")
+        self._search = widgets.build_line_edit(search_hint, search_hint, self)
         self._search.setClearButtonEnabled(True)
         self._search.textChanged.connect(self._show_pages_with)
         self._page_list.addWidget(self._search)
@@ -100,9 +101,8 @@ class SettingsDialog(widgets.TransientDialog):
         QShortcut(QKeySequence.StandardKey.HelpContents, self, self._show_help_of_page)
         window.theme.changed.connect(self._make_page_list_wide_enough)
         build_row((self._names, 1), (self._stack, 4), owner=self, margins=0, spacing=0)
-        window.background_runner.run_in_background(
-            setup.list_known_models(), then=self._set_known_models, owner=self
-        )
+        listing = setup.list_known_models()
+        window.background_runner.run_in_background(listing, then=self._set_known_models, owner=self)
 
     def _make_page_list_wide_enough(self) -> None:
         names_width = self._side.sizeHint().width()
@@ -209,25 +209,23 @@ class SettingsDialog(widgets.TransientDialog):
         program = self._program
         settings = window.settings
         runner = window.background_runner
-
-        def shown_settings(title: str, *sections: str) -> ProgramSettingsPage:
-            return ProgramSettingsPage(title, settings, sections)
-
+        theme = window.theme
+        # What a page shows is built when it is opened.
+        appearance: SettingsSections = {
+            "appearance": partial(self._build_declared_settings, tr("Appearance"), "Appearance"),
+            "general": self._build_general_page,
+            "phone": lambda: PhoneSettingsPage(settings, program.phone_devices(), runner),
+            "extensions": lambda: ExtensionsPage(theme, program.installed_extensions(), runner),
+            "shortcuts": lambda: ShortcutsPage(window.window_actions),
+            "about": lambda: AboutPage(program, runner),
+        }
         self._add_page_group(tr("Program"))
-        self._add_settings_page(
-            "appearance",
-            {
-                "appearance": lambda: shown_settings(tr("Appearance"), "Appearance"),
-                "general": self._build_general_page,
-                "phone": lambda: PhoneSettingsPage(settings, program.phone_devices(), runner),
-                "extensions": lambda: ExtensionsPage(
-                    window.theme, program.installed_extensions(), runner
-                ),
-                "shortcuts": lambda: ShortcutsPage(window.window_actions),
-                "about": lambda: AboutPage(program, runner),
-            },
-        )
+        self._add_settings_page("appearance", appearance)
         self._add_settings_page("providers", {"providers": self._build_providers_page})
+
+    def _build_declared_settings(self, title: str, section: str) -> ProgramSettingsPage:
+        """Builds a part of a page with the program's settings of one section."""
+        return ProgramSettingsPage(title, self._window.settings, [section])
 
     def _add_workspace_pages(self) -> None:
         """Adds the five pages of the workspace, and its models to the program's."""
@@ -241,9 +239,6 @@ class SettingsDialog(widgets.TransientDialog):
             self._say_where_workspace_is_set_up()
             return
 
-        def shown_settings(title: str, *sections: str) -> ProgramSettingsPage:
-            return ProgramSettingsPage(title, settings, sections)
-
         title_of_models = translate_name("page of the settings", "providers")
         models: SettingsSections = {
             "providers": self._build_providers_page,
@@ -251,42 +246,36 @@ class SettingsDialog(widgets.TransientDialog):
         }
         self._page_factories["providers"] = partial(SettingsGroupPage, title_of_models, models)
         self._add_page_group(bench.name)
-        self._add_settings_page(
-            "instructions",
-            {
-                "instructions": lambda: InstructionsPage(bench, runner),
-                "every": lambda: shown_settings(tr("In every workspace"), "Instructions"),
-                "brought": lambda: RulesAndSkillsPage(window.theme, bench, runner),
-            },
-        )
-        self._add_settings_page(
-            "policy",
-            {
-                "policy": lambda: LongConversationsPage(bench, runner, program.replay_policies),
-                "price": lambda: shown_settings(
-                    tr("Before a message is sent"), "Long conversations"
-                ),
-            },
-        )
-        self._add_settings_page(
-            "permissions", {"permissions": lambda: PermissionsPage(bench, program, runner)}
-        )
-        self._add_settings_page(
-            "servers",
-            {
-                "servers": lambda: McpServersPage(window.theme, bench, program, runner),
-                "agents": lambda: AcpAgentsPage(bench, settings, runner),
-                "tools": lambda: shown_settings(tr("Tools"), "Tools"),
-                "recorder": lambda: RecorderPage(settings, program, runner),
-            },
-        )
-        self._add_settings_page(
-            "storage",
-            {
-                "storage": lambda: StoragePage(bench, program, runner),
-                "checkpoints": lambda: CheckpointsPage(bench, runner),
-            },
-        )
+        build_settings = self._build_declared_settings
+        in_every = tr("In every workspace")
+        instructions: SettingsSections = {
+            "instructions": lambda: InstructionsPage(bench, runner),
+            "every": partial(build_settings, in_every, "Instructions"),
+            "brought": lambda: RulesAndSkillsPage(window.theme, bench, runner),
+        }
+        before_sending = tr("Before a message is sent")
+        long_conversations: SettingsSections = {
+            "policy": lambda: LongConversationsPage(bench, runner, program.replay_policies),
+            "price": partial(build_settings, before_sending, "Long conversations"),
+        }
+        permissions: SettingsSections = {
+            "permissions": lambda: PermissionsPage(bench, program, runner),
+        }
+        servers: SettingsSections = {
+            "servers": lambda: McpServersPage(window.theme, bench, program, runner),
+            "agents": lambda: AcpAgentsPage(bench, settings, runner),
+            "tools": partial(build_settings, tr("Tools"), "Tools"),
+            "recorder": lambda: RecorderPage(settings, program, runner),
+        }
+        storage: SettingsSections = {
+            "storage": lambda: StoragePage(bench, program, runner),
+            "checkpoints": lambda: CheckpointsPage(bench, runner),
+        }
+        self._add_settings_page("instructions", instructions)
+        self._add_settings_page("policy", long_conversations)
+        self._add_settings_page("permissions", permissions)
+        self._add_settings_page("servers", servers)
+        self._add_settings_page("storage", storage)
 
     def _say_where_workspace_is_set_up(self) -> None:
         """A second window has no pages of the workspace, and nobody would know why."""

@@ -32,25 +32,20 @@ class InstructionsPage(WorkspaceSettingsPage):
 class CheckpointsPage(WorkspaceSettingsPage):
     def __init__(self, bench: Workbench, runner: BackgroundRunner) -> None:
         super().__init__(tr("Checkpoints"), bench, runner)
-        self.add_sentence(
-            tr(
-                "Helix Desktop saves the state of the folder before and after each step that may change files, so every change can be undone."
-            )
+        what_they_are = tr(
+            "Helix Desktop saves the state of the folder before and after each step that may change files, so every change can be undone."
         )
-        switch_field = FieldDeclaration(
-            "off",
-            tr("Checkpoints"),
-            tr("If checkpoints are off, changes made by commands cannot be undone."),
-            not bench.file_changes.coverage_in_settings.off,
-        )
+        self.add_sentence(what_they_are)
+        what_is_lost = tr("If checkpoints are off, changes made by commands cannot be undone.")
+        are_on = not bench.file_changes.coverage_in_settings.off
+        switch_field = FieldDeclaration("off", tr("Checkpoints"), what_is_lost, are_on)
         self.add_field(switch_field, self._turn_checkpoints)
-        self.add_sentence(
-            tr(
-                "Checkpoints older than {days} are removed when space is freed up. The number can be changed in the workspace's settings file.",
-                days=format_count(bench.file_changes.days_to_keep, "{n} day", "{n} days"),
-            ),
-            "small",
+        days = format_count(bench.file_changes.days_to_keep, "{n} day", "{n} days")
+        how_long_kept = tr(
+            "Checkpoints older than {days} are removed when space is freed up. The number can be changed in the workspace's settings file.",
+            days=days,
         )
+        self.add_sentence(how_long_kept, "small")
         self._disk_use_label = self.add_sentence("")
         work = bench.workspace.index.measure_checkpoint_bytes()
         runner.run_in_background(work, then=self._show_checkpoint_disk_use, owner=self)
