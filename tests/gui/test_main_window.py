@@ -1779,7 +1779,7 @@ def test_a_laptop_at_150_or_200_per_cent_has_room_for_what_sends(
     qt_works(20)
     assert (window.width(), window.height()) == (width, height)
     composer = window.chat.composer
-    controls = [composer._send, composer.meter, window.top.model]
+    controls = [composer._send, composer.context_button, window.top.model]
     for control in controls:
         assert control.isVisible()
         bottom_right = control.mapTo(window, control.rect().bottomRight())
