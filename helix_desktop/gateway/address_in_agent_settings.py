@@ -140,11 +140,13 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
     encoded_before: str | None = None  # The file did not exist.
     if change.before is not None:
         encoded_before = base64.b64encode(change.before).decode()
+    content_after = change.after or b""
+    encoded_after = base64.b64encode(content_after).decode()
     folders_to_create = [str(folder) for folder in change.file.parents if not folder.exists()]
     install_note = {
         "file": str(change.file),
         "before": encoded_before,
-        "after": base64.b64encode(change.after or b"").decode(),
+        "after": encoded_after,
         "token": registration.token,
         "port": change.port,
         "upstream": registration.upstream,
@@ -168,13 +170,16 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
     """
     note_file = config / FOLDER / f"{agent.name}.json"
     try:
-        install_note = json.loads(atomic_files.read_small_file(note_file, LARGEST_SETTINGS_BYTES))
+        note_content = atomic_files.read_small_file(note_file, LARGEST_SETTINGS_BYTES)
+        install_note = json.loads(note_content)
         file = Path(install_note["file"])
         installed_content = base64.b64decode(install_note["after"])
         original_content: bytes | None = None
         if install_note["before"] is not None:
             original_content = base64.b64decode(install_note["before"])
-        created_folders = [Path(name) for name in install_note.get("created", [file.parent])]
+        # Notes of earlier versions do not name the folders.
+        created_names = install_note.get("created", [file.parent])
+        created_folders = tuple(Path(name) for name in created_names)
     except FileNotFoundError:
         raise NotFound(f"{agent.title} was not connected by Helix Desktop.") from None
     except (
@@ -201,7 +206,7 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
         file=file,
         before=current_content,
         after=original_content,
-        created=tuple(created_folders),
+        created=created_folders,
     )
 
 
@@ -268,18 +273,21 @@ def is_agent_connected(agent: KnownAgent, config: Path) -> bool:
 def read_written_registrations(config: Path) -> dict[GatewayRegistration, int]:
     """Return the registrations and ports of addresses in agents' files. Old ones have no token."""
     ports: dict[GatewayRegistration, int] = {}
-    for note_file in sorted((config / FOLDER).glob("*.json")):
+    note_files = (config / FOLDER).glob("*.json")
+    for note_file in sorted(note_files):
         # An agent whose note cannot be read is refused until it is connected again.
         with suppress(InvalidInput, OSError, ValueError, TypeError, KeyError):
             content = atomic_files.read_small_file(note_file, LARGEST_SETTINGS_BYTES)
             install_note = json.loads(content)
             if not install_note.get("token"):
                 continue
+            upstream = install_note.get("upstream", "")
+            header_names = tuple(install_note.get("headers", ()))
             registration = GatewayRegistration(
                 token=install_note["token"],
-                upstream=install_note.get("upstream", ""),
+                upstream=upstream,
                 agent=note_file.stem,
-                headers=tuple(install_note.get("headers", ())),
+                headers=header_names,
             )
             ports[registration] = int(install_note["port"])
     return ports

@@ -390,22 +390,22 @@ class OpenAgentConversation:
         """Whether the new messages are so short that nothing has to be folded (shortened) before
         they are sent: some words of the user, and results of calls that wait for them.
         """
-        awaited_ids = {call.id for call in self.conversation.state.branch.running_calls}
-        texts: list[str] = []
-        characters = 0
+        pieces: list[Piece] = []
         for message in new_messages:
             if message.speaker is not Speaker.USER:
                 return False
-            for piece in message.pieces:
-                is_text = piece.kind is PieceKind.TEXT
-                is_awaited_result = piece.kind is PieceKind.RESULT and piece.id in awaited_ids
-                if not is_text and not is_awaited_result:
-                    return False
-                texts.append(piece.text)
-                characters += len(piece.text)
-        if characters > LONG_TEXT_CHARACTERS:
+            pieces.extend(message.pieces)
+        awaited_ids = {call.id for call in self.conversation.state.branch.running_calls}
+        for piece in pieces:
+            is_text = piece.kind is PieceKind.TEXT
+            is_awaited_result = piece.kind is PieceKind.RESULT and piece.id in awaited_ids
+            if not is_text and not is_awaited_result:
+                return False
+        texts = [piece.text for piece in pieces]
+        if sum(map(len, texts)) > LONG_TEXT_CHARACTERS:
             return False
-        return self.session.folding.can_skip_folding(self._count_tokens_now(texts))
+        new_tokens = self._count_tokens_now(texts)
+        return self.session.folding.can_skip_folding(new_tokens)
 
     async def find_shortened_outputs(
         self,
@@ -432,12 +432,14 @@ class OpenAgentConversation:
             if shortened.is_whole:
                 continue
             returned = shortened.output.returned
+            fold_name = self.conversation.new_fold_name(kind)
+            tokens = await self.count_tokens_of_texts([shortened.text])
             fold = facts.Folded(
-                fold=self.conversation.new_fold_name(kind),
+                fold=fold_name,
                 kind=kind,
                 cover=facts.PartRef(shortened.output.seq),
                 text=shortened.text,
-                tokens=await self.count_tokens_of_texts([shortened.text]),
+                tokens=tokens,
                 tokens_before=returned.tokens,
                 batch=batch,
                 entries=(returned.output.digest,),
@@ -524,12 +526,13 @@ class OpenAgentConversation:
         storing_by_output: dict[tuple[str, str], Coroutine[Any, Any, _StoredOutput]] = {}
         for message in messages:
             for piece in message.pieces:
-                output = (piece.id, piece.text)
                 if piece.kind is PieceKind.CALL:
                     calls_by_id[piece.id] = facts.ToolCall(piece.id, piece.name, piece.text)
-                elif piece.kind is not PieceKind.RESULT or piece.id not in calls_by_id:
                     continue
-                elif output not in storing_by_output:
+                if piece.kind is not PieceKind.RESULT or piece.id not in calls_by_id:
+                    continue
+                output = (piece.id, piece.text)
+                if output not in storing_by_output:
                     call = calls_by_id[piece.id]
                     storing_by_output[output] = self._store_call_output(piece, call)
 
@@ -590,7 +593,8 @@ class OpenAgentConversation:
         if not waiting:
             return
         seq_before = self.conversation.state.seq
-        await self.follower.record_outputs([output.result for output in waiting])
+        results = [output.result for output in waiting]
+        await self.follower.record_outputs(results)
         positions_by_call = {output.result.call: output.position for output in waiting}
         for recorded in self.conversation.state.facts[seq_before:]:
             if not isinstance(recorded.fact, facts.ToolReturned):
@@ -700,11 +704,13 @@ class OpenAgentConversation:
         main_model = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         if main_model is not None and not is_side:
             requested_model = main_model.model
+        parts = parts_from_pieces(replied.pieces)
+        usage = _price_usage(replied.usage, replied.model, requested_model, main_model)
         return facts.ModelReplied(
-            parts=parts_from_pieces(replied.pieces),
+            parts=parts,
             model=requested_model,
             stop=replied.stop,
-            usage=_price_usage(replied.usage, replied.model, requested_model, main_model),
+            usage=usage,
             seconds=replied.seconds,
             raw=replied.raw,
         )
@@ -832,14 +838,19 @@ def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:
     parts: list[facts.ReplyPart] = []
     for piece in pieces:
         if piece.kind is PieceKind.CALL:
-            parts.append(facts.ToolCall(piece.id, sys.intern(piece.name), piece.text))
+            # A conversation has thousands of calls of the same few tools.
+            tool_name = sys.intern(piece.name)
+            parts.append(facts.ToolCall(piece.id, tool_name, piece.text))
         elif piece.kind is PieceKind.REASONING and piece.text:
             parts.append(facts.Reasoning(piece.text))
         elif piece.kind is PieceKind.TEXT and piece.text:
             parts.append(facts.Text(piece.text))
         elif piece.kind is PieceKind.OTHER:
-            parts.append(facts.Text(f"[{piece.text[:200]}]"))
-    return tuple(parts) or (facts.Text(""),)
+            beginning = piece.text[:200]
+            parts.append(facts.Text(f"[{beginning}]"))
+    if not parts:
+        parts.append(facts.Text(""))
+    return tuple(parts)
 
 
 def _decode_base64_or_keep_text(text: str) -> bytes:

@@ -254,9 +254,11 @@ class ConversationMatcher:
         one for each message and all before it. `head`: the hash of its tools and instructions.
         `is_summarized`: it begins with the agent's own summary of what came before.
         """
-        for position in range(self._count_indexed_messages(chain) - 1, -1, -1):
+        last_indexed = self._count_indexed_messages(chain) - 1
+        for position in range(last_indexed, -1, -1):
+            candidates = self._by_hash.get(chain[position], ())
             # The newest of several comes first.
-            for known_messages in reversed(self._by_hash.get(chain[position], ())):
+            for known_messages in reversed(candidates):
                 if self._may_continue_known_messages(known_messages, sender, chain, position):
                     return self._position_in_known_messages(known_messages, chain, position)
 
@@ -264,10 +266,11 @@ class ConversationMatcher:
         if of_session and (is_summarized or head in of_session[0].heads):
             # The agent shortened its history or started anew.
             return RequestPosition(of_session[0])
-        of_parent = of_session or self._known_messages_of_session(sender.agent, sender.parent)
-        if not of_parent:
+        # It begins a conversation, below that of its session or of the one that started it.
+        above = of_session or self._known_messages_of_session(sender.agent, sender.parent)
+        if not above:
             return RequestPosition(None)
-        return RequestPosition(None, parent=of_parent[0].conversation)
+        return RequestPosition(None, parent=above[0].conversation)
 
     def find_all_that_begin_alike(
         self, sender: RequestSender, chain: Sequence[str], known_count: int

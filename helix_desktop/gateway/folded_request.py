@@ -231,7 +231,8 @@ class _FoldedMessagesBuilder:
             )
         instructions: Units = []
         for message in self.messages[: self.instruction_count]:
-            instructions.extend((unit, False) for unit in message.units)
+            for unit in message.units:
+                instructions.append((unit, False))
         return BuiltMessages(
             messages=self.messages,
             entries=entries,
@@ -300,12 +301,14 @@ def pair_calls_with_results(
             continue
 
         ids_with_result = _ids_of_next_results(messages[position + 1 :])
-        awaited_ids = {call.id for call in calls if call.id in ids_with_result}
+        awaited_ids = set[str]()
         for call in calls:
-            if call.id not in ids_with_result:
-                change_count += 1
-                result = protocol.result_message(call.id, call.name, NO_RESULT, ok=False)
-                units.append((result, True))
+            if call.id in ids_with_result:
+                awaited_ids.add(call.id)
+                continue
+            change_count += 1
+            result = protocol.result_message(call.id, call.name, NO_RESULT, ok=False)
+            units.append((result, True))
     if not change_count:
         return None
     return with_messages(wire, body, protocol.merge_added_messages(units))
@@ -356,17 +359,20 @@ def _units_of_entry(protocol: Any, messages: Sequence[ProtocolMessage], entry: E
     if isinstance(entry, UnchangedMessage):
         return [(unit, False) for unit in messages[entry.at].units]
     if isinstance(entry, ChangedMessage):
-        edited_units = _edit_message(protocol, messages[entry.at], entry.parts, entry.answers)
+        message = messages[entry.at]
+        edited_units = _edit_message(protocol, message, entry.parts, entry.answers)
         if not edited_units and entry.at == 0:  # Providers want the user to speak first.
             return [(protocol.user_message(EXCLUDED), True)]
         return [(unit, False) for unit in edited_units]
     if isinstance(entry, InsertedText):
-        return [(unit, True) for unit in _units_of_fold(protocol, messages, entry)]
+        fold_units = _units_of_fold(protocol, messages, entry)
+        return [(unit, True) for unit in fold_units]
     if isinstance(entry, HiddenResult):
         result = protocol.result_message(entry.call, entry.name, entry.text, ok=entry.ok)
         return [(result, True)]
     hidden_reply = _parse_hidden_reply(protocol, entry.raw)
-    return [(unit, True) for unit in _edit_message(protocol, hidden_reply, entry.parts)]
+    reply_units = _edit_message(protocol, hidden_reply, entry.parts)
+    return [(unit, True) for unit in reply_units]
 
 
 def _units_of_fold(

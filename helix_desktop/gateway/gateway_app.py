@@ -228,7 +228,8 @@ class GatewayApp:
         now = time.localtime()
         # With -1, mktime finds out by itself whether summer time was in force at midnight.
         midnight = time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
-        agents = [asdict(activity) for activity in self.memory.agent_activity.values()]
+        activities = self.memory.agent_activity.values()
+        agents = [asdict(activity) for activity in activities]
         figures = await self._all_figures_since(0.0)
         today = await self._all_figures_since(midnight)
         status: dict[str, Json] = {"agents": agents, "figures": figures, "today": today}
@@ -325,9 +326,10 @@ async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, 
     if isinstance(value, str):
         answer = {"type": "error", "error": {"type": "helix_gateway", "message": value}}
     content = orjson.dumps(answer)
+    length = str(len(content)).encode()
     headers = [
         (b"content-type", b"application/json"),
-        (b"content-length", str(len(content)).encode()),
+        (b"content-length", length),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content, "more_body": False})

@@ -115,7 +115,8 @@ class GatewayMemory:
         self.registered_conversations.remember_conversation_of_token(
             incoming.registration.token, conversation, incoming.workspace
         )
-        self.last_requests.forget_requests_of_closed_workspaces(self.list_open_conversations())
+        open_conversations = self.list_open_conversations()
+        self.last_requests.forget_requests_of_closed_workspaces(open_conversations)
         last_request = LastAgentRequest(
             request=request,
             body=body,
@@ -128,7 +129,8 @@ class GatewayMemory:
 
         places = request.body.places
         if len(places.content) > request_forwarding.LARGE_BODY_BYTES:
-            self.tasks.spawn_task(asyncio.to_thread(places.pack_content), name="pack")
+            packing = asyncio.to_thread(places.pack_content)
+            self.tasks.spawn_task(packing, name="pack")
         activity = self.agent_activity.get(request.arrival.agent)
         if activity is not None:
             activity.conversation = conversation

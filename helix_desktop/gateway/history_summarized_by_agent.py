@@ -87,14 +87,17 @@ def build_fold_by_agent(
 ) -> facts.Folded:
     """Return the fact that shows the agent's summary in place of all messages so far."""
     branch = conversation.state.branch
-    cover = facts.Span(branch.order[0], branch.order[-1])
+    all_messages = facts.Span(branch.order[0], branch.order[-1])
+    tokens_before = branch.shown_tokens(all_messages)
+    kind = facts.FoldKind.HANDOVER
+    fold_name = conversation.new_fold_name(kind)
     return facts.Folded(
-        fold=conversation.new_fold_name(facts.FoldKind.HANDOVER),
-        kind=facts.FoldKind.HANDOVER,
-        cover=cover,
+        fold=fold_name,
+        kind=kind,
+        cover=all_messages,
         text=f"{SUMMARY}\n{summary}",
         tokens=tokens,
-        tokens_before=branch.shown_tokens(cover),
+        tokens_before=tokens_before,
         why=f"{agent}{COMPACTED_HERE}",
         is_by_agent=True,
     )

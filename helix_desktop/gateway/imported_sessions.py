@@ -124,9 +124,8 @@ def _facts_of_beginning(agent: str, messages: Sequence[ProtocolMessage]) -> list
 def facts_that_connect_agent(imported: ImportedSession, arrival: Arrival) -> list[facts.Fact]:
     """Return the facts by which the agent goes on with a conversation that was imported."""
     known_count = len(imported.seqs)
-    received = facts.Received(
-        arrival.chain[:known_count], imported.seqs, arrival.session, arrival.head
-    )
+    known_hashes = arrival.chain[:known_count]
+    received = facts.Received(known_hashes, imported.seqs, arrival.session, arrival.head)
     started = facts.ConversationStarted(
         parent=imported.started.parent,
         parent_call=imported.started.parent_call,

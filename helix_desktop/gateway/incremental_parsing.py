@@ -470,13 +470,15 @@ class _MessageReader:
             unit.places = self.places
         known_messages = bisect_left(before.messages, known_values, key=_number_of_last_value)
         # More values may belong to the last known message, so it is made again.
-        self.messages = before.messages[: max(0, known_messages - 1)]
+        complete_messages = max(0, known_messages - 1)
+        self.messages = before.messages[:complete_messages]
         hash_count = len(self.messages) - count_leading_instructions(self.messages)
         self.chain.extend(before.chain[:hash_count])
         self.instructions.extend(before.instructions[:known_values])
         if self.messages:
             self._used_values = _number_of_last_value(self.messages[-1]) + 1
-        self._waiting_values = [unit.parse() for unit in self.values[self._used_values :]]
+        unused_values = self.values[self._used_values :]
+        self._waiting_values = [unit.parse() for unit in unused_values]
 
     def add_values(self, values: Sequence[dict[str, Json]]) -> None:
         """Add the next values of the list, and make the messages that are complete by them."""
@@ -558,14 +560,16 @@ def _parse_from_beginning(
     except MessagesNotFound:
         return _parse_as_a_whole(wire, content)
     reader.add_last_message()
+    head = _parse_head(wire, value, reader.instructions)
+    marked_values = _find_marked_values(places)
     return ParsedBody(
         wire=wire,
         places=places,
         value=value,
         messages=reader.messages,
         chain=tuple(reader.chain),
-        head=_parse_head(wire, value, reader.instructions),
-        marked=_find_marked_values(places),
+        head=head,
+        marked=marked_values,
         instructions=reader.instructions,
     )
 
@@ -575,15 +579,19 @@ def _parse_as_a_whole(wire: str, content: BodyBytes) -> ParsedBody | None:
     value = parse_whole_body(content)
     if not isinstance(value, dict):
         return None
-    messages = WIRE_MODULES[wire].parse_messages(value)
-    messages_behind_head = messages[count_leading_instructions(messages) :]
+    protocol = WIRE_MODULES[wire]
+    messages = protocol.parse_messages(value)
+    head = protocol.parse_head(value)
+    instruction_count = count_leading_instructions(messages)
+    chain = compute_message_hashes(wire, messages[instruction_count:])
+    no_values = ValueOffsets(content, array("q"), array("q"))
     return ParsedBody(
         wire=wire,
-        places=ValueOffsets(content, array("q"), array("q")),
+        places=no_values,
         value=value,
         messages=messages,
-        chain=compute_message_hashes(wire, messages_behind_head),
-        head=WIRE_MODULES[wire].parse_head(value),
+        chain=chain,
+        head=head,
         marked=None,
     )
 
@@ -603,9 +611,9 @@ def _parse_from_difference(
     known_values = bisect_right(before.places.ends, common_bytes)
     known_end = before.places.ends[known_values - 1]
     check_bracket_count(content, known_end)
-    places = ValueOffsets(
-        content, before.places.begins[:known_values], before.places.ends[:known_values]
-    )
+    known_begins = before.places.begins[:known_values]
+    known_ends = before.places.ends[:known_values]
+    places = ValueOffsets(content, known_begins, known_ends)
     reader = _MessageReader(wire, places)
     reader.reuse_from_previous_body(before, known_values)
     try:
@@ -618,6 +626,8 @@ def _parse_from_difference(
         head = before.head
     else:
         head = _parse_head(wire, value, reader.instructions)
+    known_marks = before.marked or ()
+    marked_values = _find_marked_values(places, known_values, known_marks)
     return ParsedBody(
         wire=wire,
         places=places,
@@ -625,7 +635,7 @@ def _parse_from_difference(
         messages=reader.messages,
         chain=tuple(reader.chain),
         head=head,
-        marked=_find_marked_values(places, known_values, before.marked or ()),
+        marked=marked_values,
         instructions=reader.instructions,
         previous=before.previous,
     )

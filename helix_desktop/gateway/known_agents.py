@@ -66,14 +66,17 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
     variables, or in place of `{url}`.
     """
     name = _name_of_started_agent(command)
+    title = title_of_known_agent(name)
+    build_launch = partial(_build_launch_of_command, command, protocol)
+    find_upstreams = partial(_find_upstream_of_command, name, protocol)
     agent = KnownAgent(
         name=name,
-        title=title_of_known_agent(name),
+        title=title,
         program=command[0],
-        launch=partial(_build_launch_of_command, command, protocol),
+        launch=build_launch,
         file=_no_settings_file,
         change=_leave_settings_unchanged,
-        find_upstreams=partial(_find_upstream_of_command, name, protocol),
+        find_upstreams=find_upstreams,
         find_header_names=_any_header_names,
         list_bypassing_providers=partial(_list_addresses_in_env_files, protocol),
     )

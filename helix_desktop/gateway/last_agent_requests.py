@@ -181,11 +181,14 @@ def _build_fold_question(
             body["max_tokens"] = limit or MOST_TOKENS_OF_FOLD
         message = wire.user_message(f"{system}\n\n{question}")
         messages = wire.merge_added_messages([(message, True)])
-        return [orjson.dumps(with_messages(wire.NAME, body, messages))]
+        body_of_question = with_messages(wire.NAME, body, messages)
+        return [orjson.dumps(body_of_question)]
 
     units = [(unit, False) for unit in _units_of_body(wire, body)]
-    units.append((wire.user_message(question), True))
-    body_with_question = with_messages(wire.NAME, body, wire.merge_added_messages(units))
+    question_message = wire.user_message(question)
+    units.append((question_message, True))
+    messages_with_question = wire.merge_added_messages(units)
+    body_with_question = with_messages(wire.NAME, body, messages_with_question)
     return last_request.request.body.encode_changed_body(body_with_question)
 
 

@@ -487,9 +487,8 @@ class LocalAgentConversations:
         known_messages.newest_fact_sent = opened.conversation.state.seq
         await opened.follower.apply_folds_and_get_view()
         view_entries = await opened.update_entries(known_messages)
-        ticket = _build_ticket(
-            known_messages, arrival, newest_seq_sent=opened.conversation.state.seq
-        )
+        newest_seq = opened.conversation.state.seq
+        ticket = _build_ticket(known_messages, arrival, newest_seq_sent=newest_seq)
         return Sent(ticket, view_entries.entries, view_entries.has_fold, view_entries.taken_out)
 
     async def _go_on_behind_known_messages(
@@ -552,15 +551,11 @@ class LocalAgentConversations:
         opened = await self._get_open_conversation(known_messages)
         view = opened.view_at_fact(position.seqs[-1])
         view_entries, _ = await opened.build_entries_of_view(view, position.seqs)
-        ticket = _build_ticket(
-            known_messages, arrival, newest_seq_sent=opened.conversation.state.seq
-        )
-        return Sent(
-            replace(ticket, live=False),
-            view_entries.entries,
-            view_entries.has_fold,
-            view_entries.taken_out,
-        )
+        newest_seq = opened.conversation.state.seq
+        ticket = _build_ticket(known_messages, arrival, newest_seq_sent=newest_seq)
+        # The reply to it is not recorded.
+        ticket = replace(ticket, live=False)
+        return Sent(ticket, view_entries.entries, view_entries.has_fold, view_entries.taken_out)
 
     async def _go_to_place(
         self,
@@ -934,10 +929,12 @@ class LocalAgentConversations:
         async with writing as writer:
             first_new_seq = writer.conversation.state.seq + 1
             seqs = await writer.append_messages(batch, known_messages.last_message_seq)
-            new_facts: list[facts.Fact] = [
-                facts.Received(hashes, tuple(seqs), known_messages.session, known_messages.head)
-            ]
-            if any(message.speaker is Speaker.ASSISTANT for message in batch):
+            received = facts.Received(
+                hashes, tuple(seqs), known_messages.session, known_messages.head
+            )
+            new_facts: list[facts.Fact] = [received]
+            has_replies = any(message.speaker is Speaker.ASSISTANT for message in batch)
+            if has_replies:
                 # The agent got these replies without the gateway.
                 new_facts.append(facts.BroughtIn(facts.Origin(), "", first_new_seq))
             await writer.conversation.append_facts(*new_facts)
@@ -1049,19 +1046,22 @@ class LocalAgentConversations:
         )
         new_facts: list[facts.Fact] = list(later_exclusions)
         new_facts.extend(opened.failed_folds_after(last_common_seq))
-        title = title_from_messages(messages[position.known_count :])
+        new_messages = messages[position.known_count :]
+        title = title_from_messages(new_messages)
         if not title:
             title = self._number_title(opened.conversation.state.title, copy=session.id)
         if title:
             new_facts.append(facts.ConversationChanged(title=title))
         if new_facts:
             await session.conversation.append_facts(*new_facts)
+        common_chain = list(arrival.chain[: position.known_count])
+        common_seqs = list(position.seqs)
         messages_of_fork = KnownMessages(
             session.id,
             arrival.session,
             arrival.head,
-            chain=list(arrival.chain[: position.known_count]),
-            seqs=list(position.seqs),
+            chain=common_chain,
+            seqs=common_seqs,
             agent=arrival.agent,
         )
         self._matcher.add_known_messages(messages_of_fork)
@@ -1193,12 +1193,12 @@ class LocalAgentConversations:
 
             # The agent may have gone on without this reply, or got only a part of it.
             is_expected = ticket.live and self._is_unchanged_since(known_messages, ticket)
-            if replied is None:
-                if is_expected:
-                    await self._record_shown_reply(known_messages, ticket, None, shown_key)
-            elif is_expected and shown_key:
+            if is_expected and (replied is None or shown_key):
                 await self._record_shown_reply(known_messages, ticket, replied, shown_key)
-            elif not await self._was_recorded_elsewhere(known_messages, ticket, replied):
+                return
+            if replied is None:
+                return  # It broke off, and the agent has gone on without it.
+            if not await self._was_recorded_elsewhere(known_messages, ticket, replied):
                 await self._record_cost_alone(known_messages, replied, facts.Purpose.STEP)
 
     async def _was_recorded_elsewhere(

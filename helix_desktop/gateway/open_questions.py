@@ -50,14 +50,16 @@ class OpenQuestions:
     def take_unanswered(self, conversation: str) -> list[Spent]:
         """Return what the questions of an ended process cost, and forget them."""
         unanswered: list[Spent] = []
-        for note in sorted(self.folder.glob(f"{conversation}-*.json")):
+        notes = self.folder.glob(f"{conversation}-*.json")
+        for note in sorted(notes):
             # A note that cannot be read is deleted like the others: nothing else would read it.
             with suppress(OSError, ValueError, KeyError, TypeError):
                 question = json.loads(note.read_bytes())
                 if question["process"] == os.getpid():
                     continue  # It is still being answered.
                 purpose = Purpose(question["purpose"])
+                model = str(question["model"])
                 usage = Usage(int(question["input"]), int(question["cache_read"]))
-                unanswered.append(Spent(purpose, str(question["model"]), usage))
+                unanswered.append(Spent(purpose, model, usage))
             note.unlink(missing_ok=True)
         return unanswered

@@ -290,10 +290,9 @@ class ReplyRelay:
         """
         stream = _RelayedStream(response, assembler, tools=self.tools)
         chunks = response.aiter_raw()
+        decoded_chunks = provider_reply_bodies.decode_reply_chunks(chunks, stream.coding)
         try:
-            async for chunk, decoded in provider_reply_bodies.decode_reply_chunks(
-                chunks, stream.coding
-            ):
+            async for chunk, decoded in decoded_chunks:
                 await self._start_reply_of_stream(stream)
                 if stream.sends_raw and chunk:
                     await self.sending.send(chunk)
@@ -526,13 +525,14 @@ class ReplyRelay:
             model = answer.model
         else:
             model = self.request.arrival.model or answer.model
+        seconds = time.monotonic() - self._started
         return Replied(
             pieces=answer.message.pieces,
             model=model,
             stop=answer.stop,
             usage=answer.usage,
             raw=raw,
-            seconds=time.monotonic() - self._started,
+            seconds=seconds,
         )
 
     def _key_of_shown_message(self, answer: WireReply) -> str:
@@ -554,11 +554,11 @@ class ReplyRelay:
 
         count = len(messages) - count_leading_instructions(messages)
         entries: list[Entry] = [UnchangedMessage(position) for position in range(count)]
-        entries.append(HiddenReply(raw=orjson.dumps(answer.message.units).decode()))
+        raw_reply = orjson.dumps(answer.message.units).decode()
+        entries.append(HiddenReply(raw_reply))
         for result in self._recall_results:
-            entries.append(
-                HiddenResult(result.call_id, result.tool_name, result.text, result.is_ok)
-            )
+            entry = HiddenResult(result.call_id, result.tool_name, result.text, result.is_ok)
+            entries.append(entry)
 
         # Of the previous request only the cache marks count: these messages are built anew.
         marks_alone = PreviousBody(marked_request=parsed.previous.marked_request)

@@ -357,9 +357,8 @@ class AgentRequestHandler:
         was_refused: bool = False,
     ) -> None:
         """Relay the reply. It is recorded before its end reaches the agent."""
-        call_filter = CALL_FILTERS[found_request.request.body.wire](
-            hold=found_request.sent.recallable
-        )
+        wire = found_request.request.body.wire
+        call_filter = CALL_FILTERS[wire](hold=found_request.sent.recallable)
         relay = ReplyRelay(
             sending=self.sending,
             conversations=found_request.recorder,
@@ -455,6 +454,7 @@ class AgentRequestHandler:
         # reply does not wait for the recording (`is_import`).
         wire = request.body.wire
         ticket = Ticket(conversation="", messages=0, last="", saw=0, wire=wire, is_import=True)
+        call_filter = CALL_FILTERS[wire](hold=False)
         relay = ReplyRelay(
             sending=self.sending,
             conversations=recorder,
@@ -462,7 +462,7 @@ class AgentRequestHandler:
             ticket=ticket,
             body=request.body.value,
             tools=False,
-            call_filter=CALL_FILTERS[wire](hold=False),
+            call_filter=call_filter,
         )
         await relay.relay_until_answered(response)
 

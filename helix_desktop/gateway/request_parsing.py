@@ -116,13 +116,10 @@ class ParsedRequest:
         if body.read_rest is not None:
             body = body.read_rest() or body
         # Some protocols put instructions and tools between the messages.
-        arrival = replace(
-            self.arrival,
-            chain=body.chain,
-            system=body.head.system,
-            tools=body.head.tools,
-            head=_hash_of_head(body.head.system, body.head.tools),
-        )
+        system = body.head.system
+        tools = body.head.tools
+        head = _hash_of_head(system, tools)
+        arrival = replace(self.arrival, chain=body.chain, system=system, tools=tools, head=head)
         return replace(self, body=body, arrival=arrival)
 
 
@@ -142,30 +139,44 @@ def parse_incoming_request(
     if not messages:
         return None
 
+    arrival = _build_arrival(incoming, body, folds=folds, provider_address=provider_address)
+    tools = body.head.tools
+    if tools:
+        adds_tools = folds and not _offers_recall(tools)
+        return ParsedRequest(body, arrival, adds_tools=adds_tools)
+    is_small = len(incoming.content) < SIDE_REQUEST_BYTES
+    begins_with_reply = messages[0].speaker is Speaker.ASSISTANT
+    is_side = is_small or begins_with_reply
+    return ParsedRequest(body, arrival, adds_tools=False, is_side=is_side)
+
+
+def _build_arrival(
+    incoming: IncomingRequest, body: ParsedBody, *, folds: bool, provider_address: str
+) -> Arrival:
+    """Return what the engine is told of a request besides its messages."""
+    agent = _agent_of_request(incoming)
+    session = agent_identity.session_of_request(incoming.headers, body.value)
+    parent_session = agent_identity.parent_session_of_request(incoming.headers)
     head = body.head
-    arrival = Arrival(
+    hash_of_head = _hash_of_head(head.system, head.tools)
+    model = head.model or incoming.route.model
+    cache_seconds = cache_seconds_asked_for(body.value, body.units_that_may_be_marked)
+    return Arrival(
         wire=incoming.route.wire,
-        agent=_agent_of_request(incoming),
-        session=agent_identity.session_of_request(incoming.headers, body.value),
-        head=_hash_of_head(head.system, head.tools),
-        model=head.model or incoming.route.model,
+        agent=agent,
+        session=session,
+        head=hash_of_head,
+        model=model,
         system=head.system,
         tools=head.tools,
         chain=body.chain,
         fold=folds,
-        parent=agent_identity.parent_session_of_request(incoming.headers),
+        parent=parent_session,
         effort=head.effort,
         below=incoming.registration.parent,
-        cache_seconds=cache_seconds_asked_for(body.value, body.units_that_may_be_marked),
+        cache_seconds=cache_seconds,
         address=provider_address,
     )
-
-    has_tools = bool(head.tools)
-    adds_tools = folds and has_tools and not _offers_recall(head.tools)
-    is_small = len(incoming.content) < SIDE_REQUEST_BYTES
-    begins_with_reply = messages[0].speaker is Speaker.ASSISTANT
-    is_side = not has_tools and (is_small or begins_with_reply)
-    return ParsedRequest(body, arrival, adds_tools=adds_tools, is_side=is_side)
 
 
 def _offers_recall(tools: Sequence[ToolSpec]) -> bool:

@@ -151,13 +151,14 @@ class ViewEntriesBuilder:
             self._leave_messages_unchanged(known_count)
         else:
             self._begin_with_user()
+        taken_out = tuple(self.find_taken_out())
         return ViewEntries(
             entries=tuple(self.out),
             blocks=view.blocks,
             messages=len(self.seqs),
             spans=tuple(self.spans),
             seq=view.seq,
-            taken_out=tuple(self.find_taken_out()),
+            taken_out=taken_out,
             is_plain=is_plain,
             has_fold=has_fold,
         )
@@ -254,7 +255,8 @@ class ViewEntriesBuilder:
                 self.spans.append(source)
                 self._append_entries_of_messages(collected)
                 covered = self._positions_in_span(source)
-                self.out.append(InsertedText(self._shown_text_of_block(block), covered))
+                fold_text = self._shown_text_of_block(block)
+                self.out.append(InsertedText(fold_text, covered))
             elif source.seq < self._first_seq:
                 continue  # The agent sends its summary instead.
             elif self._is_in_last_fold(source.seq):  # The fold quotes this part word for word.

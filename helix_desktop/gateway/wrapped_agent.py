@@ -59,16 +59,19 @@ def build_registration_for_run(
     wanted_names = PROXY_VARIABLES | http_transport.CERTIFICATE_VARIABLES
     proxies: dict[str, str] = {}
     for name, value in environ.items():
-        if value and name.lower() in wanted_names:
-            proxies[name.lower()] = value
-    if http_transport.CERTIFICATE_VARIABLES & proxies.keys():
+        lower_name = name.lower()
+        if value and lower_name in wanted_names:
+            proxies[lower_name] = value
+    names_certificates = bool(http_transport.CERTIFICATE_VARIABLES & proxies.keys())
+    if names_certificates:
         # Reports an unreadable certificate file before the agent starts.
         http_transport.trusted_certificates(frozenset(proxies.items()))
+    folder = str(Path.cwd())
     return GatewayRegistration(
         token="",
         upstream=upstream.address,
         agent=agent,
-        folder=str(Path.cwd()),
+        folder=folder,
         headers=tuple(headers),
         proxies=proxies,
         since=time.time(),

@@ -9,6 +9,7 @@ import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 
 from helix_desktop import decompression
@@ -82,6 +83,16 @@ def read_chatgpt_recordings(
     return recordings
 
 
+def _read_chatgpt_branch(
+    rows: Sequence[history_rows.HistoryRow],
+    indices: Sequence[int],
+    report: history_rows.ReadingReport,
+) -> "_ChatgptMessages":
+    """Read the messages of one branch, which are the rows at these places."""
+    rows_of_branch = [rows[index] for index in indices]
+    return _ChatgptMessages(report).read_rows(rows_of_branch)
+
+
 def _read_conversation(
     row: history_rows.HistoryRow, report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
@@ -92,14 +103,10 @@ def _read_conversation(
     message_rows = [history_rows.HistoryRow(node.message, row.place, row.line) for node in nodes]
     tree = HistoryTree()
     for index, node in enumerate(nodes):
-        tree.add_node(index, HistoryNode(node.id, node.parent, node.begins_branch, step=node.id))
+        history_node = HistoryNode(node.id, node.parent, node.begins_branch, step=node.id)
+        tree.add_node(index, history_node)
 
-    def read_branch(
-        indices: Sequence[int], report_of_branch: history_rows.ReadingReport
-    ) -> "_ChatgptMessages":
-        rows_of_branch = [message_rows[index] for index in indices]
-        return _ChatgptMessages(report_of_branch).read_rows(rows_of_branch)
-
+    read_branch = partial(_read_chatgpt_branch, message_rows)
     conversation_id = first_text(row.value, "conversation_id", "id")
     template = RecordedSession(
         name=f"{path}#{conversation_id}",

@@ -388,22 +388,21 @@ class _ClaudeCodeMessages(HistoryMessages):
         if isinstance(content, list):
             other_blocks: list[Mapping[str, object]] = []
             for block in objects_at(content):
-                if block.get("type") == "tool_result":
-                    if has_loaded_tools(block):
-                        # The message does not say what Claude Code needs to have them again.
-                        self.report.keep_row_as_it_is()
-                    result = self._read_claude_tool_result(value, block, time)
-                    self._add_recorded_message(result)
-                else:
+                if block.get("type") != "tool_result":
                     other_blocks.append(block)
+                    continue
+                if has_loaded_tools(block):
+                    # The message does not say what Claude Code needs to have them again.
+                    self.report.keep_row_as_it_is()
+                result = self._read_claude_tool_result(value, block, time)
+                self._add_recorded_message(result)
             content_without_results = other_blocks
 
         text, pictures = text_and_pictures(content_without_results)
         if text.strip() or pictures:
             is_beside = bool(value.get("isMeta")) or not _is_typed_by_person(value, message)
-            self._add_recorded_message(
-                RecordedMessage("user", text, time=time, pictures=pictures, beside=is_beside)
-            )
+            said = RecordedMessage("user", text, time=time, pictures=pictures, beside=is_beside)
+            self._add_recorded_message(said)
 
     def _read_claude_tool_result(
         self, value: Mapping[str, object], block: Mapping[str, object], time: float

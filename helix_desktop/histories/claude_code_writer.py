@@ -232,18 +232,20 @@ def _reply_message(message: recorded_session.RecordedMessage) -> Block:
         elif isinstance(part, Text) and part.text.strip():
             blocks.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):
+            name = with_plain_name(part).name
+            arguments = parse_arguments_object(part.arguments)
             call = {
                 "type": "tool_use",
                 "id": plain_call_id(part.id),
-                "name": with_plain_name(part).name,
-                "input": parse_arguments_object(part.arguments),
+                "name": name,
+                "input": arguments,
             }
             blocks.append(call)
 
     stop_reason = "end_turn"
-    for block in blocks:
-        if block["type"] == "tool_use":
-            stop_reason = "tool_use"
+    has_calls = any(block["type"] == "tool_use" for block in blocks)
+    if has_calls:
+        stop_reason = "tool_use"
 
     usage = message.usage
     # Anthropic counts what was read from or written to the cache apart.

@@ -52,19 +52,19 @@ class ClaudeOwnLines:
         lines: list[ClaudeOwnLine] = []
         loaded_tools: dict[str, list[object]] = {}
         for stored_line in stored:
-            value = object_at(parse_json_or_none(stored_line.decode("utf-8", "replace")))
+            line_text = stored_line.decode("utf-8", "replace")
+            value = object_at(parse_json_or_none(line_text))
             for block in objects_at(value, "message", "content"):
                 if has_loaded_tools(block):
-                    loaded_tools[text_at(block, "tool_use_id")] = list_at(block, "content")
+                    call_id = text_at(block, "tool_use_id")
+                    loaded_tools[call_id] = list_at(block, "content")
             is_attachment = value.get("type") == "attachment"
             is_local_command = value.get("subtype") == "local_command"
             if is_attachment or is_local_command:
-                own_line = ClaudeOwnLine(
-                    value=_without_ids_of_session(value),
-                    text=text_shown_by_line(value),
-                    time=parse_time(value.get("timestamp")),
-                )
-                lines.append(own_line)
+                value_to_keep = _without_ids_of_session(value)
+                shown_text = text_shown_by_line(value)
+                time = parse_time(value.get("timestamp"))
+                lines.append(ClaudeOwnLine(value=value_to_keep, text=shown_text, time=time))
         return cls(lines, loaded_tools)
 
     def take_lines_up_to(self, text: str) -> list[dict[str, object]]:

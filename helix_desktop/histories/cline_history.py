@@ -99,14 +99,17 @@ def read_cline_recordings(
         # A task's folder is named by the milliseconds at which it began.
         task_time = parse_time(int(path.parent.name))
     timed_messages = _with_spread_times(messages, ui_messages, task_time)
+    title = _title_from_cline_text(_task_shown(ui_messages))
+    folder = _folder_in_messages(messages)
+    compactions = _compactions_from_cuts(ui_messages, messages_by_row, timed_messages)
     session = RecordedSession(
         name=str(path),
         messages=tuple(timed_messages),
         kind=KIND,
         session=path.parent.name,
-        title=_title_from_cline_text(_task_shown(ui_messages)),
-        folder=_folder_in_messages(messages),
-        compactions=_compactions_from_cuts(ui_messages, messages_by_row, timed_messages),
+        title=title,
+        folder=folder,
+        compactions=compactions,
     )
     return [_with_description(session, path)]
 

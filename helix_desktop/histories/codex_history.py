@@ -70,22 +70,22 @@ def read_codex_recordings(
         copied_message_count = _count_copied_messages(rollout.messages, path, forked_from)
     if copied_message_count == 0:
         forked_from = ""
-    return [
-        RecordedSession(
-            str(path),
-            tuple(rollout.messages),
-            KIND,
-            text_at(session_meta, "id") or _session_id_of_file(path),
-            # Codex has no titles, and a copy needs one of its own.
-            title=text_at(session_meta, "helix_title"),
-            folder=text_at(session_meta, "cwd"),
-            version=text_at(session_meta, "cli_version"),
-            compactions=tuple(rollout.compactions),
-            forked_from=forked_from,
-            forked_at=copied_message_count,
-            parent=parent,
-        )
-    ]
+    session_id = text_at(session_meta, "id") or _session_id_of_file(path)
+    session = RecordedSession(
+        name=str(path),
+        messages=tuple(rollout.messages),
+        kind=KIND,
+        session=session_id,
+        # Codex has no titles, and a copy needs one of its own.
+        title=text_at(session_meta, "helix_title"),
+        folder=text_at(session_meta, "cwd"),
+        version=text_at(session_meta, "cli_version"),
+        compactions=tuple(rollout.compactions),
+        forked_from=forked_from,
+        forked_at=copied_message_count,
+        parent=parent,
+    )
+    return [session]
 
 
 def _session_id_of_file(path: Path) -> str:
@@ -400,9 +400,11 @@ class _CodexMessages(history_rows.HistoryMessages):
             output=number_at(usage, "output_tokens"),
             reasoning=number_at(usage, "reasoning_output_tokens"),
         )
-        if recorded_usage.input > 0 and self.last_reply_index >= 0:
-            last_reply = self.messages[self.last_reply_index]
-            self.messages[self.last_reply_index] = replace(last_reply, usage=recorded_usage)
+        is_of_request = recorded_usage.input > 0
+        if not is_of_request or self.last_reply_index < 0:
+            return
+        last_reply = self.messages[self.last_reply_index]
+        self.messages[self.last_reply_index] = replace(last_reply, usage=recorded_usage)
 
     def _read_codex_compaction(self, payload: Mapping[str, object]) -> None:
         """Add a compaction, or a message with the summary if the file has nothing

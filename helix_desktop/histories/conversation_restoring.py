@@ -283,24 +283,29 @@ def _build_from_original_lines(
     if file is None:
         return None
     number = request.before_compaction
-    # The compaction of this number may be another branch's, or one of the gateway. The lines of an
-    # agent with a database cannot be cut there.
-    if number and (file.has_branches or is_seen_live(facts) or not form.id_fields):
-        return None
+    if number:
+        # The compaction of this number may be another branch's, or one of the gateway.
+        may_be_another = file.has_branches or is_seen_live(facts)
+        # The lines of an agent with a database cannot be cut there.
+        if may_be_another or not form.id_fields:
+            return None
     lines = _lines_before_compaction(file.lines, form, number)
     if lines is None:
         return None
+    content = _content_with_new_ids(lines, request.agent, origin, session_id, title)
     ours = _session_before_compaction(whole_session, number)
+    texts = tuple(texts_in_context(ours))
+    version = file.session.version or origin.version
     return RestoredSession(
         request.agent,
         session_id,
         file.session.folder,
-        _content_with_new_ids(lines, request.agent, origin, session_id, title),
+        content,
         is_original=True,
         messages=len(ours.messages),
         compactions=len(ours.compactions),
-        texts=tuple(texts_in_context(ours)),
-        version=file.session.version or origin.version,
+        texts=texts,
+        version=version,
     )
 
 
@@ -539,7 +544,10 @@ def build_translated_session(
     translated_session = replace(session, messages=tuple(messages), compactions=tuple(compactions))
     lines: list[str] = []
     for line in form.build_lines(translated_session, session_id, time.time()):
-        lines.append(f"{json.dumps(line, ensure_ascii=False)}\n")
+        line_text = json.dumps(line, ensure_ascii=False)
+        lines.append(f"{line_text}\n")
+    content = "".join(lines).encode("utf-8", "replace")
+    texts = tuple(texts_in_context(translated_session))
     version = ""
     if is_own:
         version = session.version
@@ -547,11 +555,11 @@ def build_translated_session(
         agent,
         session_id,
         session.folder,
-        content="".join(lines).encode("utf-8", "replace"),
+        content=content,
         is_original=False,
         messages=len(messages),
         compactions=len(compactions),
-        texts=tuple(texts_in_context(translated_session)),
+        texts=texts,
         version=version,
         left_out_reasoning=translation.left_out_reasoning,
         left_out_context=translation.left_out_context,

@@ -7,7 +7,7 @@ summary; earlier events stay in the file.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, Usage
@@ -58,37 +58,26 @@ def read_copilot_recordings(
         log.note_event(row)
 
     session_id = text_at(log.start, "sessionId") or path.parent.name
-    template = RecordedSession(
-        name=str(path),
-        messages=(),
-        kind=KIND,
-        session=session_id,
-        folder=text_at(log.start, "context", "cwd"),
-        version=text_at(log.start, "copilotVersion"),
-    )
+    folder = text_at(log.start, "context", "cwd")
+    version = text_at(log.start, "copilotVersion")
     sessions: list[RecordedSession] = []
+    # The rows without an agent are those of the session itself.
     for agent_id, rows_of_agent in log.rows_by_agent.items():
         reader = _CopilotMessages(report, log=log).read_rows(rows_of_agent)
-        name = template.name
-        session = session_id
-        parent = ""
+        session = RecordedSession(
+            name=str(path),
+            messages=tuple(reader.messages),
+            kind=KIND,
+            session=session_id,
+            folder=folder,
+            version=version,
+            compactions=tuple(reader.compactions),
+            parent_call=log.call_by_agent.get(agent_id, ""),
+        )
         if agent_id:
             name = f"{path}#{agent_id}"
-            session = agent_id
-            parent = session_id
-        sessions.append(
-            RecordedSession(
-                name=name,
-                messages=tuple(reader.messages),
-                kind=KIND,
-                session=session,
-                folder=template.folder,
-                version=template.version,
-                compactions=tuple(reader.compactions),
-                parent=parent,
-                parent_call=log.call_by_agent.get(agent_id, ""),
-            )
-        )
+            session = replace(session, name=name, session=agent_id, parent=session_id)
+        sessions.append(session)
     return sessions
 
 

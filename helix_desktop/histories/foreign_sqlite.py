@@ -92,10 +92,12 @@ def _check_files_of_database(path: Path, *, is_read_only: bool) -> int:
                 status = path.stat()
         except FileNotFoundError:
             continue
+        if not stat.S_ISREG(status.st_mode):
+            raise sqlite3.DatabaseError(f"{name} is a link")
         # SQLite writes the "-shm" file even for a reader.
         is_written = ending == "-shm" or (ending != "" and not is_read_only)
         has_other_names = status.st_nlink > 1
-        if not stat.S_ISREG(status.st_mode) or (is_written and has_other_names):
+        if is_written and has_other_names:
             raise sqlite3.DatabaseError(f"{name} is a link")
         if ending == "-journal" and not is_read_only:  # It could make SQLite delete any file.
             raise sqlite3.DatabaseError(f"a crash left {name}")

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, Usage
@@ -58,30 +59,33 @@ def read_gemini_cli_recordings(
     log = _GeminiLog()
     for row in rows:
         log.read_gemini_row(row)
-
-    def read_gemini_messages(
-        indices: Sequence[int], report: history_rows.ReadingReport
-    ) -> _GeminiMessages:
-        records = [(index, log.records[index]) for index in indices]
-        return _GeminiMessages(report).read_gemini_records(records, log.compressions)
-
     parent = ""
     if path.parent.parent.name == "chats":  # It is a sub-agent's file.
         parent = path.parent.name
     folder = value_at(log.head, "directories", 0)
     if not isinstance(folder, str):
         folder = read_gemini_project_folder(path)
+    session_id = text_at(log.head, "sessionId") or path.stem
     template = RecordedSession(
         name=str(path),
         messages=(),
         kind=KIND,
-        session=text_at(log.head, "sessionId") or path.stem,
+        session=session_id,
         title=text_at(log.head, "summary"),
         folder=folder,
         parent=parent,
     )
     record_ids = _ids_of_records(log.records)
-    return build_branch_sessions(log.tree, template, record_ids, read_gemini_messages, report)
+    read_branch = partial(_read_gemini_branch, log)
+    return build_branch_sessions(log.tree, template, record_ids, read_branch, report)
+
+
+def _read_gemini_branch(
+    log: "_GeminiLog", indices: Sequence[int], report: history_rows.ReadingReport
+) -> "_GeminiMessages":
+    """Read the messages of one branch, which are the records at these places."""
+    records = [(index, log.records[index]) for index in indices]
+    return _GeminiMessages(report).read_gemini_records(records, log.compressions)
 
 
 def read_gemini_project_folder(path: Path) -> str:

@@ -374,13 +374,16 @@ class _FactDrafter:
             if isinstance(draft.fact, facts.Folded) and draft.fact.kind in KINDS_OF_SUMMARIES:
                 document_count += 1
         text = f"{SUMMARY}\n{compaction.text}"
+        tokens = self.tokens.count_tokens(text)
+        tokens_before = self.state.branch.shown_tokens(cover)
+        name = self._next_fold_name(facts.FoldKind.HANDOVER)
         fold = facts.Folded(
-            fold=self._next_fold_name(facts.FoldKind.HANDOVER),
+            fold=name,
             kind=facts.FoldKind.HANDOVER,
             cover=cover,
             text=text,
-            tokens=self.tokens.count_tokens(text),
-            tokens_before=self.state.branch.shown_tokens(cover),
+            tokens=tokens,
+            tokens_before=tokens_before,
             number=document_count + 1,
             why=compaction.why,
         )
@@ -413,12 +416,12 @@ class _FactDrafter:
         """Whether a result from the draft `first_kept` on answers a call before it."""
         calls_without_result: set[str] = set()
         for draft in self.drafts[: first_kept - 1]:
-            if isinstance(draft.fact, facts.ModelReplied):
-                for part in draft.fact.parts:
-                    if isinstance(part, facts.ToolCall):
-                        calls_without_result.add(part.id)
-            elif isinstance(draft.fact, facts.ToolReturned):
-                calls_without_result.discard(draft.fact.call)
+            fact = draft.fact
+            if isinstance(fact, facts.ModelReplied):
+                calls = [part for part in fact.parts if isinstance(part, facts.ToolCall)]
+                calls_without_result.update(call.id for call in calls)
+            elif isinstance(fact, facts.ToolReturned):
+                calls_without_result.discard(fact.call)
         for draft in self.drafts[first_kept - 1 :]:
             fact = draft.fact
             if isinstance(fact, facts.ToolReturned) and fact.call in calls_without_result:

@@ -70,9 +70,8 @@ def list_json_files_of_histories(places: HistoryPlaces) -> list[Path]:
     for folders in history_folders(places).values():
         for folder in folders:
             with suppress(OSError):  # The folder may not exist.
-                for path in folder.rglob("*.jsonl"):
-                    if path.is_file():
-                        files.append(path)
+                found_paths = folder.rglob("*.jsonl")
+                files.extend(path for path in found_paths if path.is_file())
     return files
 
 
@@ -245,14 +244,17 @@ def _histories_in_database(history_format: HistoryFormat, path: Path) -> Iterato
         sessions_by_folder.setdefault(session.folder, []).append(session)
     for folder, sessions_of_folder in sorted(sessions_by_folder.items()):
         count = len(sessions_of_folder)
+        share_of_size = status.st_size * count // len(sessions)
+        first_time = min(session.start_time for session in sessions_of_folder)
+        last_time = max(session.end_time for session in sessions_of_folder)
         yield FoundHistories(
             kind,
             path,
             folder,
             conversations=count,
-            size=status.st_size * count // len(sessions),
-            first=min(session.start_time for session in sessions_of_folder),
-            last=max(session.end_time for session in sessions_of_folder),
+            size=share_of_size,
+            first=first_time,
+            last=last_time,
         )
 
 
@@ -268,13 +270,14 @@ def _read_sessions_in_database(
 ) -> Iterator[SessionInDatabase]:
     with foreign_sqlite.open_foreign_database(path) as connection:
         tables = foreign_sqlite.ordinary_table_names(connection)
+        queries: list[str] = []
         for database_tables in history_format.databases:
-            for query in database_tables.session_queries(tables):
-                for row in foreign_sqlite.query_rows(connection, query):
-                    folder, start_time, end_time = row.values()
-                    yield SessionInDatabase(
-                        str(folder or ""), parse_time(start_time), parse_time(end_time)
-                    )
+            queries.extend(database_tables.session_queries(tables))
+        for query in queries:
+            for row in foreign_sqlite.query_rows(connection, query):
+                folder, start_time, end_time = row.values()
+                folder_name = str(folder or "")
+                yield SessionInDatabase(folder_name, parse_time(start_time), parse_time(end_time))
 
 
 def _count_rows_of_unknown_tables(kind: str, database: Path) -> Mapping[str, int]:

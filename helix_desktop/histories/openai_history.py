@@ -63,14 +63,17 @@ def _read_openai_message(
     time = history_rows.parse_time(value.get("_ts", value.get("timestamp")))
     text, pictures = history_rows.text_and_pictures(value.get("content"))
     if role == "assistant":
+        calls = _openai_calls(value, message_number=len(earlier_messages))
+        reasoning = first_text(value, "reasoning_content", "reasoning")
+        usage = chat_gateway.parse_usage(object_at(value, "usage"))
         return RecordedMessage(
             role,
             text,
-            _openai_calls(value, message_number=len(earlier_messages)),
-            reasoning=first_text(value, "reasoning_content", "reasoning"),
+            calls,
+            reasoning=reasoning,
             time=time,
             model=text_at(value, "model"),
-            usage=chat_gateway.parse_usage(object_at(value, "usage")),
+            usage=usage,
         )
     if role == "tool":
         call_id = text_at(value, "tool_call_id")

@@ -257,9 +257,9 @@ class _Opencode2Messages(history_rows.HistoryMessages):
                 parts.append(Reasoning(text_at(part, "text")))
             elif kind == "tool":
                 state = object_at(part, "state")
-                call = history_rows.checked_tool_call(
-                    text_at(part, "id"), text_at(part, "name"), state.get("input")
-                )
+                call_id = text_at(part, "id")
+                tool_name = text_at(part, "name")
+                call = history_rows.checked_tool_call(call_id, tool_name, state.get("input"))
                 parts.append(call)
                 results += self._results_of_tool(call, state, part)
             else:
@@ -268,9 +268,8 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         if has_content:
             model = text_at(value, "model", "id")
             usage = _usage_of_reply(value)
-            self.messages.append(
-                build_recorded_reply(parts, model=model, time=self.time, usage=usage)
-            )
+            reply = build_recorded_reply(parts, model=model, time=self.time, usage=usage)
+            self.messages.append(reply)
             self.messages += results
         error = object_at(value, "error")
         if error:
@@ -297,14 +296,18 @@ class _Opencode2Messages(history_rows.HistoryMessages):
                 pictures.append(RecordedPicture(text_at(block, "mime"), content, name))
             else:
                 self.report.add_left_out_row(f"part {block.get('type')} of a result", block)
+        times = object_at(part, "time")
+        end_time = history_rows.parse_time(times.get("completed"))
+        structured = object_at(state, "structured")
+        child = first_text(structured, "sessionID", "sessionId")
         yield RecordedMessage(
             "tool",
             "\n".join(texts),
             answers=call.id,
             ok=status == "completed",
-            time=history_rows.parse_time(object_at(part, "time").get("completed")) or self.time,
+            time=end_time or self.time,
             pictures=tuple(pictures),
-            child=first_text(object_at(state, "structured"), "sessionID", "sessionId"),
+            child=child,
         )
 
 
@@ -329,13 +332,16 @@ def _usage_of_reply(value: Mapping[str, object]) -> Usage:
     cache_write = number_at(tokens, "cache", "write")
     reasoning = number_at(tokens, "reasoning")
     # opencode counts apart what is part of the input and of the output here.
+    whole_input = number_at(tokens, "input") + cache_read + cache_write
+    whole_output = number_at(tokens, "output") + reasoning
+    cost = history_rows.cost_or_zero(value.get("cost"))
     return Usage(
-        input=number_at(tokens, "input") + cache_read + cache_write,
+        input=whole_input,
         cache_read=cache_read,
         cache_write=cache_write,
-        output=number_at(tokens, "output") + reasoning,
+        output=whole_output,
         reasoning=reasoning,
-        cost=history_rows.cost_or_zero(value.get("cost")),
+        cost=cost,
     )
 
 

@@ -433,13 +433,16 @@ def _opencode_usage(message: Mapping[str, object]) -> Usage:
     cache_write = number_at(tokens, "cache", "write")
     reasoning = number_at(tokens, "reasoning")
     # opencode counts apart what is part of the input and of the output here.
+    whole_input = number_at(tokens, "input") + cache_read + cache_write
+    whole_output = number_at(tokens, "output") + reasoning
+    cost = history_rows.cost_or_zero(message.get("cost"))
     return Usage(
-        input=number_at(tokens, "input") + cache_read + cache_write,
+        input=whole_input,
         cache_read=cache_read,
         cache_write=cache_write,
-        output=number_at(tokens, "output") + reasoning,
+        output=whole_output,
         reasoning=reasoning,
-        cost=history_rows.cost_or_zero(message.get("cost")),
+        cost=cost,
     )
 
 
@@ -501,15 +504,18 @@ def _describe_session_file(data: Path, file: Path) -> FoundSessionFile | None:
     if description.get("parentID"):
         return None
     size = file.stat().st_size
-    for message_file in list_files_below(data / "storage" / "message" / file.stem, "*.json"):
+    message_folder = data / "storage" / "message" / file.stem
+    for message_file in list_files_below(message_folder, "*.json"):
         size += message_file.stat().st_size
     times = object_at(description, "time")
+    start_time = history_rows.parse_time(times.get("created"))
+    end_time = history_rows.parse_time(times.get("updated"))
     return FoundSessionFile(
         file,
         folder=text_at(description, "directory"),
         size=size,
-        start_time=history_rows.parse_time(times.get("created")),
-        end_time=history_rows.parse_time(times.get("updated")),
+        start_time=start_time,
+        end_time=end_time,
     )
 
 

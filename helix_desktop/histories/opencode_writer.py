@@ -321,9 +321,11 @@ def insert_opencode_session(database: Path, content: bytes) -> None:
 def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) -> None:
     """Insert the rows of a session, its messages and their parts."""
     info = document["info"]
+    session_id = info["id"]
+    project_id = _find_or_insert_project(connection, info)
     session_row = {
-        "id": info["id"],
-        "project_id": _find_or_insert_project(connection, info),
+        "id": session_id,
+        "project_id": project_id,
         "slug": info["slug"],
         "directory": info["directory"],
         "title": info["title"],
@@ -333,21 +335,24 @@ def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) ->
     }
     _insert_row(connection, "session", session_row)
     for message in document["messages"]:
+        message_info = message["info"]
+        message_id = message_info["id"]
+        message_time = message_info["time"]["created"]
         message_row = {
-            "id": message["info"]["id"],
-            "session_id": info["id"],
-            "time_created": message["info"]["time"]["created"],
-            "time_updated": message["info"]["time"]["created"],
-            "data": _format_without_ids(message["info"]),
+            "id": message_id,
+            "session_id": session_id,
+            "time_created": message_time,
+            "time_updated": message_time,
+            "data": _format_without_ids(message_info),
         }
         _insert_row(connection, "message", message_row)
         for part in message["parts"]:
             part_row = {
                 "id": part["id"],
-                "message_id": message["info"]["id"],
-                "session_id": info["id"],
-                "time_created": message["info"]["time"]["created"],
-                "time_updated": message["info"]["time"]["created"],
+                "message_id": message_id,
+                "session_id": session_id,
+                "time_created": message_time,
+                "time_updated": message_time,
                 "data": _format_without_ids(part),
             }
             _insert_row(connection, "part", part_row)

@@ -211,12 +211,15 @@ def _pi_usage(usage: Mapping[str, object]) -> Usage:
     """Return how many tokens a reply took. pi counts what the cache has apart from the input."""
     cache_read = number_at(usage, "cacheRead")
     cache_write = number_at(usage, "cacheWrite")
+    whole_input = number_at(usage, "input") + cache_read + cache_write
+    costs = object_at(usage, "cost")
+    cost = history_rows.cost_or_zero(costs.get("total"))
     return Usage(
-        input=number_at(usage, "input") + cache_read + cache_write,
+        input=whole_input,
         cache_read=cache_read,
         cache_write=cache_write,
         output=number_at(usage, "output"),
-        cost=history_rows.cost_or_zero(object_at(usage, "cost").get("total")),
+        cost=cost,
     )
 
 

@@ -8,6 +8,7 @@ records are in `<project>/subagents/<session>/`, beside a file that names the ca
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, Usage
@@ -64,10 +65,6 @@ def read_qwen_code_recordings(
         if row.value.get("subtype") == "custom_title":
             title = text_at(row.value, "systemPayload", "customTitle") or title
         tree.add_node(index, _node_of_record(row.value))
-
-    def read_messages(indices: Sequence[int], report: history_rows.ReadingReport) -> _QwenMessages:
-        return _QwenMessages(report).read_rows([rows[index] for index in indices])
-
     session_id = text_at(newest, "sessionId") or path.stem
     parent = ""
     parent_call = ""
@@ -87,7 +84,18 @@ def read_qwen_code_recordings(
         parent_call=parent_call,
     )
     record_ids = [text_at(row.value, "uuid") for row in rows]
-    return build_branch_sessions(tree, template, record_ids, read_messages, report)
+    read_branch = partial(_read_qwen_branch, rows)
+    return build_branch_sessions(tree, template, record_ids, read_branch, report)
+
+
+def _read_qwen_branch(
+    rows: Sequence[history_rows.HistoryRow],
+    indices: Sequence[int],
+    report: history_rows.ReadingReport,
+) -> "_QwenMessages":
+    """Read the messages of one branch, which are the rows at these places."""
+    rows_of_branch = [rows[index] for index in indices]
+    return _QwenMessages(report).read_rows(rows_of_branch)
 
 
 def _node_of_record(value: Mapping[str, object]) -> HistoryNode:

@@ -84,10 +84,12 @@ def build_session_from_facts(
     whole conversation. `is_folded`: results have the texts of folds that were made here, too.
     `is_for_same_agent`: messages also have what the agent itself added to the user's words.
     """
+    replacement_texts = _replacement_texts_of_results(recorded_facts, origin, is_folded=is_folded)
+    model_names = _names_of_chosen_models(recorded_facts)
     message_builder = _ExportedMessageBuilder(
         read_content,
-        _replacement_texts_of_results(recorded_facts, origin, is_folded=is_folded),
-        _names_of_chosen_models(recorded_facts),
+        replacement_texts,
+        model_names,
         is_imported=bool(origin.kind),
         keeps_additions=is_for_same_agent,
     )

@@ -81,9 +81,11 @@ def _read_qwen_sign_in(files: Sequence[Path]) -> str:
 
 def _build_qwen_launch(start: AgentStart) -> AgentLaunch:
     """Return how to launch Qwen Code: with the gateway's address in its environment."""
-    files = _find_qwen_settings_files(AgentSurroundings(start.environ, Path.home(), Path.cwd()))
+    where = AgentSurroundings(start.environ, Path.home(), Path.cwd())
+    files = _find_qwen_settings_files(where)
     sign_in = _SIGN_INS[_read_qwen_sign_in(files)]
-    environment = {sign_in.variable: only_url_of_start(start) + sign_in.version}
+    address = only_url_of_start(start) + sign_in.version
+    environment = {sign_in.variable: address}
     return AgentLaunch(("qwen", *start.arguments), environment)
 
 
@@ -195,11 +197,13 @@ def _list_bypassing_qwen_providers(
     """
     names = set[str]()
     for file in _find_qwen_settings_files(where):
-        providers = object_at(read_json_settings(file), "modelProviders")
+        settings = read_json_settings(file)
+        providers = object_at(settings, "modelProviders")
         for provider in providers:
-            for model in objects_at(providers, provider):
-                if model.get("baseUrl"):
-                    names.add(text_at(model, "id") or provider)
+            models = objects_at(providers, provider)
+            bypassing_models = [model for model in models if model.get("baseUrl")]
+            for model in bypassing_models:
+                names.add(text_at(model, "id") or provider)
     return sorted(names)
 
 
