@@ -427,7 +427,7 @@ def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expire
     price = NextMessageCost(warm=0.04, cold=0.31, reply=800, warm_until=1_230.0)
     forecast = MessageCostForecast(dollars=0.12, low=0.1, high=0.2, messages=5)
     composer.price.show_next_message_cost(price, forecast, lambda: 0.11)
-    assert composer.price.text() == "Messages here cost about $0.120 · cache expires in 4 min"
+    assert composer.price.text() == "Messages here cost about $0.120 · price rises in 4 min"
     assert composer._fold.isHidden()
     composer.price.now = lambda: 1_231.0
     composer.price._update_next_message_cost()
