@@ -342,6 +342,9 @@ def _push_branch(state: BranchState) -> None:
             f"core.hooksPath={os.devnull}",
             "-c",
             "protocol.ext.allow=never",
+            # It would speak over an open file of ours, and wait for ever.
+            "-c",
+            "protocol.fd.allow=never",
             *_push_to_server(state.address),
             "--porcelain",
             "--",

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -273,7 +274,7 @@ async def test_a_login_that_is_not_accepted_says_which_variables_git_gets(
     assert "name it in your own git settings" in refused.value.remedy
 
 
-@pytest.mark.parametrize("remote", ["ssh://127.0.0.1/it", "ext::sh -c 'touch {mark}'"])
+@pytest.mark.parametrize("remote", ["ssh://127.0.0.1/it", "ext::sh -c 'touch {mark}'", "fd::7"])
 async def test_no_program_that_the_repository_names_is_run_by_a_push(
     bench: Workbench, project: Path, server: Path, tmp_path: Path, remote: str
 ) -> None:
@@ -295,8 +296,10 @@ async def test_no_program_that_the_repository_names_is_run_by_a_push(
     assert git(server, "rev-parse", "work")
     git(project, "remote", "set-url", "origin", remote.format(mark=mark))
     publishing, state = await publishing_of(bench)
+    begun = time.monotonic()
     with pytest.raises(ActionRefused):
         await publishing.push_branch(state)
+    assert time.monotonic() - begun < 60  # The address fd::7 was waited for until the limit.
     assert not mark.exists()
 
 
