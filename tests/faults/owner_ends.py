@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,15 @@ class LastingEditor(EditorClient):
                 return
 
 
+async def wait_at_most(what: str, waiting: Coroutine[Any, Any, None]) -> None:
+    """Says what was waited for too long, and how busy the computer was: it may be that alone."""
+    try:
+        await asyncio.wait_for(waiting, ANSWER_SECONDS)
+    except TimeoutError as error:
+        load = os.getloadavg()[0]
+        raise TimeoutError(f"{ANSWER_SECONDS:.0f} s {what}, load {load:.0f}") from error
+
+
 class OwnerProcess:
     """Whoever has the workspace open first."""
 
@@ -143,13 +152,16 @@ class OwnerProcess:
             self._window = subprocess.Popen(command, env=environment)
         else:
             self._forked = story.nursery.start_silent_command(story.argv(*argv[self._kind]))
-        async with asyncio.timeout(ANSWER_SECONDS):
-            while True:
-                wire = await running_instance.connect_to_owner(story.places.run, story.workspace)
-                if wire is not None:
-                    await wire.close()
-                    return
-                await asyncio.sleep(0.05)
+        await wait_at_most(f"until the {self._kind} answers", self._wait_until_it_answers())
+
+    async def _wait_until_it_answers(self) -> None:
+        story = self._story
+        while True:
+            wire = await running_instance.connect_to_owner(story.places.run, story.workspace)
+            if wire is not None:
+                await wire.close()
+                return
+            await asyncio.sleep(0.05)
 
     def kill(self) -> None:
         if self._forked is not None and self._forked.kill():
@@ -167,10 +179,13 @@ async def wait_for_answers(
     """Asks all three, and waits until each has answered."""
     editor.say(f"editor {words}")
     gateway.say(f"gateway {words}")
-    async with asyncio.timeout(ANSWER_SECONDS):
-        await mcp.call_tool(f"mcp {words}")
-        while not (editor.has_settled and gateway.has_settled):
-            await asyncio.sleep(0.05)
+    await wait_at_most(f"for the tool, {words}", mcp.call_tool(f"mcp {words}"))
+    await wait_at_most(f"for editor and agent, {words}", wait_until_settled(editor, gateway))
+
+
+async def wait_until_settled(editor: EditorClient, gateway: GatewayAgent) -> None:
+    while not (editor.has_settled and gateway.has_settled):
+        await asyncio.sleep(0.05)
 
 
 async def tell_round(story: Story, kind: str, upstream: str) -> None:
