@@ -427,6 +427,7 @@ def _error_of_push(finished: starter.FinishedProcess, state: BranchState) -> Act
     """
     message = _output_text(finished)
     reason = _shorten_reason(message)
+    address = mark_on_one_line(state.shown_address)
     if _REJECTED.search(message):
         return ActionRefused(
             f"The server did not take the branch {state.branch}: {reason}.",
@@ -434,12 +435,12 @@ def _error_of_push(finished: starter.FinishedProcess, state: BranchState) -> Act
         )
     if _NOT_LOGGED_IN.search(message):
         return ActionRefused(
-            f"The server of {state.shown_address} did not accept the login: {reason}.",
+            f"The server of {address} did not accept the login: {reason}.",
             remedy=f"{NOT_PUSHED} {WHICH_VARIABLES}",
         )
     if _OFFLINE.search(message):
         return ActionRefused(
-            f"The server of {state.shown_address} could not be reached: {reason}.",
+            f"The server of {address} could not be reached: {reason}.",
             remedy=f"{NOT_PUSHED} Check the connection and your login there, and try again.",
         )
     return ActionRefused(f"git refused: {reason}.", remedy=NOT_PUSHED)

@@ -274,6 +274,16 @@ async def test_a_login_that_is_not_accepted_says_which_variables_git_gets(
     assert "name it in your own git settings" in refused.value.remedy
 
 
+async def test_an_address_with_signs_that_nobody_sees_is_marked_in_what_is_said(
+    bench: Workbench, project: Path
+) -> None:
+    git(project, "config", "remote.origin.url", "a\nb\u202e")
+    publishing, state = await publishing_of(bench)
+    with pytest.raises(ActionRefused) as refused:
+        await publishing.push_branch(state)
+    assert refused.value.what.isprintable()
+
+
 @pytest.mark.parametrize("remote", ["ssh://127.0.0.1/it", "ext::sh -c 'touch {mark}'", "fd::7"])
 async def test_no_program_that_the_repository_names_is_run_by_a_push(
     bench: Workbench, project: Path, server: Path, tmp_path: Path, remote: str
