@@ -62,15 +62,13 @@ def test_rows_that_cannot_be_read_are_told_and_kept_and_do_not_end_the_reading()
         ("user", "first", False, 5.0),
         ("user", "last", True, 5.0),
     ]
-    assert report.unread == [b"2\n", b"3\n", b"4\n", b"5\n"], (
-        "what the agent still writes is read later"
-    )
+    assert report.unread == [b"2", b"3", b"4", b"5"], "what the agent still writes is read later"
     complaint, kinds = report.complaint_sentences("a.jsonl")
     assert complaint.startswith("a.jsonl, line 3: a content of type float")
     assert complaint.endswith("; the line was left out.")
     assert kinds.endswith(": half (1), hook (1), snapshot (2).")
     report.add_left_out_row("other", {"of": "ä part"})
-    assert report.unread[-1] == '{"of": "ä part"}\n'.encode()
+    assert report.unread[-1] == '{"of": "ä part"}'.encode()
 
 
 def test_complaints_alone_are_told_without_a_list_of_kinds() -> None:

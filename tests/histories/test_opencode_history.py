@@ -281,7 +281,7 @@ def test_damage_in_the_database_costs_what_is_damaged(tmp_path: Path) -> None:
     assert sorted(f"{path}, part p9" in why for why in report.complaints) == [False, True]
     assert sorted(f"{path}, message m9" in why for why in report.complaints) == [False, True]
     assert report.left_out == {"message robot": 1}
-    assert [line for line in report.unread if b"broken" in line] == [b"{broken\n"] * 2
+    assert [line for line in report.unread if b"broken" in line] == [b"{broken"] * 2
 
 
 def storage(tmp_path: Path) -> Path:
