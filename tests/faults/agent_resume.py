@@ -421,7 +421,7 @@ class _GivenBack:
 
     @property
     def has_own_lines(self) -> bool:
-        return self.way != "relay" and self.name not in ("gemini", "qwen", OURS)
+        return self.way != "relay" and self.name not in ("gemini", OURS)
 
 
 def _try_given_back(
