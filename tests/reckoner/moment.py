@@ -22,6 +22,7 @@ from helix_desktop.engine.facts import (
     Reasoning,
     Refolded,
     Span,
+    Stored,
     Text,
     ToolCall,
     ToolReturned,
@@ -174,11 +175,19 @@ def sort_of(message: Message, part: int) -> str:
 
 def tokens_of(message: Message, part: int) -> int:
     if isinstance(message, ToolReturned):
-        return IMAGE_TOKENS if part else message.tokens
+        return tokens_beside_output(message.images[part - 1]) if part else message.tokens
     if is_blank(message, part):
         return 0
     tokens = message.parts[part].tokens
     return tokens or (IMAGE_TOKENS if sort_of(message, part) == "image" else 0)
+
+
+def tokens_beside_output(stored: Stored) -> int:
+    """A picture costs the same whatever is in it, a document what its text has, and a file that is
+    neither is not sent.
+    """
+    kind = stored.media_type.split("/")[0]
+    return {"image": IMAGE_TOKENS, "text": stored.size // 4}.get(kind, 0)
 
 
 def is_blank(message: Message, part: int) -> bool:

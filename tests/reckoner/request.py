@@ -174,16 +174,31 @@ def _write_result(draft: Draft, c: Conversation, now: Moment, shown: Shown) -> N
         draft.waiting.remove(call)
         draft.add("user", ("result", call, *_output(c, fact, shown), "ok" if fact.ok else "failed"))
     if shown.how == "whole":
-        _join(draft, call, _content(c, fact.images[ref.part - 1] if ref.part else fact.output))
+        stored = fact.images[ref.part - 1] if ref.part else fact.output
+        content = _content(c, stored)
+        if content[0] == "image":
+            _join_picture(draft, call, content)
+        elif ref.part and stored.media_type.startswith("text/"):
+            _join_text_of_document(draft, call, str(content[1]))
     draft.release()
 
 
-def _join(draft: Draft, call: str, content: Part) -> None:
-    """An image joins the result of its call in the last message."""
+def _join_picture(draft: Draft, call: str, picture: Part) -> None:
+    """A picture joins the result of its call in the last message."""
     parts = draft.said[-1].parts if draft.said else []
     for i, part in enumerate(parts):
-        if content[0] == "image" and part[:2] == ("result", call):
-            parts[i] = (*part, *content)
+        if part[:2] == ("result", call):
+            parts[i] = (*part, *picture)
+
+
+def _join_text_of_document(draft: Draft, call: str, text: str) -> None:
+    """The text of a document stands behind the text of its result, or in its place if it is empty."""
+    parts = draft.said[-1].parts if draft.said else []
+    for i, part in enumerate(parts):
+        if part[:2] == ("result", call):
+            before, *rest = part[2:]
+            joined = text if before == NO_OUTPUT else f"{before!s}\n{text}"
+            parts[i] = ("result", call, joined, *rest)
 
 
 # --- the parts
