@@ -181,7 +181,7 @@ def test_a_session_file_is_named_as_one_and_said_to_be_one(
     assert told.keys() == {
         "agent", "session", "path", "folder", "original", "messages", "compactions", "left_out_reasoning",
         "left_out_context", "calls_as_text", "folded", "fits", "version",
-        "subagents",
+        "lines_too_long", "subagents",
     }  # fmt: skip
     assert (told["agent"], told["path"], told["original"]) == (
         "claude",

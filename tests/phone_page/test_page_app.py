@@ -46,7 +46,7 @@ async def test_the_list_says_what_waits_and_what_works(
     session = await bench.start_conversation("Extract the lock manager")
     await bench.start_conversation("Another one")
     await asking(session)
-    page = await page_with(phone, "/", "Waiting for you")
+    page = await page_with(phone, "/", "Needs you")
     assert "Extract the lock manager" in page
     assert "Create b.txt" in page
     assert page.index("Extract the lock manager") < page.index("Earlier")

@@ -107,7 +107,7 @@ ENTRY_COLUMNS: Sequence[EntryColumn] = (
     EntryColumn(
         "source", lambda: tr("Origin"), _source_on_one_line, EntrySort.SOURCE, is_code=True
     ),
-    EntryColumn("tool", lambda: tr("Tool"), _tool, EntrySort.TOOL, 170, 140),
+    EntryColumn("tool", lambda: tr("Tool"), _tool, EntrySort.TOOL, 170, 128),
     EntryColumn(
         "size", lambda: tr("Size"), _size, EntrySort.SIZE, 100, 82, is_number=True, hidden_first=4
     ),
