@@ -117,7 +117,7 @@ class WorkspaceSwitch:
         self._find_workspace = find_workspace
         self._write = write
         self._pipes: dict[str, WorkspacePipe] = {}
-        self._opened_pipes = 0
+        self._started_processes = 0
         # A session outlives the process that has its workspace open.
         self._workspaces_by_session: dict[str, str] = {}
         # By the id that we gave them, as two workspaces may use the same.
@@ -217,8 +217,8 @@ class WorkspaceSwitch:
         if pipe is not None:
             return pipe
 
-        self._opened_pipes += 1
-        new_pipe = WorkspacePipe(self._opened_pipes, workspace, self._handle_workspace_message)
+        self._started_processes += 1
+        new_pipe = WorkspacePipe(self._started_processes, workspace, self._handle_workspace_message)
         self._pipes[workspace] = new_pipe
         new_pipe.restart_with_greeting(self._greeting)
         self._tasks.spawn_task(self._run_pipe_until_done(new_pipe), name="workspace of an editor")
@@ -256,6 +256,7 @@ class WorkspaceSwitch:
             if exit_code == 0:
                 return
 
+            self._forget_requests_of_process(pipe)
             # The greeting is queued first, so that the next process gets it before all else.
             pipe.restart_with_greeting(self._greeting)
             for request in unanswered:
@@ -268,6 +269,16 @@ class WorkspaceSwitch:
                 # The next message of one of its sessions opens the workspace again.
                 self._pipes.pop(pipe.workspace, None)
                 return
+
+    def _forget_requests_of_process(self, pipe: WorkspacePipe) -> None:
+        """A late answer to a process that has ended must not answer a question of the next one,
+        which counts its requests from the beginning.
+        """
+        for id_for_editor, request in list(self._requests_to_editor.items()):
+            if request.pipe is pipe:
+                del self._requests_to_editor[id_for_editor]
+        self._started_processes += 1
+        pipe.number = self._started_processes
 
     async def _handle_workspace_message(self, pipe: WorkspacePipe, message: Message) -> None:
         """Passes on an answer or a request of a workspace to the editor."""

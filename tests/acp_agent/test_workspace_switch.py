@@ -400,3 +400,31 @@ async def test_a_workspace_that_gave_way_is_waited_for_and_one_that_nobody_asks_
     assert answer["result"]["greeted"]
     assert opened == 2
     await editor.end()
+
+
+async def test_a_late_answer_to_a_process_that_ended_is_no_answer_to_the_next_one() -> None:
+    """Each process counts its requests from the beginning, so theirs have the same ids."""
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    may_end = asyncio.Event()
+
+    async def ask_once(_workspace: str, line: WorkspacePipe) -> int:
+        while data := await line.read_input():
+            message = json.loads(data)
+            if message.get("method") == "session/prompt":
+                await line.write_output(encoded({"jsonrpc": "2.0", "id": 0, "method": "question"}))
+                if not may_end.is_set():
+                    await may_end.wait()
+                    return 1
+            elif "method" not in message:
+                heard.put_nowait(message["result"])
+        return 0
+
+    editor = SwitchedEditor(ask_once)
+    first = await editor.ask("session/prompt", cwd="/one")
+    may_end.set()
+    assert "error" in await asyncio.wait_for(editor.got.get(), 100)
+    second = await editor.ask("session/prompt", cwd="/one")
+    for question, answer in ((first, "late yes"), (second, "answer")):
+        editor.sent.put_nowait(encoded({"jsonrpc": "2.0", "id": question["id"], "result": answer}))
+    assert await asyncio.wait_for(heard.get(), 100) == "answer"
+    await editor.end()
