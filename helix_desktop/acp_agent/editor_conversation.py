@@ -79,6 +79,7 @@ class EditorConversation:
         self._turn_end: TurnEnded | None = None
         self._is_answering = False
         self._is_cancelled = False
+        self._is_closed = False
         # What the editor was told last.
         self._mode = bench.permission_mode
         self._commands: dict[str, Any] = {}
@@ -99,6 +100,7 @@ class EditorConversation:
 
     def close(self) -> None:
         """Stops the turn of a conversation that the editor closed, and keeps what was said."""
+        self._is_closed = True
         self.cancel_turn()
         self._sending.cancel()
         # It hears no more events, so the turn's own end would not answer the editor's message.
@@ -271,6 +273,8 @@ class EditorConversation:
             answer = PermissionAnswer(
                 allowed=False, words="The editor could not show the question."
             )
+        if self._is_closed:
+            return  # The window's user answers, if its turn goes on.
         session = self._bench.sessions.find_open_session(self.id)
         if session is not None and answer is not None:
             session.answer_question(asked.number, answer)

@@ -118,6 +118,48 @@ async def test_a_turn_that_somebody_else_began_is_not_stopped_by_the_editor(
         await session.wait_until_idle()
 
 
+@pytest.mark.parametrize("method", ["session/cancel", "session/close", "session/delete"])
+async def test_a_yes_right_behind_the_end_of_its_turn_runs_nothing(
+    bench: Workbench, folder: Path, method: str
+) -> None:
+    """Both come in one piece, so that nothing happens between them."""
+    async with connected(bench) as editor:
+        session = await new_session(editor, bench)
+        turn = editor.begin_request(
+            "session/prompt", sessionId=session, prompt=words("write new.txt: text")
+        )
+        await editor.wait_until(lambda: editor.asked)
+        ending: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if method == "session/cancel":
+            editor.pipe.send_message(ending | {"params": {"sessionId": session}})
+        else:
+            editor.begin_request(method, sessionId=session)
+        answer = choose("once:0")(editor.asked[0])
+        editor.pipe.send_message({"jsonrpc": "2.0", "id": editor.asked[0]["id"], **answer})
+        assert (await asyncio.wait_for(turn, 60))["result"] == {"stopReason": "cancelled"}
+        await (await bench.open_session(session)).wait_until_idle()
+        assert not (folder / "new.txt").exists()
+
+
+async def test_a_yes_after_an_editor_closed_a_session_runs_nothing_in_a_turn_of_the_window(
+    bench: Workbench, folder: Path
+) -> None:
+    async with connected(bench) as editor:
+        session_id = await new_session(editor, bench)
+        await editor.prompt(session_id, "read README.md")
+        session = await bench.open_session(session_id)
+        session.send_message((Text("write new.txt: text"),))
+        await editor.wait_until(lambda: editor.asked)
+        await editor.request("session/close", sessionId=session_id)
+        answer = choose("once:0")(editor.asked[0])
+        editor.pipe.send_message({"jsonrpc": "2.0", "id": editor.asked[0]["id"], **answer})
+        await editor.request("session/list")  # By now, the answer has been read.
+        assert session.questions, "the window still asks"
+        session.stop_turn()
+        await session.wait_until_idle()
+        assert not (folder / "new.txt").exists()
+
+
 @pytest.mark.parametrize(
     ("option", "is_written", "mode"),
     [("once:0", True, "ask"), ("deny", False, "ask"), ("nonsense:0", False, "ask")],
