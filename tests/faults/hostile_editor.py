@@ -29,9 +29,20 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import program_folders
-from helix_desktop.engine.facts import ModelReplied, ToolCall, ToolReturned
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    ModelReplied,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+)
+from helix_desktop.engine.request_building import find_violations
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import CLOSED
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
+from helix_desktop.workbench.interrupted_turns import end_interrupted_turns
 
 ROOT = Path(__file__).parents[2]
 SECRET = "words that only the user knows"
@@ -471,8 +482,17 @@ async def answer_others(editor: Editor, session: str, pick: random.Random) -> No
     editor.strategy = be_silent
     before = len(editor.questions)
     keys = [editor.prompt(name, command_with_mark(editor, pick)) for name in (session, other)]
-    await editor.until(lambda: len(editor.questions) >= before + 2, ANSWER_SECONDS)
-    asked = editor.questions[before:]
+
+    def asked_here() -> list[dict[str, Any]]:
+        """Other sessions may ask meanwhile, and their questions stay open."""
+        new = editor.questions[before:]
+        return [asked for asked in new if asked["params"]["sessionId"] in (session, other)]
+
+    def are_all_asked() -> bool:
+        return len(asked_here()) >= 2 or any(key in editor.answers for key in keys)
+
+    await editor.until(are_all_asked, ANSWER_SECONDS)
+    asked = asked_here()
     if asked:
         allow(editor, asked[0])
     for name in (session, other):
@@ -754,7 +774,8 @@ async def converse(editor: Editor, number: int) -> None:
         editor.strategy = deny
         editor.file_strategy = no_such_file
     await editor.drain()
-    editor.tell("session/cancel", sessionId=session)
+    for one in editor.sessions:
+        editor.tell("session/cancel", sessionId=one)
     if not await editor.until(lambda: not editor.unanswered(), ANSWER_SECONDS):
         unanswered = editor.unanswered()
         trial.fail(
@@ -762,16 +783,14 @@ async def converse(editor: Editor, number: int) -> None:
         )
         editor.asked.clear()
         editor.answered.clear()
+    await close_sessions(editor)  # No more may be open than the program allows.
     calm = await editor.new_session()
     reason = await editor.run_turn(calm, "read README.md", ANSWER_SECONDS)
     if reason != "end_turn":
         trial.fail(
             editor.name, f"the calm turn ended with {reason}: {list(editor.answers.values())[-1]}"
         )
-    for one in editor.sessions:
-        editor.ask("session/close", sessionId=one)
-    editor.sessions.clear()
-    await editor.until(lambda: not editor.unanswered(), ANSWER_SECONDS)
+    await close_sessions(editor)
     twice = [
         key
         for key, answers in editor.answered.items()
@@ -791,6 +810,13 @@ async def converse(editor: Editor, number: int) -> None:
     for mark in [key for key in trial.counts if key.startswith("mark ")]:
         del trial.counts[mark]
         trial.counts["commands asked for"] += 1  # fmt: skip
+
+
+async def close_sessions(editor: Editor) -> None:
+    for one in editor.sessions:
+        editor.ask("session/close", sessionId=one)
+    editor.sessions.clear()
+    await editor.until(lambda: not editor.unanswered(), ANSWER_SECONDS)
 
 
 async def run_process(trial: Trial, conversations: list[int]) -> None:
@@ -834,22 +860,41 @@ async def run_process(trial: Trial, conversations: list[int]) -> None:
 
 
 async def check_recorded(trial: Trial, name: str) -> None:
-    """Each conversation is read again, and each call in it has at most one result."""
+    """Each conversation is read again. Each call in it has one result, except in a turn that the
+    end of the input broke off: the next opening says so, and its next request is legal.
+    """
     places = program_folders.find_program_folders(trial.home)
     desk = Workbenches(places, SecretStorage(places.key_file, environ={}))
     for summary in desk.list_workspaces():
         bench = await desk.open_workspace(summary.id)
+        broken_off = await end_interrupted_turns(bench)
+        trial.counts["turns broken off"] += len(broken_off)
         for row in bench.list_conversations():
-            calls: Counter[str] = Counter()
-            for recorded in await bench.read_conversation_facts(row.id):
-                if isinstance(recorded.fact, ModelReplied):
-                    calls.update(p.id for p in recorded.fact.parts if isinstance(p, ToolCall))
-                if isinstance(recorded.fact, ToolReturned):
-                    calls[recorded.fact.call] -= 1
-            wrong = [call for call, left in calls.items() if left]
+            session = await bench.open_session(row.id)
+            if session.conversation.state.branch.turn.running:
+                trial.fail(name, f"in {row.id} a turn is still open")
+            violations = find_violations(await session.context.rebuild_request())
+            if violations:
+                trial.fail(name, f"the next request of {row.id} is illegal: {violations}")
+            wrong = calls_without_one_result(session)
             if wrong:
                 trial.fail(name, f"in {row.id} calls without one result each: {wrong[:3]}")
     await desk.aclose()
+
+
+def calls_without_one_result(session: Session) -> list[str]:
+    """A call that runs when its conversation is forked gets its result in the original alone."""
+    left: Counter[str] = Counter()
+    for recorded in session.all_facts:
+        fact = recorded.fact
+        if isinstance(fact, ModelReplied):
+            left.update(part.id for part in fact.parts if isinstance(part, ToolCall))
+        if isinstance(fact, ToolReturned):
+            left[fact.call] -= 1
+        is_fork = isinstance(fact, ConversationStarted) and bool(fact.forked_from)
+        if is_fork or fact == TurnEnded(TurnEnd.FAILED, CLOSED):
+            left = Counter({call: amount for call, amount in left.items() if amount < 0})
+    return [call for call, amount in left.items() if amount]
 
 
 async def run(trial: Trial, first: int, amount: int) -> None:
