@@ -95,6 +95,13 @@ class TimelineEvent:
         return any(fold.fold in self.history.branch.live for fold in self.made_folds)
 
     @property
+    def is_left_behind(self) -> bool:
+        """Whether the conversation was rewound to before all of its folds, which nothing undoes."""
+        if not self.made_folds:
+            return False
+        return all(self.history.find_fold(fold.fold) is None for fold in self.made_folds)
+
+    @property
     def tokens_before_folds(self) -> int:
         return sum(fold.tokens_before for fold in self.made_folds)
 

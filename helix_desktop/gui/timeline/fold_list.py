@@ -46,12 +46,10 @@ class FoldRows(ListRowModel[TimelineEvent]):
             describe_event_time(event),
             describe_event_briefly(event, self.window),
         ]
-        if self.is_event_undone(event):
-            parts.append(tr("undone"))
+        state_words = describe_event_state(event)
+        if state_words:
+            parts.append(state_words)
         return ", ".join(parts)
-
-    def is_event_undone(self, event: TimelineEvent) -> bool:
-        return bool(event.made_folds) and not event.has_fold_in_force
 
 
 class _FoldRowPainter(RowPainter):
@@ -67,7 +65,7 @@ class _FoldRowPainter(RowPainter):
         pixels = self._theme.zoomed_pixels
         room = view.viewport().width() - pixels(TEXT_LEFT) - pixels(TEXT_RIGHT)
         event = model.items[index.row()]
-        words = describe_event_briefly(event, model.window)
+        words = _describe_below_title(event, model.window)
         metrics = QFontMetrics(self._theme.build_font())
         lines = wrap_figures(words, metrics, room)
         extra_height = (len(lines) - 1) * pixels(FIGURES_LINE)
@@ -121,10 +119,9 @@ class _FoldRowPainter(RowPainter):
         title_font = theme.build_font(weight=QFont.Weight.DemiBold)
         title_colour = "text"
         time_words = describe_event_time(event)
-        if model.is_event_undone(event):
+        if describe_event_state(event):
             title_font.setStrikeOut(True)
             title_colour = "muted"
-            time_words += " · " + tr("undone")
 
         # The time is always complete, so the title gets the room that it leaves.
         plain_metrics = QFontMetrics(plain_font)
@@ -138,7 +135,7 @@ class _FoldRowPainter(RowPainter):
         time_rect = title_rect.adjusted(title_width + gap, 0, 0, 0)
         theme.draw_words(painter, time_rect, time_words, plain_font, "faint")
 
-        what_it_did = describe_event_briefly(event, model.window)
+        what_it_did = _describe_below_title(event, model.window)
         lines = wrap_figures(what_it_did, plain_metrics, int(text_width))
         # As many lines are drawn as the row was measured for.
         extra_height = row_rect.height() - pixels(ROW)
@@ -236,6 +233,24 @@ def describe_event_time(event: TimelineEvent) -> str:
     words = format_short_day_and_time(event.time, current_time, current_time)
     if event.last_time:
         words += f"–{format_short_day_and_time(event.last_time, event.time, current_time)}"
+    return words
+
+
+def describe_event_state(event: TimelineEvent) -> str:
+    """Says why the event's folds are not in force. Empty if one of them is."""
+    if not event.made_folds or event.has_fold_in_force:
+        return ""
+    if event.is_left_behind:
+        return tr("no longer part of this conversation")
+    return tr("undone")
+
+
+def _describe_below_title(event: TimelineEvent, window: int) -> str:
+    """What is below the title, which keeps the room of its line: the state and the figures."""
+    words = describe_event_briefly(event, window)
+    state_words = describe_event_state(event)
+    if state_words:
+        return f"{state_words}{SEPARATOR}{words}"
     return words
 
 

@@ -79,13 +79,18 @@ class ShownFold:
 
     def folds_to_undo_or_redo(self) -> list[Folded]:
         """Returns the event's folds that can be undone or redone. An output that was
-        deleted cannot be restored.
+        deleted cannot be restored, nor can a fold that a rewind left behind.
         """
         folds: list[Folded] = []
         for fold in self.event.current_folds:
-            if not self.event.history.is_output_forgotten(fold):
+            is_forgotten = self.event.history.is_output_forgotten(fold)
+            if not is_forgotten and not self.is_fold_left_behind(fold.fold):
                 folds.append(fold)
         return folds
+
+    def is_fold_left_behind(self, fold: str) -> bool:
+        """Whether the conversation was rewound to before the fold."""
+        return self.event.history.find_fold(fold) is None
 
     def state_to_draw(self) -> tuple[object, ...]:
         """Returns all that the panel's look depends on, to be compared with what was drawn."""
@@ -263,7 +268,10 @@ class FoldPanel(QWidget):
         if reason:
             words = tr("Why it was shortened: {reason}", reason=reason)
             yield build_note_box(ink, width, words, font=ink.text, colour="text", gap=4)
-        if _is_summary_of_ours_undone(event):
+        if event.is_left_behind:
+            words = tr("This is no longer part of the conversation, so the model does not see it.")
+            yield build_note_box(ink, width, words, font=ink.text, colour="text", gap=4)
+        elif _is_summary_of_ours_undone(event):
             words = tr(
                 "You undid this, so the model gets these messages as they are, and they are not shortened again. Later messages can be."
             )
@@ -388,7 +396,7 @@ def _build_covered_output_boxes(
     """
     folds = shown.event.current_folds
     gap = 0
-    if len(folds) > 1:
+    if len(folds) > 1 and not shown.event.is_left_behind:
         difference = tr(
             "The button “Undo” brings back all of these outputs, “Undo” beside an output only that one."
         )
@@ -398,8 +406,11 @@ def _build_covered_output_boxes(
         yield _build_covered_output_box(shown, fold, ink, width, gap)
         gap = 6
     if shown.event.fold_kind is FoldKind.EXCERPT:
+        heading = tr("What the model sees")
+        if shown.event.is_left_behind:
+            heading = tr("What the model saw")
         for fold in folds[:MOST_EXCERPTS]:
-            yield build_heading_box(ink, width, tr("What the model sees"), gap=12)
+            yield build_heading_box(ink, width, heading, gap=12)
             # The model gets the whole hash. A line of 64 digits tells a person nothing.
             excerpt = make_safe_text(fold_sentences.shorten_hashes(fold.text))
             yield build_note_box(ink, width, excerpt, font=ink.mono, colour="text")
@@ -419,7 +430,8 @@ def _build_covered_output_box(
         # It cannot be restored, so the words at the right open it like the line.
         line = replace(line, outcome=tr("permanently removed"))
         return ToolCallBox(ink, width, line, open_original, right=open_original, gap=gap)
-    if len(shown.event.current_folds) == 1:
+    has_button_above = len(shown.event.current_folds) == 1
+    if has_button_above or shown.is_fold_left_behind(fold.fold):
         # The button above does the same for the only output, so no words stand at the right.
         line = replace(line, outcome="")
         return ToolCallBox(ink, width, line, open_original, gap=gap)

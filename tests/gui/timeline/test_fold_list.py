@@ -12,7 +12,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QStyle, QStyleOptionViewItem
 
-from helix_desktop.engine.facts import Unfolded
+from helix_desktop.engine.facts import Rewound, Unfolded
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline import fold_list
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
@@ -21,6 +21,7 @@ from helix_desktop.gui.timeline.fold_list import (
     ROW,
     SEPARATOR,
     FoldList,
+    describe_event_state,
     describe_event_time,
     wrap_figures,
 )
@@ -68,9 +69,19 @@ def test_an_undone_row_says_so_and_the_start_of_the_conversation_is_never_undone
     written.add(Unfolded("h2"))
     story.read_next_fact(written.facts[-1])
     assert str(rows.rows.data(rows.rows.index(0))).endswith(", undone")
-    assert rows.rows.is_event_undone(story.events[-1])
-    assert not rows.rows.is_event_undone(story.events[0])
-    assert not rows.rows.is_event_undone(story.events[1])
+    states = [describe_event_state(event) for event in story.events]
+    assert states == ["", "", "", "undone"]
+
+
+def test_a_row_that_a_rewind_left_behind_says_so_and_not_that_it_was_undone(
+    rows: FoldList, story: ConversationTimeline, written: Written
+) -> None:
+    written.add(Rewound(5))
+    story.read_next_fact(written.facts[-1])
+    words = str(rows.rows.data(rows.rows.index(0)))
+    assert words.endswith(", no longer part of this conversation")
+    assert "undone" not in words
+    assert describe_event_state(story.events[0]) == ""
 
 
 def test_the_time_of_several_that_share_a_row_is_from_the_first_to_the_last(
@@ -241,11 +252,26 @@ def test_an_undone_row_is_struck_out_and_a_selected_one_stands_on_a_surface(
     assert len(painted(rows, 0, ROW, is_selected=True).shapes) == len(plain.shapes) + 1
     written.add(Unfolded("h2"))
     story.read_next_fact(written.facts[-1])
-    title, when, *_ = painted(rows, 0, ROW).words
+    title, when, below = painted(rows, 0, ROW).words
     assert title.is_struck_out
     assert title.colour != plain.words[0].colour
-    assert when.text.endswith(" · undone")
+    assert below.text.startswith("undone · ")
     assert not when.is_struck_out
+    assert not below.is_struck_out
+
+
+def test_an_undone_row_of_a_narrow_list_keeps_as_much_of_its_title_as_any_other(
+    rows: FoldList, story: ConversationTimeline, written: Written
+) -> None:
+    title_before = painted(rows, 2, ROW, width=230).words[0].text
+    for number in range(3):
+        written.add(Unfolded(f"m{number}"))
+        story.read_next_fact(written.facts[-1])
+    title, when, *_ = painted(rows, 2, ROW, width=230).words
+    assert title.is_struck_out
+    assert title.text == title_before
+    assert len(title.text) > 3
+    assert when.text == describe_event_time(rows.rows.items[2])
 
 
 def test_each_kind_has_a_ring_in_its_own_colour(rows: FoldList) -> None:

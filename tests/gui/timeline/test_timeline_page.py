@@ -20,6 +20,7 @@ from helix_desktop.engine.facts import (
     FoldKind,
     Forgotten,
     Recorded,
+    Rewound,
     Unfolded,
 )
 from helix_desktop.engine.list_rows import ConversationListRow as Row
@@ -230,6 +231,23 @@ def test_what_was_forgotten_cannot_be_restored(page: Page, settle: Settle) -> No
     assert ("fold", "m0") not in [
         act.key for act in acts_of(timeline) if isinstance(act, ToggleSection)
     ]
+
+
+def test_a_rewind_to_before_a_fold_leaves_nothing_to_redo(page: Page, settle: Settle) -> None:
+    made, session = page
+    batch = made.timeline.events[1]
+    assert len(batch.made_folds) > 1
+    made._choose_event(batch)
+    assert made.panel.undo_button.isVisible()
+    session.append(Rewound(5))
+    settle()
+    assert not made.panel.undo_button.isVisible()
+    assert "no longer part of the conversation" in shown_words(made)
+    assert not [
+        act for act in acts_of(made) if isinstance(act, ToggleSection) and act.key[0] == "fold"
+    ]
+    first_row = str(made.list.rows.data(made.list.rows.index(0)))
+    assert first_row.endswith("no longer part of this conversation")
 
 
 def test_an_undone_fold_can_be_redone(page: Page, settle: Settle) -> None:
