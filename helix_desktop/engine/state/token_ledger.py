@@ -92,9 +92,12 @@ class Savings:
     @property
     def is_saved_in_dollars(self) -> bool:
         """Whether savings are said in dollars. If some requests were free, only tokens say
-        something of all of them.
+        something of all of them; so do tokens while dollars say nothing, and other requests
+        were sent before a price was known.
         """
-        return self.paid > 0 and not self.free
+        if not self.paid or self.free:
+            return False
+        return not self.unpriced or abs(self.saved_dollars) >= LEAST_DOLLARS
 
     @property
     def saved_tokens(self) -> int:
