@@ -7,6 +7,7 @@ from PySide6.QtCore import QModelIndex, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QPainter
 from PySide6.QtWidgets import QListView, QStyle, QStyleOptionViewItem, QWidget
 
+from helix_desktop.engine.changes.folder_state import is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import (
     FileChange,
     TurnOfChanges,
@@ -353,7 +354,7 @@ class ChangedFilesList(QListView):
         self, entries: Sequence[ChangesListRow], selected_before: ChangesListRow | None = None
     ) -> None:
         """Replaces the rows, and selects the row that was selected, or else the same file in the
-        newest turn that has it, or else the first file.
+        newest turn that has it, or else the first file, which a folder alone is not.
         """
         self.files.replace_rows(entries)
         row_to_select = _find_row_to_select(entries, selected_before)
@@ -375,20 +376,29 @@ class ChangedFilesList(QListView):
 def _find_row_to_select(
     entries: Sequence[ChangesListRow], selected_before: ChangesListRow | None
 ) -> int | None:
-    path_before = ""
     if selected_before is not None and selected_before.file is not None:
         path_before = selected_before.file.path_of_change
-    first_row: int | None = None
-    first_row_of_path: int | None = None
+        first_row_of_path: int | None = None
+        for row, entry in enumerate(entries):
+            if entry.file is None:
+                continue
+            if entry.shows_same_file_as(selected_before):
+                return row
+            if first_row_of_path is None and entry.file.path_of_change == path_before:
+                first_row_of_path = row
+        if first_row_of_path is not None:
+            return first_row_of_path
+    return _find_first_file(entries)
+
+
+def _find_first_file(entries: Sequence[ChangesListRow]) -> int | None:
+    """Returns the row of the first file, or of the first folder if only folders have changed."""
+    first_row_of_folder: int | None = None
     for row, entry in enumerate(entries):
         if entry.file is None:
             continue
-        if selected_before is not None and entry.shows_same_file_as(selected_before):
+        if not is_change_of_folder(entry.file.change):
             return row
-        if first_row is None:
-            first_row = row
-        if first_row_of_path is None and entry.file.path_of_change == path_before:
-            first_row_of_path = row
-    if first_row_of_path is not None:
-        return first_row_of_path
-    return first_row
+        if first_row_of_folder is None:
+            first_row_of_folder = row
+    return first_row_of_folder

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QApplication, QWidget
 
-from helix_desktop.engine.changes.folder_state import PathChange
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges
 from helix_desktop.gui.changes.changed_files_list import ChangedFilesList, ChangesListRow
 from helix_desktop.gui.theme import Theme
@@ -39,5 +39,23 @@ def test_a_file_of_an_older_turn_stays_selected_when_a_newer_turn_changes_it(
     assert opened[-1] is without_first_turn[1], "the same file in another turn comes next"
 
 
+def test_the_first_file_is_opened_and_not_an_empty_folder_before_it(
+    theme: Theme, application: QApplication
+) -> None:
+    owner = QWidget()
+    changed_files = ChangedFilesList(theme, owner)
+    turn = TurnOfChanges(1, 3, 9, "Tests", ())
+    made_folder = PathChange("0/.benchmarks", None, TreeItem(PathKind.FOLDER, 0o755))
+    folder = ChangesListRow(file=FileChange(made_folder, ".benchmarks"), turn=turn)
+    rows = [folder, row_of("a.py", turn), row_of("b.py", turn)]
+    changed_files.show_changes_rows(rows)
+    assert changed_files.current_changes_row is rows[1]
+    changed_files.show_changes_rows(rows, folder)
+    assert changed_files.current_changes_row is folder, "what the user opened stays open"
+    changed_files.show_changes_rows([folder])
+    assert changed_files.current_changes_row is folder
+
+
 def row_of(name: str, turn: TurnOfChanges) -> ChangesListRow:
-    return ChangesListRow(file=FileChange(PathChange(f"0/{name}", None, None), name), turn=turn)
+    written = TreeItem(PathKind.FILE, 0o644, 1, b"content")
+    return ChangesListRow(file=FileChange(PathChange(f"0/{name}", None, written), name), turn=turn)
