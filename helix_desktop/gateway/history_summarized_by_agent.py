@@ -21,11 +21,9 @@ _BEGINS_SUMMARY = re.compile(
     r"|The conversation history before this point was compacted into the following summary"
     r"|\s*<state_snapshot>"
 )
-# Gemini CLI's summary may have the model's notes before it.
-_IS_SNAPSHOT = re.compile(r"\s*<.*<state_snapshot>.*</state_snapshot>\s*\Z", re.DOTALL)
 # Ends the request with which Gemini CLI and Qwen Code ask for their summary.
 _ASKS_FOR_SNAPSHOT = re.compile(r"<state_snapshot>[^<]{0,400}\Z")
-_TAGGED_SUMMARY = re.compile(r"<(summary|state_snapshot)>(.*?)</\1>", re.DOTALL)
+_TAGS_OF_SUMMARIES = ("summary", "state_snapshot")
 # So much of a reply is looked for in the summary, to find the request that asked for it.
 _COMPARED_CHARACTERS = 400
 
@@ -41,9 +39,18 @@ def find_summary_piece(message: ProtocolMessage) -> Piece | None:
     for piece in message.pieces_of_kind(PieceKind.TEXT):
         if _BEGINS_SUMMARY.match(piece.text[:_COMPARED_CHARACTERS]):
             return piece
-        if _IS_SNAPSHOT.match(piece.text):
+        if _is_snapshot_behind_notes(piece.text):
             return piece
     return None
+
+
+def _is_snapshot_behind_notes(text: str) -> bool:
+    """Whether this is Gemini CLI's summary with notes of the model before it, in tags as well."""
+    notes_and_snapshot = text.strip()
+    if not notes_and_snapshot.startswith("<"):
+        return False
+    _notes, opening, snapshot = notes_and_snapshot[1:].partition("<state_snapshot>")
+    return bool(opening) and snapshot.endswith("</state_snapshot>")
 
 
 def asks_for_summary(messages: Sequence[ProtocolMessage]) -> bool:
@@ -76,10 +83,16 @@ def find_seq_before_summary_request(branch: ConversationBranch, summary: str) ->
 
 def text_of_summary(reply: str) -> str:
     """Return the summary in a model's reply, without its tags and what stands beside them."""
-    tagged = _TAGGED_SUMMARY.search(reply)
-    if tagged is not None:
-        return tagged[2].strip()
-    return reply.strip()
+    first_position = len(reply)
+    summary = reply
+    # A pattern would look for the end of each of thousands of tags that have none.
+    for tag in _TAGS_OF_SUMMARIES:
+        before, _opening, rest = reply.partition(f"<{tag}>")
+        tagged, closing, _behind = rest.partition(f"</{tag}>")
+        if closing and len(before) < first_position:
+            first_position = len(before)
+            summary = tagged
+    return summary.strip()
 
 
 def build_fold_by_agent(
