@@ -123,9 +123,9 @@ def find_kept_end(moment: Moment, messages: Sequence[MessageBehindSummary]) -> K
     """
     recorded_messages = _list_recorded_messages(moment)
     for start in range(len(recorded_messages)):
-        end_of_conversation = recorded_messages[start:]
-        if not _begins_with_all(messages, end_of_conversation):
+        if not _begins_with_all(messages, recorded_messages, start):
             continue
+        end_of_conversation = recorded_messages[start:]
         seq_before = 0
         if start:
             seq_before = recorded_messages[start - 1].seq
@@ -156,10 +156,12 @@ def _list_recorded_messages(moment: Moment) -> list[_RecordedMessage]:
 
 
 def _begins_with_all(
-    messages: Sequence[MessageBehindSummary], recorded_messages: Sequence[_RecordedMessage]
+    messages: Sequence[MessageBehindSummary],
+    recorded_messages: Sequence[_RecordedMessage],
+    start: int,
 ) -> bool:
-    """Whether a request's messages begin with all of these."""
-    position = 0
+    """Whether a request's messages begin with all of these from `start` on."""
+    position = start
     for message in messages:
         end = _end_of_message(message, recorded_messages, position)
         if end == len(recorded_messages):
@@ -179,8 +181,9 @@ def _end_of_message(
     while end < len(recorded_messages):
         recorded = recorded_messages[end]
         if message.reply is not None:
-            is_here = recorded.reply is not None and message.reply.is_same(recorded.reply)
-            return end + is_here
+            if recorded.reply is not None and message.reply.is_same(recorded.reply):
+                return end + 1
+            return end
         if not _is_part_of_message(recorded, message):
             break
         end += 1
