@@ -127,7 +127,7 @@ class ToolCallRunner:
         except BaseException:
             for task in tasks:
                 task.cancel()
-            await asyncio.shield(self._record_stopped_calls(waiting, tasks))
+            await asyncio.shield(self.record_stopped_calls(waiting, tasks))
             raise
 
     def _group_parallel_calls(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
@@ -267,7 +267,7 @@ class ToolCallRunner:
             raise
         await self._record_results_and_return_seqs(unrecorded, folds)
 
-    async def _record_stopped_calls(
+    async def record_stopped_calls(
         self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[CallResult]]
     ) -> None:
         """Record finished results. Other calls get a result that says they were stopped."""

@@ -218,7 +218,7 @@ class TurnLoop:
         except errors.HelixError as error:
             end = turn_end_of_error(error)
         except asyncio.CancelledError:
-            await asyncio.shield(self._record_end(self._callbacks.end_when_stopped()))
+            await asyncio.shield(self._record_stop())
             raise
         await self._record_end(end)
         return end
@@ -251,6 +251,14 @@ class TurnLoop:
         if end is None and self._cut_replies:
             await self._exclude_broken_reply_and_wait(reply)
         return end
+
+    async def _record_stop(self) -> None:
+        # The user may stop the turn while the reply with these calls is being recorded.
+        running_calls = self._conversation.state.branch.running_calls
+        if running_calls:
+            calls = [pending.call for pending in running_calls]
+            await self._call_runner.record_stopped_calls(calls, ())
+        await self._record_end(self._callbacks.end_when_stopped())
 
     async def _record_end(self, end: facts.TurnEnded) -> None:
         """Record the end, and files that a stopped step has changed."""

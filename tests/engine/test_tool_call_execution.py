@@ -10,6 +10,7 @@ from helix_desktop.engine import request_building
 from helix_desktop.engine.facts import (
     Decided,
     Folded,
+    ModelReplied,
     PartRef,
     Rewound,
     Stop,
@@ -35,6 +36,7 @@ from helix_desktop.engine.session_events import (
     CallStageChanged,
     ConversationActivity,
     Event,
+    FactAppended,
     QuestionAsked,
 )
 from helix_desktop.engine.session_setup import TurnLimits
@@ -203,6 +205,24 @@ async def test_stopping_while_tools_run_leaves_no_call_open() -> None:
         ("look-0-1", True),
         ("run-1-1", False),
     ]
+    assert request_building.find_violations(await at.session.context.rebuild_request()) == []
+
+
+async def test_stopping_as_a_reply_is_recorded_leaves_no_call_open() -> None:
+    """Nothing ran, and the calls stayed without a result."""
+    at = await world(calls("look", "run"))
+
+    def stop(event: Event) -> None:
+        if isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied):
+            at.session.stop_turn()
+
+    at.session.subscribe_to_events(stop)
+    assert (await told(at)).reason is TurnEnd.STOPPED
+    assert [(result.call, result.head) for result in at.of(ToolReturned)] == [
+        ("look-0-1", NOT_BEGUN),
+        ("run-1-1", NOT_BEGUN),
+    ]
+    assert facts_that_take_back_unstarted_calls(at.session.conversation.state) != []
     assert request_building.find_violations(await at.session.context.rebuild_request()) == []
 
 
