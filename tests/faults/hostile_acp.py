@@ -30,7 +30,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop import program_folders
@@ -42,9 +42,9 @@ from helix_desktop.engine.session_events import Event, QuestionAsked
 from helix_desktop.program_settings import ACP_AGENTS, ProgramSettings
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
+from tests.faults.guarded_folder import SECRET, GuardedFolder
 
 AGENT = Path(__file__).with_name("acp_lying_agent.py")
-SECRET = "words that only the user knows"
 AT_ONCE = 5  # So many conversations go on at the same time.
 TURN_SECONDS = 8.0  # A turn that takes longer is stopped, as a user would.
 STOP_SECONDS = 30.0
@@ -58,36 +58,19 @@ MEBIBYTE = 1 << 20
 
 
 @dataclass
-class Trial:
-    """One folder with what must not be touched beside it, and what went wrong."""
+class Trial(GuardedFolder):
+    """`recorded_arguments`: those of all calls that the conversation has recorded."""
 
-    place: Path
-    seed: int
-    only: str = ""
     recorded_arguments: str = ""
-    failures: list[str] = field(default_factory=list)
-    allowed: set[str] = field(default_factory=set)
-    counts: Counter[str] = field(default_factory=Counter)
     slowest: float = 0.0
     slowest_of_processor: float = 0.0
-
-    @property
-    def inside(self) -> Path:
-        return self.place / "project"
-
-    @property
-    def outside(self) -> Path:
-        return self.place / "outside"
 
     @property
     def heard(self) -> Path:
         return self.place / "heard"
 
     def prepare(self) -> None:
-        for folder in (self.inside / "ran", self.outside):
-            folder.mkdir(parents=True)
-        (self.inside / "README.md").write_text("# Pairs\n")
-        (self.outside / "secret").write_text(SECRET)
+        self.prepare_folders()
         plan = {
             "seed": self.seed,
             "inside": str(self.inside),
@@ -97,24 +80,17 @@ class Trial:
         }
         (self.place / "lies.json").write_text(json.dumps(plan))
         os.environ["LIES"] = str(self.place / "lies.json")
-        places = program_folders.find_program_folders(self.place / "home")
+        places = program_folders.find_program_folders(self.home)
         places.settings_file.parent.mkdir(parents=True, exist_ok=True)
         line = f"Liar = {sys.executable} {shlex.quote(str(AGENT))}"
         ProgramSettings(places.settings_file).change_setting(ACP_AGENTS, line)
 
     def check(self, name: str) -> None:
         """After each conversation: what is outside, what ran, and what the agent heard."""
-        if [path.name for path in self.outside.iterdir()] != ["secret"]:
-            self.fail(name, f"outside there is {[path.name for path in self.outside.iterdir()]}")
-        if (self.outside / "secret").read_text() != SECRET:
-            self.fail(name, "the file outside was written")
-        for ran in (self.inside / "ran").iterdir():
-            if ran.name not in self.allowed:
-                self.fail(name, f"{ran.name} ran without an answer")
-            elif ran.name not in self.recorded_arguments:
-                self.fail(name, f"{ran.name} ran, and no call in the record names it")
-            self.counts["commands that ran after a yes"] += 1
-            ran.unlink()
+        self.check_outside(name)
+        for ran in self.take_what_ran(name):
+            if ran not in self.recorded_arguments:
+                self.fail(name, f"{ran} ran, and no call in the record names it")
         heard = self.heard.read_text() if self.heard.exists() else ""
         if SECRET in heard:
             self.fail(name, "the agent read the file outside")
@@ -127,8 +103,7 @@ class Trial:
         attacks: list[str] = []
         if Path(f"{self.heard}.attacks").exists():
             attacks = Path(f"{self.heard}.attacks").read_text().splitlines()[-AT_ONCE:]
-        self.failures.append(f"{name}: {what}; last attacks: {attacks}")
-        print(f"FAILED: {self.failures[-1][:600]}", flush=True)
+        super().fail(name, f"{what}; last attacks: {attacks}")
 
 
 class LoopWatcher:
@@ -292,7 +267,7 @@ def check_recorded(trial: Trial, session: Session) -> None:
 
 
 def ask_on_the_command_line(trial: Trial, name: str) -> None:
-    words = [sys.executable, "-m", "helix_desktop", "--home", str(trial.place / "home"), "ask"]
+    words = [sys.executable, "-m", "helix_desktop", "--home", str(trial.home), "ask"]
     words += ["--acp", "Liar", f"{name} message 0"]
     root = Path(__file__).parents[2]
     process = subprocess.Popen(
@@ -330,7 +305,7 @@ async def try_one(trial: Trial, bench: Workbench, number: int) -> None:
 
 
 async def run(trial: Trial, first: int, count: int) -> None:
-    places = program_folders.find_program_folders(trial.place / "home")
+    places = program_folders.find_program_folders(trial.home)
     errors = ErrorKeeper()
     logging.getLogger().addHandler(errors)
     loop_errors: list[str] = []

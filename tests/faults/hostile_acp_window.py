@@ -200,7 +200,7 @@ async def story(run: WindowProgram, trial: Trial, first: int, amount: int) -> No
 
 
 async def prepare_workspace(trial: Trial) -> None:
-    places = program_folders.find_program_folders(trial.place / "home")
+    places = program_folders.find_program_folders(trial.home)
     desk = Workbenches(places, SecretStorage(places.key_file, environ={}))
     await desk.create_workspace(WORKSPACE, trial.inside)
     await desk.aclose()
