@@ -166,7 +166,7 @@ def build_scroll_area(
 
 class TransientDialog(QtWidgets.QDialog):
     """A dialog that is deleted when closed. Enter presses the focused button, or else
-    the default one.
+    the default one, which Ctrl+Enter presses from a field in which Enter breaks the line.
     """
 
     def __init__(
@@ -178,8 +178,18 @@ class TransientDialog(QtWidgets.QDialog):
         keep_on_screen(self, width, height)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if not press_focused_button(event):
+        is_control_held = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+        if is_control_held and event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            event.accept()  # The field that has not used it has marked it as unused.
+            self._press_default_button()
+        elif not press_focused_button(event):
             super().keyPressEvent(event)
+
+    def _press_default_button(self) -> None:
+        for button in self.findChildren(QtWidgets.QPushButton):
+            if button.isDefault() and button.isEnabled():
+                button.click()
+                return
 
 
 def build_popup_menu(parent: QtWidgets.QWidget) -> QtWidgets.QMenu:

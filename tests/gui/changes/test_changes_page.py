@@ -11,9 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMenu, QPushButton, QScrollArea
+from PySide6.QtWidgets import (
+    QApplication,
+    QComboBox,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QScrollArea,
+    QWidget,
+)
 
 from helix_desktop.engine.changes.diff_hunks import find_hunks
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
@@ -78,6 +87,11 @@ def page(theme: Theme, changes: FakeChanges, application: QApplication) -> Chang
     made.show_changes_of(changes, "c1")
     made.show()
     return made
+
+
+def press_with_control(field: QWidget, key: Qt.Key) -> None:
+    pressed = QKeyEvent(QEvent.Type.KeyPress, key, Qt.KeyboardModifier.ControlModifier)
+    QApplication.sendEvent(field, pressed)
 
 
 def dialog(page: ChangesPage, kind: type) -> object:
@@ -162,6 +176,20 @@ def test_what_is_committed_is_marked_and_not_offered_again(
     asked.accept()
     assert page.files.files.items[0].heading == "“Extract it” · 3 files · committed"
     assert page.files.grab().toImage() != marked
+
+
+@pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_Enter])
+def test_ctrl_and_enter_commit_once_there_is_a_message(
+    page: ChangesPage, changes: FakeChanges, key: Qt.Key
+) -> None:
+    page.commit_button.click()
+    asked = dialog(page, CommitDialog)
+    assert isinstance(asked, CommitDialog)
+    press_with_control(asked.message, key)
+    assert asked.isVisible(), "there is no message yet"
+    QTest.keyClicks(asked.message, "All of it")
+    press_with_control(asked.message, key)
+    assert [message for _paths, message in changes.git_repository.committed] == ["All of it"]
 
 
 def test_an_empty_folder_alone_is_no_file_and_cannot_be_committed(
