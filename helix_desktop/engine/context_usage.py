@@ -109,6 +109,7 @@ class NextMessageCost:
     warm_until: float = 0.0
     per_token: float = 0.0
     kept: float = 0.0
+    cached: int = 0  # The tokens of the context that cost less while the cache is warm.
     forever: bool = False  # Whether the provider caches the context without saying for how long.
 
     def is_cache_warm(self, now: float) -> bool:
@@ -240,7 +241,7 @@ def estimate_next_message_cost(
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
-    context_tokens = _context_tokens_of_next_message(state, policy, before)
+    context_tokens = count_context_of_next_message(state, policy, before)
     cached_tokens = min(context_tokens, count_cached_tokens(state, chosen.model))
     reply_tokens = state.record.ledger.median_reply_tokens(state.seq)
     for_an_hour = is_cached_for_an_hour(state)
@@ -264,11 +265,12 @@ def estimate_next_message_cost(
         warm_until=warm_until,
         per_token=price_of_written_token,
         kept=_cost_of_keeping_alive(state, chosen),
+        cached=cached_tokens,
         forever=is_warm_forever,
     )
 
 
-def _context_tokens_of_next_message(state: Moment, policy: Policy, before: int) -> int:
+def count_context_of_next_message(state: Moment, policy: Policy, before: int) -> int:
     """Return the tokens of the next request, without those from message `before` on."""
     context_tokens = measure_window(state, policy).used
     if not before:

@@ -15,6 +15,8 @@ from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, 
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.message_cost_forecast import (
     MessageCostForecast,
+    NextMessageEstimate,
+    estimate_next_message,
     forecast_message_cost,
 )
 from helix_desktop.engine.message_queue import with_text_tokens
@@ -97,27 +99,29 @@ class ConversationContext:
             return ""
         return chosen.model
 
+    def estimate_next_message(
+        self, parts: Sequence[facts.UserPart], *, instead_of: int = 0
+    ) -> NextMessageEstimate:
+        """Return what sending these parts now takes. `instead_of`: the message they replace."""
+        expected_state = self._conversation.expected_state
+        counted_tokens = 0
+        for part in parts:
+            counted_tokens += with_text_tokens(part, self._services.tokens).tokens
+        return estimate_next_message(
+            expected_state,
+            self._conversation.policy_at(expected_state),
+            counted_tokens,
+            self._services.clock.current_time(),
+            before=instead_of,
+        )
+
     def estimate_cost_of_sending(
         self, parts: Sequence[facts.UserPart], *, instead_of: int = 0
     ) -> float:
         """Return the approximate cost of sending these parts now, or 0.0. `instead_of`:
         the message they replace. It is at least what messages of this conversation usually cost.
         """
-        next_message = self.next_message_cost(instead_of)
-        if next_message is None:
-            return 0.0
-        counted_tokens = 0
-        for part in parts:
-            counted_tokens += with_text_tokens(part, self._services.tokens).tokens
-        added_tokens = context_usage.estimate_billed_tokens(
-            counted_tokens, self._conversation.expected_state
-        )
-        cost_without_parts = next_message.cost_when_sent(self._services.clock.current_time())
-        cost_of_request = cost_without_parts + added_tokens * next_message.per_token
-        forecast = self.message_cost_forecast()
-        if forecast is None:
-            return cost_of_request
-        return max(cost_of_request, forecast.dollars)
+        return self.estimate_next_message(parts, instead_of=instead_of).dollars
 
     def estimate_needed_summary(self) -> NeededSummary | None:
         """Return what must be summarized before the next message, if that takes many requests.

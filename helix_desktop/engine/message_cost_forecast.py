@@ -7,7 +7,10 @@ and the middle of the last nine messages was 1.04 times of it.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from helix_desktop.engine import context_usage
+from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.fast_dataclass import dataclass
@@ -30,6 +33,40 @@ class MessageCostForecast:
     messages: int
 
 
+@dataclass(frozen=True, slots=True)
+class NextMessageEstimate:
+    """What sending a message now takes, in billed tokens and in dollars, which are 0 if the price
+    is not known.
+
+    `context`: the tokens that are sent before the message, `cached` those of them that cost less,
+    because the provider still has them. `message`: its own tokens.
+    """
+
+    context: int
+    message: int
+    cached: int = 0
+    reply: int = 0
+    dollars_of_request: float = 0.0
+    forecast: MessageCostForecast | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.context + self.message
+
+    @property
+    def is_forecast(self) -> bool:
+        """Whether messages of this conversation usually cost more than the first request."""
+        if self.forecast is None or not self.dollars_of_request:
+            return False
+        return self.forecast.dollars > self.dollars_of_request
+
+    @property
+    def dollars(self) -> float:
+        if self.forecast is not None and self.is_forecast:
+            return self.forecast.dollars
+        return self.dollars_of_request
+
+
 def forecast_message_cost(state: Moment) -> MessageCostForecast | None:
     """Return what the next message will probably cost, or None if too little is known."""
     if _is_other_model_chosen(state):
@@ -43,6 +80,32 @@ def forecast_message_cost(state: Moment) -> MessageCostForecast | None:
         low=_quantile(costs, 0.25),
         high=_quantile(costs, 0.75),
         messages=len(costs),
+    )
+
+
+def estimate_next_message(
+    state: Moment, policy: Policy, counted_tokens: int, now: float, *, before: int = 0
+) -> NextMessageEstimate:
+    """Return what sending a message of so many counted tokens takes now. `before`: the first
+    message that it replaces.
+    """
+    estimate = NextMessageEstimate(
+        context=context_usage.count_context_of_next_message(state, policy, before),
+        message=context_usage.estimate_billed_tokens(counted_tokens, state),
+        reply=state.record.ledger.median_reply_tokens(state.seq),
+    )
+    request_cost = context_usage.estimate_next_message_cost(state, policy, before=before)
+    if request_cost is None:
+        return estimate
+    cached_tokens = 0
+    if request_cost.is_cache_warm(now):
+        cached_tokens = request_cost.cached
+    cost_of_message = estimate.message * request_cost.per_token
+    return replace(
+        estimate,
+        cached=cached_tokens,
+        dollars_of_request=request_cost.cost_when_sent(now) + cost_of_message,
+        forecast=forecast_message_cost(state),
     )
 
 

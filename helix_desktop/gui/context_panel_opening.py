@@ -70,14 +70,23 @@ class ContextPanelOpener(QObject):
 
     def update_if_visible(self, side: ChatPage, session: ShownSession) -> None:
         if self.visible_panel is not None and side is self._sides.current:
-            self.visible_panel.show_context_of(session, side.composer.price.text())
+            self._show_context_of_side(self.visible_panel, side, session)
 
     def toggle_context_panel(self) -> None:
         self._frame.switch_to_page("chat")
         side = self._sides.current
         if side.measured_session is not None:
             self.panel.open_or_close_panel(side.composer.context_button)
-            self.panel.show_context_of(side.measured_session, side.composer.price.text())
+            self._show_context_of_side(self.panel, side, side.measured_session)
+
+    def _show_context_of_side(
+        self, panel: "ContextPanel", side: ChatPage, session: ShownSession
+    ) -> None:
+        composer = side.composer
+        next_message = session.context.estimate_next_message(
+            composer.message_parts(), instead_of=composer.replaced_message
+        )
+        panel.show_context_of(session, next_message, composer.price.describe_provider_cache())
 
     def open_policy_choices(self) -> None:
         if self.panel.isHidden():

@@ -8,6 +8,7 @@ the chat need not know which of the two it shows.
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -26,6 +27,8 @@ from helix_desktop.engine.facts import Recorded, UserPart
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.message_cost_forecast import (
     MessageCostForecast,
+    NextMessageEstimate,
+    estimate_next_message,
     forecast_message_cost,
 )
 from helix_desktop.engine.messages import Request, RetryDelay, TextDelta
@@ -38,6 +41,7 @@ from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused, HelixError, OwnerEnded
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.token_counting import BYTES_PER_TOKEN
 from helix_desktop.workspace_host import host_interface
 from helix_desktop.workspace_host.host_interface import (
     ConversationEvent,
@@ -637,6 +641,20 @@ class ClientContext:
 
     def matches_sent_request(self, seq: int, request: Request) -> bool | None:
         return rebuilt_request.matches_sent_request(self._state, seq, request)
+
+    def estimate_next_message(
+        self, parts: Sequence[UserPart], *, instead_of: int = 0
+    ) -> NextMessageEstimate:
+        """Only the host counts texts, so the tokens of this one follow from its length."""
+        counted_tokens = 0
+        for part in parts:
+            counted_tokens += part.tokens
+            if isinstance(part, facts.Text):
+                counted_tokens += round(len(part.text.encode()) / BYTES_PER_TOKEN)
+        policy = self._session.conversation.policy
+        return estimate_next_message(
+            self._state, policy, counted_tokens, time.time(), before=instead_of
+        )
 
     # Only the host knows these. It asks, or does what is needed, by its own settings.
 

@@ -52,6 +52,8 @@ from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.list_rows import SubagentRow
 from helix_desktop.engine.message_cost_forecast import (
     MessageCostForecast,
+    NextMessageEstimate,
+    estimate_next_message,
     forecast_message_cost,
 )
 from helix_desktop.engine.message_queue import MessageQueue
@@ -314,6 +316,18 @@ class FakeSession(StandIn):
 
     def message_cost_forecast(self) -> MessageCostForecast | None:
         return forecast_message_cost(self.state)
+
+    def estimate_next_message(
+        self, parts: Sequence[UserPart], *, instead_of: int = 0
+    ) -> NextMessageEstimate:
+        counted_tokens = 0
+        for part in parts:
+            counted_tokens += part.tokens
+            if isinstance(part, Text):
+                counted_tokens += len(part.text) // 4
+        return estimate_next_message(
+            self.expected_state, self.policy, counted_tokens, time.time(), before=instead_of
+        )
 
     @property
     def expected_state(self) -> ConversationState:

@@ -581,7 +581,7 @@ def disagreements(
     inspector = window.pages.inspector
     panel = window.context_panel
     inspector._show_chosen_step()
-    panel.show_context_of(session, "")
+    panel.show_context_of(session, session.context.estimate_next_message(()))
     for view in (inspector.view, panel.figures):
         lay_out_all_boxes(view)
     boxes = list(shown_by_boxes(panel.figures.all_text()))

@@ -49,6 +49,8 @@ SUMMARY_PARTS = 10  # A summary is expected to take one tenth of the context win
 # nothing after such a pause has found the cache empty.
 LEAST_CACHE_SECONDS = 300.0
 LEAST_DOLLARS = 0.0005  # Nobody is told of smaller savings.
+# With more requests of unknown cost, savings in dollars would leave out too much.
+MOST_UNPRICED_SHARE = 0.1
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
 COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced", "free", "shortening")
@@ -92,12 +94,12 @@ class Savings:
     @property
     def is_saved_in_dollars(self) -> bool:
         """Whether savings are said in dollars. If some requests were free, only tokens say
-        something of all of them; so do tokens while dollars say nothing, and other requests
-        were sent before a price was known.
+        something of all of them; so they do if many were sent before a price was known. A few of
+        unknown cost, such as stopped replies, change little.
         """
         if not self.paid or self.free:
             return False
-        return not self.unpriced or abs(self.saved_dollars) >= LEAST_DOLLARS
+        return self.unpriced <= self.steps * MOST_UNPRICED_SHARE
 
     @property
     def saved_tokens(self) -> int:

@@ -395,6 +395,11 @@ class Composer(QWidget):
             self.attachments.show_attachments([])
             self._add_message_parts(self._interrupted_draft)
 
+    @property
+    def replaced_message(self) -> int:
+        """The earlier message that is being edited, or 0."""
+        return self._edited
+
     def message_parts(self) -> tuple[UserPart, ...]:
         words = self.text.toPlainText().strip()
         parts: list[UserPart] = []

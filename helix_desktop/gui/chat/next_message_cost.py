@@ -56,6 +56,12 @@ class NextMessageCostLabel(QLabel):
         self._idle = idle
         self._update_next_message_cost()
 
+    def describe_provider_cache(self) -> list[str]:
+        """Says how long the conversation costs less, and what keeping it so has cost."""
+        if self._next is None:
+            return []
+        return _describe_cache(self._next, self.now())
+
     def _update_next_message_cost(self) -> None:
         now = self.now()
         self._show_cost_and_cache_time(now)

@@ -35,6 +35,7 @@ from helix_desktop.gui.inspector.inspector_boxes import (
     build_cost_boxes,
 )
 from helix_desktop.gui.inspector.inspector_figures import ListedBlock
+from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace, workbench_of_shown
@@ -252,9 +253,19 @@ class ContextInspector(QWidget):
         if self._session is not None and self._is_at_present:
             current_state = self._session.conversation.state
             agents_cost = self._session.context.cost_of_agents()
-            yield from build_cost_boxes(ink, width, current_state, agents_cost, has_details=True)
+            yield from build_cost_boxes(
+                ink,
+                width,
+                current_state,
+                agents_cost,
+                asks_for_price=lacks_price(state),
+                has_details=True,
+            )
         else:
-            yield from build_cost_boxes(ink, width, state, has_details=True)
+            asks_for_price = lacks_price(state)
+            yield from build_cost_boxes(
+                ink, width, state, asks_for_price=asks_for_price, has_details=True
+            )
         yield from self._build_boxes_of_largest_parts(ink, width)
         yield from self._build_tool_boxes(ink, width, state)
         yield from self._build_block_list_boxes(ink, width, state)

@@ -6,6 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 
 from helix_desktop.engine.context_usage import WindowMeter
+from helix_desktop.engine.message_cost_forecast import NextMessageEstimate
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.gui.common.policy_names import FoldThreshold
@@ -24,10 +25,11 @@ from helix_desktop.gui.context_meter import (
 )
 from helix_desktop.gui.inspector.inspector_figures import (
     build_cost_rows,
+    build_next_message_row,
     build_sent_rows,
+    describe_next_message,
     name_shown_handovers,
 )
-from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.transcript.basic_boxes import (
     BoxAction,
     HotSpot,
@@ -246,16 +248,28 @@ def name_recallable_outputs(state: Moment) -> str:
     return tr("Shortened outputs, can be recalled")
 
 
+def build_next_message_boxes(
+    ink: DrawingStyle, width: float, estimate: NextMessageEstimate, words_on_cache: Sequence[str]
+) -> Iterator[LayoutBox]:
+    """Builds a line for what the next message takes, and one for what that is made of."""
+    row = build_next_message_row(estimate)
+    yield FigureBox(ink, width, row.words, row.figure, gap=10)
+    sentences = [describe_next_message(estimate), *words_on_cache]
+    yield build_note_box(ink, width, " · ".join(sentences), gap=0)
+
+
 def build_cost_boxes(
     ink: DrawingStyle,
     width: float,
     state: Moment,
     agents_cost: float = 0.0,
     *,
+    asks_for_price: bool,
     has_details: bool = False,
 ) -> Iterator[LayoutBox]:
-    """Builds boxes for what was paid, or a link to set an unknown price, and the sentence that
-    says what was saved. `has_details`: with what was sent.
+    """Builds boxes for what was paid, and the sentence that says what was saved. `asks_for_price`:
+    with a link to set the unknown price of the model that is sent the next message.
+    `has_details`: with what was sent.
     """
     figures = state.savings_until_moment()
     rows = build_cost_rows(figures, agents_cost)
@@ -265,13 +279,16 @@ def build_cost_boxes(
     for row in rows:
         yield FigureBox(ink, width, row.words, row.figure, gap=gap)
         gap = 0.0
-    if lacks_price(state) and not figures.paid and not agents_cost:
+    if asks_for_price:
         # The composer already says that no price is known. Those words would leave no
         # room for the figure's name here.
+        words = tr("Cost so far")
+        if figures.paid or agents_cost:
+            words = tr("Price of the model")
         yield FigureBox(
             ink,
             width,
-            tr("Cost so far"),
+            words,
             tr("Set the price…"),
             accent=True,
             act=ConversationAct.SET_MODEL_PRICE,

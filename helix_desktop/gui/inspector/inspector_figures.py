@@ -6,6 +6,7 @@ from functools import cached_property, partial
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.fold_economics import relative_prices
+from helix_desktop.engine.message_cost_forecast import NextMessageEstimate
 from helix_desktop.engine.messages import Block, ContextKind
 from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.state.moment import Moment
@@ -14,7 +15,11 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.fold_descriptions import fold_title
 from helix_desktop.gui.common.savings_sentences import format_saved_share
-from helix_desktop.gui.context_meter import context_kind_name, format_token_count
+from helix_desktop.gui.context_meter import (
+    context_kind_name,
+    describe_token_count,
+    format_token_count,
+)
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_number, tr
@@ -147,6 +152,42 @@ def build_sent_rows(figures: Savings) -> list[CostRow]:
         share = format_saved_share(figures.cache_read_share)
         rows.append(CostRow(tr("Resent at a reduced price"), share))
     return rows
+
+
+def build_next_message_row(estimate: NextMessageEstimate) -> CostRow:
+    """Returns what the next message costs, or only its tokens where no price is known."""
+    figure = tr("about {amount}", amount=describe_token_count(estimate.tokens))
+    if estimate.dollars:
+        figure = tr("about {amount}", amount=format_dollars(estimate.dollars))
+    return CostRow(tr("Next message"), figure)
+
+
+def describe_next_message(estimate: NextMessageEstimate) -> str:
+    """Says what the figure of the next message is made of."""
+    parts = [tr("{n} of context", n=format_token_count(estimate.context))]
+    if estimate.cached:
+        cached = format_token_count(min(estimate.cached, estimate.context))
+        parts = [
+            tr(
+                "{n} of context ({cached} of it at the reduced price)",
+                n=format_token_count(estimate.context),
+                cached=cached,
+            )
+        ]
+    if estimate.message:
+        parts.append(tr("{n} of your message", n=format_token_count(estimate.message)))
+    if estimate.reply and estimate.dollars:
+        parts.append(tr("about {n} of the reply", n=format_token_count(estimate.reply)))
+    tokens = tr("Tokens: {parts}", parts=", ".join(parts))
+    forecast = estimate.forecast
+    if forecast is None or not estimate.is_forecast:
+        return tokens
+    return tr(
+        "As the last {n} messages here, with all their requests. The first request alone is about {price}. {tokens}",
+        n=format_number(forecast.messages),
+        price=format_dollars(estimate.dollars_of_request),
+        tokens=tokens,
+    )
 
 
 def build_cost_rows(figures: Savings, agents_cost: float = 0.0) -> list[CostRow]:

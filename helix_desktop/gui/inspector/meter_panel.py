@@ -1,19 +1,21 @@
 """The panel that the meter opens: what is in the context, its cost, and how it is saved."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
+from helix_desktop.engine.message_cost_forecast import NextMessageEstimate
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.common.policy_names import describe_preset_plainly, list_policy_choices
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.inspector.inspector_boxes import (
-    FigureBox,
     build_context_boxes,
     build_cost_boxes,
+    build_next_message_boxes,
 )
+from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.shown_workspace import ShownSession
 from helix_desktop.gui.theme import Theme
@@ -75,8 +77,13 @@ class ContextPanel(QWidget):
         self.policy.show_choice(name, dict(list_policy_choices()).get(name, ""))
         self._meaning.setText(describe_preset_plainly(name))
 
-    def show_context_of(self, session: ShownSession, next_price: str) -> None:
-        """Shows a session's context. `next_price` is the next message's cost in words."""
+    def show_context_of(
+        self,
+        session: ShownSession,
+        next_message: NextMessageEstimate,
+        words_on_cache: Sequence[str] = (),
+    ) -> None:
+        """Shows a session's context. `words_on_cache`: how long what was sent costs less."""
         state = session.conversation.state
         has_facts = bool(state.facts)
         # What another agent sends cannot be shortened here.
@@ -86,14 +93,17 @@ class ContextPanel(QWidget):
 
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
             meter = session.context.next_request_meter()
-            yield from build_context_boxes(
-                ink, width, session.conversation.expected_state, meter, thresholds=()
-            )
+            expected_state = session.conversation.expected_state
+            yield from build_context_boxes(ink, width, expected_state, meter, thresholds=())
+            if not state.acp_agent:
+                yield from build_next_message_boxes(ink, width, next_message, words_on_cache)
             yield from build_cost_boxes(
-                ink, width, session.conversation.state, session.context.cost_of_agents()
+                ink,
+                width,
+                session.conversation.state,
+                session.context.cost_of_agents(),
+                asks_for_price=lacks_price(expected_state),
             )
-            if next_price:
-                yield FigureBox(ink, width, next_price, figure="")
 
         self.figures.show_boxes(build_panel_boxes)
         self._place_panel()

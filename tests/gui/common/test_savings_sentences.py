@@ -36,13 +36,13 @@ def test_a_saving_without_a_price_is_in_tokens() -> None:
     assert "about 5.7K of 40.8K tokens" in describe_savings(partly_free)
 
 
-def test_what_was_saved_before_a_price_was_set_is_said_in_tokens_until_dollars_say_it() -> None:
+def test_what_was_saved_before_a_price_was_set_stays_said_in_tokens() -> None:
     before_price = "Saved about 76.4K of 94.6K tokens so far (81%), leaving 18.2K."
-    nothing_yet = Savings(17, 18_200, 94_600, 0, paid=0.0055, paid_without=0.0055, unpriced=16)
-    assert describe_savings(nothing_yet).startswith(before_price)
-    in_dollars = replace(nothing_yet, paid_without=0.5)
-    assert describe_savings(in_dollars).startswith("Saved about $0.49")
-    nothing_at_all = replace(nothing_yet, unpriced=0)
+    priced_at_last = Savings(17, 18_200, 94_600, 0, paid=0.0055, paid_without=0.5, unpriced=16)
+    assert describe_savings(priced_at_last).startswith(before_price)
+    one_stopped = replace(priced_at_last, unpriced=1)
+    assert describe_savings(one_stopped).startswith("Saved about $0.49")
+    nothing_at_all = replace(priced_at_last, paid_without=0.0055, unpriced=0)
     assert describe_savings(nothing_at_all) == ""
 
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.facts import ModelRole, ModelSet, Text, UserSaid
+from helix_desktop.engine.facts import (
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    Recorded,
+    Stop,
+    Text,
+    Usage,
+    UserSaid,
+)
 from helix_desktop.engine.view import build_state
+from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.main_window import MainWindow
 from tests.gui.fake_desk import FakeSession
 
@@ -87,3 +100,45 @@ def test_where_no_price_is_known_it_can_be_set_where_the_cost_would_stand(
         window.switch_to_page("chat")
         window.context_panel_opener.toggle_context_panel()
     assert wanted == [True]
+
+
+def test_the_panel_says_what_the_next_message_costs_and_what_that_is_made_of(
+    window: MainWindow, session: FakeSession
+) -> None:
+    priced = ModelSet(ModelRole.MAIN, "own/scripted", 32_000, price_input=3.0, price_output=15.0)
+    session.state = build_state(())
+    session.append(priced, UserSaid((Text("Hello", 1),)))
+    window.sides.show_session_or_new(session)
+    draft = "word " * 4_000
+    window.chat.composer.text.setPlainText(draft)
+    window.context_panel_opener.toggle_context_panel()
+    shown = window.context_panel.figures.all_text()
+    expected = session.context.estimate_next_message((Text(draft.strip()),))
+    assert expected.message == 4_999
+    assert expected.dollars > 4_999 * 3 / 1e6
+    assert f"Next message  about {format_dollars(expected.dollars)}" in shown
+    assert f"Tokens: {expected.context} of context, 5K of your message" in shown
+
+
+def test_without_a_price_the_panel_says_the_tokens_of_the_next_message_and_a_price_changes_it_at_once(
+    window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.state = build_state(())
+    unpriced = ModelSet(ModelRole.MAIN, "own/scripted", 32_000)
+    session.append(unpriced, UserSaid((Text("Hello", 9),)))
+    session.append(ModelReplied((Text("Yes", 1),), "own/scripted", Stop.END, Usage(100)))
+    window.sides.show_session_or_new(session)
+    window.context_panel_opener.toggle_context_panel()
+    figures = window.context_panel.figures
+    context_tokens = session.context.estimate_next_message(()).context
+    assert f"Next message  about {context_tokens} tokens" in figures.all_text()
+    assert "Set the price…" in figures.all_text()
+
+    # Nothing has recorded the price yet, but the next request will have it.
+    priced = replace(unpriced, price_input=3.0, price_output=15.0)
+    recorded_price = Recorded(session.id, session.state.seq + 1, time.time(), priced)
+    expected_state = build_state((*session.state.facts, recorded_price))
+    monkeypatch.setattr(FakeSession, "expected_state", property(lambda _session: expected_state))
+    window.chat_progress._show_meter_and_price_of(window.chat, session)
+    assert "Set the price…" not in figures.all_text()
+    assert "Next message  about $" in figures.all_text()
