@@ -1,7 +1,7 @@
 """Lists foreign agents: those installed on this computer, and those that the user added."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -95,24 +95,40 @@ class ListedAcpAgent:
 
 def describe_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[ListedAcpAgent]:
     """Returns the user's own agents, then the known ones that are installed, then the others."""
+    own_agents = _describe_own_agents(own_lines, environment)
+    own_names = {agent.name for agent in own_agents}
+    installed_agents: list[ListedAcpAgent] = []
+    for agent in list_acp_agents("", environment):
+        if agent.name not in own_names:
+            command_line = shlex.join(agent.argv)
+            installed_agents.append(ListedAcpAgent(agent.name, command_line, is_installed=True))
+    listed_agents = own_agents + installed_agents
+    return listed_agents + _describe_missing_agents(listed_agents)
+
+
+def _describe_own_agents(own_lines: str, environment: Mapping[str, str]) -> list[ListedAcpAgent]:
     own_agents: list[ListedAcpAgent] = []
     for line in own_lines.splitlines():
         named_command = _read_agent_line(line)
-        if named_command is not None:
-            is_installed = bool(find_program(named_command.words[0], environment))
-            command_line = line.partition("=")[2].strip()
-            own_agents.append(
-                ListedAcpAgent(named_command.name, command_line, is_installed, is_own=True)
-            )
+        if named_command is None:
+            continue
+        program_path = find_program(named_command.words[0], environment)
+        _, _, command_line = line.partition("=")
+        agent = ListedAcpAgent(
+            named_command.name,
+            command_line.strip(),
+            is_installed=bool(program_path),
+            is_own=True,
+        )
+        own_agents.append(agent)
+    return own_agents
 
-    listed_names = {agent.name for agent in own_agents}
-    installed_agents: list[ListedAcpAgent] = []
-    for agent in list_acp_agents("", environment):
-        if agent.name not in listed_names:
-            listed_names.add(agent.name)
-            command_line = shlex.join(agent.argv)
-            installed_agents.append(ListedAcpAgent(agent.name, command_line, is_installed=True))
 
+def _describe_missing_agents(listed_agents: Sequence[ListedAcpAgent]) -> list[ListedAcpAgent]:
+    """Returns the known agents that are not listed yet. A name may be on several lines, of
+    which the first one counts.
+    """
+    listed_names = {agent.name for agent in listed_agents}
     missing_agents: list[ListedAcpAgent] = []
     for known_line in _KNOWN_AGENT_LINES:
         start_line, _, install_command = known_line.partition(_BEFORE_INSTALL_COMMAND)
@@ -120,15 +136,15 @@ def describe_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[
         if named_command is None or named_command.name in listed_names:
             continue
         listed_names.add(named_command.name)
-        missing_agents.append(
-            ListedAcpAgent(
-                named_command.name,
-                shlex.join(named_command.words),
-                is_installed=False,
-                install_command=install_command.strip(),
-            )
+        command_line = shlex.join(named_command.words)
+        agent = ListedAcpAgent(
+            named_command.name,
+            command_line,
+            is_installed=False,
+            install_command=install_command.strip(),
         )
-    return own_agents + installed_agents + missing_agents
+        missing_agents.append(agent)
+    return missing_agents
 
 
 def add_agent_line(own_lines: str, name: str, command_line: str) -> str:
@@ -174,5 +190,6 @@ def find_acp_agent(name: str, own_lines: str, environment: Mapping[str, str]) ->
 
 def _short_names(agent: AcpAgent) -> set[str]:
     """Return the first word of an agent's name, and the name of its program."""
+    first_word = agent.name.split()[0]
     program = PurePath(agent.argv[0]).stem
-    return {agent.name.split()[0].casefold(), program.casefold()}
+    return {first_word.casefold(), program.casefold()}

@@ -101,20 +101,28 @@ def parse_agent_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
         if len(choice.id) <= LONGEST_VALUE:
             choices[choice.id] = choice
     for older in _OLDER_CHOICES:
-        offered = objects_at(answer, f"{older.id}s", older.offer_field)[:MOST_OFFERED]
-        if not offered or older.id in choices:
-            continue
-        values: dict[str, str] = {}
-        for value in offered:
-            _add_value(values, text_at(value, older.value_field), text_at(value, "name"))
-        choices[older.id] = AgentChoice(
-            id=older.id,
-            name=older.id.title(),
-            current=text_at(answer, f"{older.id}s", older.current_field),
-            values=values,
-            setter=older.setter,
-        )
+        offered = objects_at(answer, f"{older.id}s", older.offer_field)
+        if offered and older.id not in choices:
+            current = text_at(answer, f"{older.id}s", older.current_field)
+            choices[older.id] = _choice_without_option(older, current, offered)
     return choices
+
+
+def _choice_without_option(
+    older: OlderChoice, current: str, offered: list[dict[str, Any]]
+) -> AgentChoice:
+    """Returns a mode or model as the protocol had them before there were config options."""
+    values: dict[str, str] = {}
+    for offered_value in offered[:MOST_OFFERED]:
+        value = text_at(offered_value, older.value_field)
+        _add_value(values, value, text_at(offered_value, "name"))
+    return AgentChoice(
+        id=older.id,
+        name=older.id.title(),
+        current=current,
+        values=values,
+        setter=older.setter,
+    )
 
 
 def _add_value(values: dict[str, str], value: str, name: str) -> None:
@@ -142,5 +150,7 @@ def _choice_of_option(option: Mapping[str, Any]) -> AgentChoice:
         offered.extend(objects_at(group, "options"))
     values: dict[str, str] = {}
     for entry in offered[:MOST_OFFERED]:
-        _add_value(values, text_at(entry, "value"), text_at(entry, "name"))
-    return AgentChoice(option_id, name, text_at(option, "currentValue"), values)
+        value = text_at(entry, "value")
+        _add_value(values, value, text_at(entry, "name"))
+    current = text_at(option, "currentValue")
+    return AgentChoice(option_id, name, current, values)

@@ -130,16 +130,19 @@ class AgentConnection:
         return started
 
     async def _request_abilities(self) -> None:
-        about = {"name": "helix-desktop", "title": "Helix Desktop", "version": "1"}
+        client_info = {"name": "helix-desktop", "title": "Helix Desktop", "version": "1"}
         values = {
             "protocolVersion": 1,
             "clientCapabilities": _CLIENT_CAPABILITIES,
-            "clientInfo": about,
+            "clientInfo": client_info,
         }
         answer = await self.ask_agent("initialize", values, START_SECONDS)
         self.abilities = object_at(answer, "agentCapabilities")
-        names = [text_at(method, "name") for method in objects_at(answer, "authMethods")]
-        self._sign_in_methods = ", ".join(names)[:_QUOTED_ERROR_CHARACTERS]
+        names: list[str] = []
+        for method in objects_at(answer, "authMethods"):
+            names.append(text_at(method, "name"))
+        joined_names = ", ".join(names)
+        self._sign_in_methods = joined_names[:_QUOTED_ERROR_CHARACTERS]
 
     @property
     def has_live_process(self) -> bool:
@@ -248,15 +251,20 @@ class AgentConnection:
             message = parse_object(line)
             if message is None or not _has_trusted_types(message):
                 continue
+            size = len(line)
             if message.get("method") != "session/update":
-                self._add_open_request_or_kill(message, len(line))
+                self._add_open_request_or_kill(message, size)
                 return cast(dict[str, Any], message)
-            update = object_at(message, "params", "update")
-            session = text_at(message, "params", "sessionId")
-            try:
-                await asyncio.shield(self._handlers.handle_update(session, update, len(line)))
-            except HelixError as error:  # The update was too large or could not be recorded.
-                self.kill_with_reason(str(error))
+            await self._handle_update_or_kill(message, size)
+
+    async def _handle_update_or_kill(self, message: Mapping[str, Any], size: int) -> None:
+        session = text_at(message, "params", "sessionId")
+        update = object_at(message, "params", "update")
+        handling = self._handlers.handle_update(session, update, size)
+        try:
+            await asyncio.shield(handling)
+        except HelixError as error:  # The update was too large or could not be recorded.
+            self.kill_with_reason(str(error))
 
     def _add_open_request_or_kill(self, message: dict[str, Any], size: int) -> None:
         """Requests are answered concurrently, so the agent is killed before too many wait."""

@@ -187,24 +187,22 @@ class AgentRequests:
         """Decides by the workspace's rules, or asks the user, and chooses among the options
         that the agent offers. One that holds only for this call is preferred.
         """
-        noted = await self.recorder.record_call_update(object_at(params, "toolCall"), is_live=True)
+        described_call = object_at(params, "toolCall")
+        recorded_call = await self.recorder.record_call_update(described_call, is_live=True)
         # A copy: the agent may change the call while the user is asked.
-        call = replace(noted, description=dict(noted.description))
-        preferred_kind = "allow_once"
-        other_kind = "allow_always"
+        call = replace(recorded_call, description=dict(recorded_call.description))
         try:
             action = await asyncio.to_thread(self._strictest_action_of_call, call)
             await self._decide_and_record(call.as_tool_call(), action)
             self._remember_allowed_action(call, action)
+            chosen_kinds = ("allow_once", "allow_always")
         except ActionRefused:
-            preferred_kind = "reject_once"
-            other_kind = "reject_always"
+            chosen_kinds = ("reject_once", "reject_always")
         except asyncio.CancelledError:  # The user is stopping the turn.
-            noted.was_stopped_at_question = True
+            recorded_call.was_stopped_at_question = True
             return {"outcome": {"outcome": "cancelled"}}
-        offered = objects_at(params, "options")
-        for kind in (preferred_kind, other_kind):
-            for option in offered:
+        for kind in chosen_kinds:
+            for option in objects_at(params, "options"):
                 if text_at(option, "kind") == kind:
                     option_id = text_at(option, "optionId")
                     return {"outcome": {"outcome": "selected", "optionId": option_id}}
@@ -215,11 +213,13 @@ class AgentRequests:
         not asked about again.
         """
         if action.effect is ActionEffect.RUN:
-            folder = self._folder_as_rules_name_it(_folder_of_call(call))
+            agents_folder = _folder_of_call(call)
+            folder = self._folder_as_rules_name_it(agents_folder)
             self._allowed_commands.add((action.command, folder))
         if action.effect is ActionEffect.EDIT:
             for difference in call.differences:
-                path = self._describe_place(text_at(difference, "path"), action.effect).path
+                named_path = text_at(difference, "path")
+                path = self._describe_place(named_path, action.effect).path
                 old_text = text_at(difference, "oldText")
                 new_text = text_at(difference, "newText")
                 self._allowed_edits.append(AllowedEdit(path, old_text, new_text))
@@ -234,14 +234,7 @@ class AgentRequests:
                 f"A call can name at most {MOST_PATHS:,} files.",
                 remedy="Make several calls instead.",
             )
-
-        def name_file(path: str) -> str:
-            return self._describe_place(_path_of_file_address(path), ActionEffect.EDIT).path
-
-        details = [
-            text for text in (_command_of_call(call), call.difference_text(name_file)) if text
-        ]
-        preview = "\n".join(details) or call.arguments_text()
+        preview = self._preview_of_call(call)
         if len(preview) > LONGEST_PREVIEW or len(call.title) > LONGEST_TITLE:
             raise ActionRefused(
                 "This is too long for anybody to read before allowing it.",
@@ -251,6 +244,25 @@ class AgentRequests:
             return self._build_action_on_path(call, "", preview)
         actions = [self._build_action_on_path(call, path, preview) for path in paths]
         return max(actions, key=self._permission_strictness)
+
+    def _preview_of_call(self, call: AcpCall) -> str:
+        """Returns the command and the changes to files that the user is asked about. A call
+        with neither is shown with all of its input.
+        """
+        details: list[str] = []
+        command = _command_of_call(call)
+        if command:
+            details.append(command)
+        difference = call.difference_text(self._name_edited_file)
+        if difference:
+            details.append(difference)
+        if not details:
+            return call.arguments_text()
+        return "\n".join(details)
+
+    def _name_edited_file(self, path_or_address: str) -> str:
+        path = _path_of_file_address(path_or_address)
+        return self._describe_place(path, ActionEffect.EDIT).path
 
     def _permission_strictness(self, action: ToolAction) -> tuple[int, int]:
         """Returns a key to sort by: first how strict the decision is, then for how little the
@@ -396,7 +408,8 @@ class AgentRequests:
     async def _read_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
         """Reads lines of a file for the agent, if that is allowed."""
         roots = self.kit.resources.roots
-        path = await asyncio.to_thread(roots.resolve_real_path, text_at(params, "path"))
+        requested_path = text_at(params, "path")
+        path = await asyncio.to_thread(roots.resolve_real_path, requested_path)
         displayed_path = roots.display_path(path)
         action = ToolAction(
             ToolName.READ_FILE,
@@ -406,33 +419,37 @@ class AgentRequests:
             path=displayed_path,
             named_path=path.named,
         )
-        await self._decide_and_record(ToolCall("", ToolName.READ_FILE, "{}"), action)
+        call = ToolCall("", ToolName.READ_FILE, "{}")
+        await self._decide_and_record(call, action)
         content = await asyncio.to_thread(workspace_roots.read_whole_file, roots, path)
-        lines = file_text.decode_file_text(content).splitlines(keepends=True)
+        text = file_text.decode_file_text(content)
+        lines = text.splitlines(keepends=True)
         first_line_number = max(number_at(params, "line"), 1)
-        start = first_line_number - 1
         most_lines = number_at(params, "limit") or len(lines)
-        return {"content": "".join(lines[start : start + most_lines])}
+        start = first_line_number - 1
+        end = start + most_lines
+        return {"content": "".join(lines[start:end])}
 
     async def _write_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
         """Runs our own write_file. The agent has read the file itself, so it counts as
         read here.
         """
         resources = self.kit.resources
+        roots = resources.roots
         path = text_at(params, "path")
-        place = await asyncio.to_thread(resources.roots.resolve_real_path, path)
-        before = await asyncio.to_thread(workspace_roots.read_file_or_none, resources.roots, place)
+        place = await asyncio.to_thread(roots.resolve_real_path, path)
+        before = await asyncio.to_thread(workspace_roots.read_file_or_none, roots, place)
         if before is not None:
-            seen = resources.files_seen.setdefault(self.conversation.id, FilesSeen())
-            seen.set_content_seen(place.full_path, Digest.of_content(before))
+            files_seen = resources.files_seen.setdefault(self.conversation.id, FilesSeen())
+            files_seen.set_content_seen(place.full_path, Digest.of_content(before))
 
         values = {"path": path, "content": text_at(params, "content")}
-        was_allowed = partial(
-            self._was_edit_allowed, resources.roots.display_path(place), before, values
-        )
+        displayed_path = roots.display_path(place)
+        was_allowed = partial(self._was_edit_allowed, displayed_path, before, values)
         ask = partial(self._ask_user_unless_allowed, was_allowed=was_allowed)
+        context = self._agent_call_context(ask)
         call = ToolCall("", ToolName.WRITE_FILE, json.dumps(values))
-        outcome = await self._run_own_tool_and_record(call, self._agent_call_context(ask))
+        outcome = await self._run_own_tool_and_record(call, context)
         if not outcome.ok:
             reason = await resources.cache.read_range(outcome.output.digest, 0, 1_000)
             raise ActionRefused(reason.decode("utf-8", "replace"))
@@ -494,9 +511,12 @@ class AgentRequests:
 
     def _forget_old_terminals(self) -> None:
         """Agents that release no terminal would fill the memory with what their commands printed."""
-        ended = [name for name, terminal in self.terminals.items() if terminal.running.done()]
-        for name in ended[:-MOST_ENDED_TERMINALS]:
-            del self.terminals[name]
+        ended: list[str] = []
+        for terminal_id, terminal in self.terminals.items():
+            if terminal.running.done():
+                ended.append(terminal_id)
+        for terminal_id in ended[:-MOST_ENDED_TERMINALS]:
+            del self.terminals[terminal_id]
 
     async def _run_in_terminal(
         self, terminal_id: str, call: ToolCall, command_and_folder: tuple[str, str]
@@ -506,22 +526,20 @@ class AgentRequests:
         """
         terminal = self.terminals[terminal_id]
 
-        ask = partial(
-            self._ask_user_unless_allowed,
-            was_allowed=lambda: command_and_folder in self._allowed_commands,
-        )
+        def was_allowed() -> bool:
+            return command_and_folder in self._allowed_commands
 
         def show_live(text: str) -> None:
             terminal.add_printed_text(text)
             self.recorder.notify_of_terminal_output(terminal_id, text)
 
+        ask = partial(self._ask_user_unless_allowed, was_allowed=was_allowed)
         context = self._agent_call_context(ask, show_live)
         outcome = await self.tools.run_tool_call(call, context)
+        recording = self._record_terminal(terminal_id, terminal, call, outcome)
         # The agent may kill the terminal as the command ends: what ran is recorded all the same.
         await finish_even_if_cancelled(
-            self._record_terminal(terminal_id, terminal, call, outcome),
-            _end_no_recording,
-            hurry=terminal.first_request.set,
+            recording, _end_no_recording, hurry=terminal.first_request.set
         )
         return outcome
 
@@ -572,26 +590,31 @@ def _command_of_call(call: AcpCall) -> str:
     for key in _COMMAND_KEYS:
         command = call_input.get(key)
         if isinstance(command, list) and command:
-            commands.append(shlex.join(map(str, command)))
+            command_words = [str(word) for word in command]
+            commands.append(shlex.join(command_words))
         elif command:
             commands.append(str(command))
     # An agent may give different commands under both names: then the user sees both.
-    line = "\n".join(dict.fromkeys(commands))
+    different_commands = dict.fromkeys(commands)
+    line = "\n".join(different_commands)
     if not line:
         return ""
-    words = [line]
+    line_with_arguments = [line]
     for argument in list_at(call_input, "args"):
-        words.append(shlex.quote(str(argument)))
-    return " ".join(words)
+        quoted_argument = shlex.quote(str(argument))
+        line_with_arguments.append(quoted_argument)
+    return " ".join(line_with_arguments)
 
 
 def _folder_of_call(call: AcpCall) -> str:
     """Returns the folder of a command as the agent gives it. Empty means the agent's own folder."""
     folders: list[str] = []
-    for key, value in object_at(call.description, "rawInput").items():
+    call_input = object_at(call.description, "rawInput")
+    for key, value in call_input.items():
         if value and _FOLDER_KEY.fullmatch(key):
             folders.append(str(value))
-    return ", ".join(dict.fromkeys(folders))
+    different_folders = dict.fromkeys(folders)
+    return ", ".join(different_folders)
 
 
 def _list_paths_of_call(call: AcpCall) -> list[str]:
@@ -599,28 +622,32 @@ def _list_paths_of_call(call: AcpCall) -> list[str]:
     question names the first one.
     """
     named_paths = list(_find_paths_in_call_input(call))
-    for key in ("locations", "content"):
-        for named in objects_at(call.description, key):
-            named_paths.append(_path_of_file_address(text_at(named, "path")))
-    return [path for path in dict.fromkeys(named_paths) if path]
+    locations = objects_at(call.description, "locations")
+    contents = objects_at(call.description, "content")
+    for named in locations + contents:
+        path_or_address = text_at(named, "path")
+        named_paths.append(_path_of_file_address(path_or_address))
+    different_paths = dict.fromkeys(named_paths)
+    return [path for path in different_paths if path]
 
 
 def _find_paths_in_call_input(call: AcpCall) -> Iterator[str]:
     """Yield every path that the call's input names, at any depth, also as a field's name."""
-    without_command = object_at(call.description, "rawInput") | dict.fromkeys(_COMMAND_KEYS)
+    call_input = object_at(call.description, "rawInput")
+    without_command = call_input | dict.fromkeys(_COMMAND_KEYS)
+    # Each value with the name of its field, which may say that the value is a path.
     pending: list[tuple[str, Any]] = [("", without_command)]
     while pending:
-        key, value = pending.pop()
+        field_name, value = pending.pop()
         if isinstance(value, dict):
             pending.extend(value.items())
-            for name in value:
-                pending.append(("", name))
+            pending.extend(("", name) for name in value)
         elif isinstance(value, list):
-            for item in value:
-                pending.append((key, item))
+            pending.extend((field_name, item) for item in value)
         elif isinstance(value, str):
-            is_path = bool(_PATH_KEY.search(key) or _FILE_ADDRESS.fullmatch(value))
-            yield _path_in_text(_path_of_file_address(value), is_path=is_path)
+            is_path = bool(_PATH_KEY.search(field_name) or _FILE_ADDRESS.fullmatch(value))
+            path = _path_of_file_address(value)
+            yield _path_in_text(path, is_path=is_path)
 
 
 def _path_of_file_address(text: str) -> str:
@@ -666,13 +693,13 @@ def _format_terminal_command(params: dict[str, Any]) -> str:
     for variable in objects_at(params, "env"):
         name = text_at(variable, "name")
         if _VARIABLE.fullmatch(name):
-            pieces.append(f"{name}={shlex.quote(text_at(variable, 'value'))}")
+            quoted_value = shlex.quote(text_at(variable, "value"))
+            pieces.append(f"{name}={quoted_value}")
     command = text_at(params, "command")
     arguments = [str(argument) for argument in list_at(params, "args")]
     if arguments:
-        pieces.append(shlex.join([command] + arguments))
-    else:
-        pieces.append(command)
+        command = shlex.join([command] + arguments)
+    pieces.append(command)
     return " ".join(pieces)
 
 

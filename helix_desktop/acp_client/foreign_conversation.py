@@ -61,6 +61,11 @@ _ENDS = {
     ),
     "refusal": facts.TurnEnded(facts.TurnEnd.FAILED, "The agent refused to continue."),
 }
+# How the last reply of a turn ended, by the end of the turn. All other turns end with a whole reply.
+_STOP_BY_TURN_END = {
+    facts.TurnEnd.STOPPED: facts.Stop.STOPPED,
+    facts.TurnEnd.FAILED: facts.Stop.CUT,
+}
 
 
 FindAgent = Callable[[str], Awaitable[ConnectableAgent]]  # Takes the agent's name.
@@ -157,14 +162,12 @@ class ForeignConversation:
         """Stops the agent's commands, and records the rest of the turn and its changes to files."""
         self._turn = None
         await turn.stop_questions_and_commands()
-        stop_by_turn_end = {
-            facts.TurnEnd.STOPPED: facts.Stop.STOPPED,
-            facts.TurnEnd.FAILED: facts.Stop.CUT,
-        }
-        await turn.recorder.finish_turn(stop_by_turn_end.get(end.reason, facts.Stop.END), usage)
-        await self._record_policy_and_model(turn.conversation)
-        changes = await turn.kit.collect_unfinished_changes(turn.conversation.id)
-        await turn.conversation.append_facts(*changes, end)
+        stop = _STOP_BY_TURN_END.get(end.reason, facts.Stop.END)
+        await turn.recorder.finish_turn(stop, usage)
+        conversation = turn.conversation
+        await self._record_policy_and_model(conversation)
+        changes = await turn.kit.collect_unfinished_changes(conversation.id)
+        await conversation.append_facts(*changes, end)
 
     async def _record_policy_and_model(self, conversation: Conversation) -> None:
         """Records the window size of the agent's model, as far as the agent has said it, and the
@@ -214,13 +217,16 @@ class ForeignConversation:
         """Sends the agent what is new in the conversation, and returns its answer at
         the turn's end.
         """
-        connection = await self.open_agent_session(turn.conversation, turn.kit)
-        parts_to_send = _parts_since_last_reply(turn.conversation.state.branch)
+        conversation = turn.conversation
+        connection = await self.open_agent_session(conversation, turn.kit)
+        parts_to_send = _parts_since_last_reply(conversation.state.branch)
         if self._is_session_new:
-            parts_to_send = await self._begin_new_session(turn.conversation) + parts_to_send
+            earlier_messages = await self._begin_new_session(conversation)
+            parts_to_send = earlier_messages + parts_to_send
         prompt: list[dict[str, Any]] = []
         for part in parts_to_send:
-            prompt.append(await self._build_prompt_block(connection, part, turn.kit))
+            block = await self._build_prompt_block(connection, part, turn.kit)
+            prompt.append(block)
         self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
         prompting = connection.ask_agent("session/prompt", values)
@@ -266,15 +272,18 @@ class ForeignConversation:
         if isinstance(part, facts.Text):
             return {"type": "text", "text": part.text}
         content = await kit.resources.cache.read_content(part.stored.digest)
-        kind = part.stored.media_type
-        if not kind.startswith("image/"):
-            text = f"[{part.name}]\n{content.decode('utf-8', 'replace')}\n[end of {part.name}]"
+        media_type = part.stored.media_type
+        if not media_type.startswith("image/"):
+            file_text = content.decode("utf-8", "replace")
+            text = f"[{part.name}]\n{file_text}\n[end of {part.name}]"
             return {"type": "text", "text": text}
-        if value_at(connection.abilities, "promptCapabilities", "image") is not True:
+        takes_images = value_at(connection.abilities, "promptCapabilities", "image") is True
+        if not takes_images:
             raise ActionRefused(
                 f"{self.name} does not accept images.", remedy="Send the message without the image."
             )
-        return {"type": "image", "mimeType": kind, "data": base64.b64encode(content).decode()}
+        encoded_image = base64.b64encode(content).decode()
+        return {"type": "image", "mimeType": media_type, "data": encoded_image}
 
     def _usage_since_last_turn(self, answer: dict[str, Any]) -> facts.Usage:
         cost = max(0.0, self._cost - self._cost_before)
@@ -293,21 +302,29 @@ class ForeignConversation:
     ) -> AgentConnection:
         """Starts the agent if it does not run, and opens the conversation's session."""
         async with self._opening_lock:
-            if self._connection is None or not self._connection.has_live_process:
-                await self.end_agent()
-                connectable = await self._find_agent(self.name)
-                handlers = AgentHandlers(
-                    self._answer_agent_in_turn, self._apply_and_record_update, self._count_request
-                )
-                self._connection = await AgentConnection.start_agent(
-                    connectable.agent, connectable.environment, kit, self._spawn, handlers
-                )
-                self._is_routed = await self._set_gateway_as_provider(
-                    self._connection, conversation.id, connectable.register_route
-                )
             connection = self._connection
+            if connection is None or not connection.has_live_process:
+                connection = await self._start_agent_again(conversation, kit)
             await self._ensure_session(connection, conversation, kit)
             return connection
+
+    async def _start_agent_again(
+        self, conversation: Conversation, kit: WorkspaceTools
+    ) -> AgentConnection:
+        """Starts the agent, and has it send its requests through the gateway if it can."""
+        await self.end_agent()
+        connectable = await self._find_agent(self.name)
+        handlers = AgentHandlers(
+            self._answer_agent_in_turn, self._apply_and_record_update, self._count_request
+        )
+        connection = await AgentConnection.start_agent(
+            connectable.agent, connectable.environment, kit, self._spawn, handlers
+        )
+        self._connection = connection
+        self._is_routed = await self._set_gateway_as_provider(
+            connection, conversation.id, connectable.register_route
+        )
+        return connection
 
     async def _set_gateway_as_provider(
         self, connection: AgentConnection, conversation: str, register: RegisterRoute
@@ -337,15 +354,11 @@ class ForeignConversation:
         open: the one that it had before if it can resume it, or else a new one.
         """
         known_session = _find_agent_session_id(conversation)
-        if self._session and (self._is_session_new or known_session == self._session):
+        is_open_session_right = self._is_session_new or known_session == self._session
+        if self._session and is_open_session_right:
             return
         self._session = ""  # Until it is opened, its updates may come under any name.
-        roots = kit.resources.roots
-        roots.resolve_path(".")  # Raises ActionRefused if the workspace has no folder.
-        folders = [str(root) for root in roots.folders]
-        values: dict[str, Any] = {"cwd": folders[0], "mcpServers": []}
-        if len(folders) > 1:
-            values["additionalDirectories"] = folders[1:]
+        values = _session_folders(kit)
         if known_session:
             values_for_resuming = {"sessionId": known_session} | values
             if await self._resume_if_possible(connection, conversation, values_for_resuming):
@@ -390,9 +403,11 @@ class ForeignConversation:
         self._session = session
         self.choices = parse_agent_choices(answer)
         for identity, value in conversation.state.agent_choices.items():
+            choice = self.choices.get(identity)
+            if choice is None or choice.current == value:
+                continue
             with suppress(NotFound, AgentRefused):
-                if self.get_agent_choice(identity).current != value:
-                    await self._send_choice(connection, identity, value)
+                await self._send_choice(connection, identity, value)
 
     def get_agent_choice(self, option_id: str) -> AgentChoice:
         choice = self.choices.get(option_id)
@@ -430,15 +445,12 @@ class ForeignConversation:
         """Cancels the turn. An agent that does not end it soon is ended, and later resumed."""
         if self._turn is not None:
             await self._turn.stop_questions_and_commands()
-        running_prompt = self._running_prompt
-        if (
-            self._connection is not None
-            and running_prompt is not None
-            and not running_prompt.done()
-        ):
-            await self._connection.notify_agent("session/cancel", {"sessionId": self._session})
-            await asyncio.wait([running_prompt], timeout=STOP_SECONDS)
-        if running_prompt is None or not running_prompt.done():
+        connection = self._connection
+        prompt = self._running_prompt
+        if connection is not None and prompt is not None and not prompt.done():
+            await connection.notify_agent("session/cancel", {"sessionId": self._session})
+            await asyncio.wait([prompt], timeout=STOP_SECONDS)
+        if prompt is None or not prompt.done():
             await self.end_agent()
 
     async def end_agent(self) -> None:
@@ -482,6 +494,14 @@ class ForeignConversation:
         if self._is_of_other_session(session):
             self._count_request(size)
             return
+        self._apply_update_to_agent(update)
+        if self._turn is not None and not self._is_repeating:
+            await self._turn.recorder.record_session_update(update, size)
+
+    def _apply_update_to_agent(self, update: dict[str, Any]) -> None:
+        """Takes over the agent's choices, commands, window and cost, as far as the update
+        names them.
+        """
         mode = text_at(update, "currentModeId")
         if mode and "mode" in self.choices:
             self.choices["mode"] = replace(self.choices["mode"], current=mode)
@@ -492,19 +512,30 @@ class ForeignConversation:
         cost = value_at(update, "cost", "amount")
         if isinstance(cost, int | float) and 0 <= cost < 1e6:
             self._cost = float(cost)
-        if self._turn is not None and not self._is_repeating:
-            await self._turn.recorder.record_session_update(update, size)
 
 
 async def _have_nothing_to_end(_: None) -> None:
     """Recording leaves nothing open."""
 
 
+def _session_folders(kit: WorkspaceTools) -> dict[str, Any]:
+    """Returns the parameters that tell the agent where it works: the workspace's folders."""
+    roots = kit.resources.roots
+    roots.resolve_path(".")  # Raises ActionRefused if the workspace has no folder.
+    folders = [str(root) for root in roots.folders]
+    values: dict[str, Any] = {"cwd": folders[0], "mcpServers": []}
+    if len(folders) > 1:
+        values["additionalDirectories"] = folders[1:]
+    return values
+
+
 def _is_invalid_request(error: ModelFailed) -> bool:
     """Whether an agent says that its provider found its request invalid, and not, for example,
     that the provider cannot be reached.
     """
-    return isinstance(error, AgentRefused) and _SAYS_INVALID.search(error.what) is not None
+    if not isinstance(error, AgentRefused):
+        return False
+    return _SAYS_INVALID.search(error.what) is not None
 
 
 def _find_agent_session_id(conversation: Conversation) -> str:

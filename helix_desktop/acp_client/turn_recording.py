@@ -59,28 +59,37 @@ class AcpCall:
         return text_at(self.description, "title")
 
     def as_tool_call(self) -> facts.ToolCall:
-        """Builds the call with the agent's name for the tool if known, or else its kind."""
-        name = text_at(object_at(self.description, "_meta", "claudeCode"), "toolName")
-        if not name and self.title.replace("_", "").isalnum():
-            name = self.title
+        """Builds the call under the agent's own name for the tool. If the agent gives none, the
+        title is the name where it is one word, and otherwise the kind.
+        """
+        claude_code_fields = object_at(self.description, "_meta", "claudeCode")
+        name = text_at(claude_code_fields, "toolName")
         if not name:
-            name = text_at(self.description, "kind") or "tool"
+            title_is_one_word = self.title.replace("_", "").isalnum()
+            if title_is_one_word:
+                name = self.title
+            else:
+                name = text_at(self.description, "kind") or "tool"
         arguments = self.arguments_text()[:LONGEST_ARGUMENTS]
         return facts.ToolCall(self.id, name[:LONGEST_NAME], arguments)
 
     def arguments_text(self) -> str:
         """Returns all of the call's input as JSON."""
-        arguments = object_at(self.description, "rawInput") or {"title": self.title}
+        arguments = object_at(self.description, "rawInput")
+        if not arguments:
+            arguments = {"title": self.title}
         return json.dumps(arguments, ensure_ascii=False)
 
     def names_command(self, command_line: str) -> bool:
         """Whether what is recorded of the call holds this command, as text or as a list of words."""
         texts = [self.title]
-        for value in object_at(self.description, "rawInput").values():
+        call_input = object_at(self.description, "rawInput")
+        for value in call_input.values():
             if isinstance(value, str):
                 texts.append(value)
             elif isinstance(value, list):
-                texts.append(shlex.join(map(str, value)))
+                words = [str(word) for word in value]
+                texts.append(shlex.join(words))
         return any(command_line in text for text in texts)
 
     @property
@@ -95,12 +104,14 @@ class AcpCall:
         for difference in self.differences:
             old = text_at(difference, "oldText")
             new = text_at(difference, "newText")
+            ends_with_line = old.endswith("\n") or new.endswith("\n")
             # Agents send the changed lines of a file, most of them without the last line end.
-            if old and new and not old.endswith("\n") and not new.endswith("\n"):
+            if old and new and not ends_with_line:
                 old += "\n"
                 new += "\n"
-            name = name_file(text_at(difference, "path"))
-            texts.append(format_unified_diff(old, new, name))
+            path = text_at(difference, "path")
+            diff = format_unified_diff(old, new, name_file(path))
+            texts.append(diff)
         return "\n".join(texts)
 
     def output_text(self) -> str:
@@ -110,8 +121,9 @@ class AcpCall:
         if self.was_cut:
             return UNREAD
         texts = [self.difference_text()]
-        for content in objects_at(self.description, "content"):
-            texts.append(first_text(object_at(content, "content"), "text", "mimeType"))
+        for entry in objects_at(self.description, "content"):
+            content = object_at(entry, "content")
+            texts.append(first_text(content, "text", "mimeType"))
         output = "\n".join(text for text in texts if text)
         if output:
             return output
@@ -175,8 +187,10 @@ class TurnRecorder:
     async def _record_plan(self, update: dict[str, Any]) -> None:
         items: list[tuple[str, str]] = []
         for entry in objects_at(update, "entries")[:200]:
-            state = _TODO.get(text_at(entry, "status"), "open")
-            items.append((text_at(entry, "content")[:500], state))
+            text = text_at(entry, "content")[:500]
+            status = text_at(entry, "status")
+            state = _TODO.get(status, "open")
+            items.append((text, state))
         todo = tuple(items)
         if todo != self._conversation.state.branch.todo:
             await self._conversation.append_facts(facts.TodoSet(todo))
@@ -218,22 +232,30 @@ class TurnRecorder:
         self.has_heard_agent = True
         if self._is_finished:
             return AcpCall("", dict(update))
-        call_id = text_at(update, "toolCallId")[:LONGEST_NAME] or f"call {len(self._calls)}"
-        call = self._calls.get(call_id)
-        if call is None:
-            call = AcpCall(call_id, {})
-            self._calls[call_id] = call
-            self._add_call_to_draft(call)
+        call = self._find_or_add_call(update)
         for name, value in update.items():
             if value is not None:
                 call.description[name] = value
         status = text_at(update, "status")
         if status in ("completed", "failed"):
             self._mark_call_done_and_notify(call)
-        if is_live or call.is_over or status == "in_progress":
+        is_running = status == "in_progress"
+        if is_live or call.is_over or is_running:
             call.is_live = True
         if call.is_live:
             await self.record_finished_parts()
+        return call
+
+    def _find_or_add_call(self, update: dict[str, Any]) -> AcpCall:
+        """Returns the call that an update is about. A new one becomes part of the next reply."""
+        call_id = text_at(update, "toolCallId")[:LONGEST_NAME]
+        if not call_id:
+            call_id = f"call {len(self._calls)}"
+        call = self._calls.get(call_id)
+        if call is None:
+            call = AcpCall(call_id, {})
+            self._calls[call_id] = call
+            self._add_call_to_draft(call)
         return call
 
     def _add_call_to_draft(self, call: AcpCall) -> None:
@@ -276,10 +298,13 @@ class TurnRecorder:
         """Whether the command is recorded truly as this call. The agent gives the call its words,
         and what ran must not stand there as something else, or nowhere.
         """
-        is_recorded_already = call.is_over and call not in self._running and call not in self._draft
-        if is_recorded_already or call.id in self._outcomes:
+        if call.id in self._outcomes:
             return False
-        return call.names_command(text_at(json.loads(command.arguments), "command"))
+        is_unrecorded = call in self._running or call in self._draft
+        if call.is_over and not is_unrecorded:
+            return False
+        arguments = json.loads(command.arguments)
+        return call.names_command(text_at(arguments, "command"))
 
     def notify_of_terminal_output(self, terminal_id: str, text: str) -> None:
         call = self._find_call_of_terminal(terminal_id)
@@ -328,12 +353,7 @@ class TurnRecorder:
         """
         self._is_finished = True
         async with self._lock:  # A reply that is being recorded has its calls in neither list.
-            recorded_parts: list[_SpokenPart | AcpCall] = []
-            for part in self._draft:
-                is_unfinished_call = isinstance(part, AcpCall) and not part.is_over
-                if not is_unfinished_call:
-                    recorded_parts.append(part)
-            self._draft = recorded_parts
+            self._draft = _without_unfinished_calls(self._draft)
             for call in self._running:
                 call.was_cut = not call.is_over
                 self._mark_call_done_and_notify(call)
@@ -341,9 +361,8 @@ class TurnRecorder:
         if self._draft:
             await self._record_draft_as_reply(stop)
         if usage != facts.Usage():
-            await self._conversation.append_facts(
-                facts.Spent(facts.Purpose.OTHER, self.model, usage)
-            )
+            spent = facts.Spent(facts.Purpose.OTHER, self.model, usage)
+            await self._conversation.append_facts(spent)
 
     async def _record_draft_as_reply(self, stop: facts.Stop) -> None:
         """Appends the draft as a reply, and reports what its calls do."""
@@ -378,25 +397,20 @@ class TurnRecorder:
         return facts.Text(text, count(text))
 
     async def _store_output_and_build_result(self, call: AcpCall) -> facts.ToolReturned:
-        """Stores what a call put out, unless a command of ours has, and returns its
-        result.
+        """Builds the result of a call. What it put out is stored first, unless it ran as a
+        command of ours, whose output is stored already.
         """
         outcome = self._outcomes.get(call.id)
         if outcome is None:
-            origin = EntryOrigin(call.as_tool_call().name, call.title[:200])
-            output = await asyncio.to_thread(call.output_text)
-            content = output.encode("utf-8", "replace")
-            stored = await self._cache.store_content(content, origin)
-            is_completed = text_at(call.description, "status") == "completed"
-            outcome = CallOutcome(stored, is_completed, stopped=call.was_cut)
+            outcome = await self._store_output_of_agent(call)
         size = outcome.output.size
-        sample = await self._cache.read_range(outcome.output.digest, 0, min(size, SAMPLE_BYTES))
+        sample_size = min(size, SAMPLE_BYTES)
+        sample = await self._cache.read_range(outcome.output.digest, 0, sample_size)
         head = ""
         if size <= HEAD_BYTES:
             head = sample.decode("utf-8", "replace")
-        tokens = await asyncio.to_thread(
-            estimate_entry_tokens, size, sample, self._tokens.count_tokens
-        )
+        count_tokens = self._tokens.count_tokens
+        tokens = await asyncio.to_thread(estimate_entry_tokens, size, sample, count_tokens)
         return facts.ToolReturned(
             call=call.id,
             output=outcome.output,
@@ -406,3 +420,24 @@ class TurnRecorder:
             head=head,
             stopped=outcome.stopped,
         )
+
+    async def _store_output_of_agent(self, call: AcpCall) -> CallOutcome:
+        """Stores what the agent says that its call put out."""
+        tool_name = call.as_tool_call().name
+        origin = EntryOrigin(tool_name, call.title[:200])
+        output = await asyncio.to_thread(call.output_text)
+        content = output.encode("utf-8", "replace")
+        stored = await self._cache.store_content(content, origin)
+        is_completed = text_at(call.description, "status") == "completed"
+        return CallOutcome(stored, is_completed, stopped=call.was_cut)
+
+
+def _without_unfinished_calls(
+    parts: list[_SpokenPart | AcpCall],
+) -> list[_SpokenPart | AcpCall]:
+    kept_parts: list[_SpokenPart | AcpCall] = []
+    for part in parts:
+        is_unfinished_call = isinstance(part, AcpCall) and not part.is_over
+        if not is_unfinished_call:
+            kept_parts.append(part)
+    return kept_parts
