@@ -10,16 +10,20 @@ SIGN_IN = "Add the provider's key in Helix Desktop's window, or with `helix-desk
 
 def build_initialize_result() -> dict[str, Any]:
     """The answer to `initialize`, which is the same for every client."""
+    agent_info = {"name": "helix-desktop", "title": "Helix Desktop", "version": __version__}
+    # A request that is supported has an empty object: none of them has options.
+    session_capabilities: dict[str, dict[str, Any]] = {}
+    for request in ("list", "delete", "fork", "resume", "close", "additionalDirectories"):
+        session_capabilities[request] = {}
+    agent_capabilities = {
+        "loadSession": True,
+        "promptCapabilities": {"image": True, "embeddedContext": True},
+        "sessionCapabilities": session_capabilities,
+    }
+    sign_in_method = {"id": "provider-key", "name": "A provider's key", "description": SIGN_IN}
     return {
         "protocolVersion": PROTOCOL,
-        "agentInfo": {"name": "helix-desktop", "title": "Helix Desktop", "version": __version__},
-        "agentCapabilities": {
-            "loadSession": True,
-            "promptCapabilities": {"image": True, "embeddedContext": True},
-            "sessionCapabilities": {
-                name: {}
-                for name in ("list", "delete", "fork", "resume", "close", "additionalDirectories")
-            },
-        },
-        "authMethods": [{"id": "provider-key", "name": "A provider's key", "description": SIGN_IN}],
+        "agentInfo": agent_info,
+        "agentCapabilities": agent_capabilities,
+        "authMethods": [sign_in_method],
     }

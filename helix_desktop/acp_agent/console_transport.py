@@ -47,9 +47,8 @@ class ConsoleTransport:
         return message
 
     async def send(self, message: dict[str, Any]) -> None:
-        await self._console.write_output(
-            json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        )
+        line = json.dumps(message, separators=(",", ":")) + "\n"
+        await self._console.write_output(line.encode())
 
     async def close(self) -> None:
         """Does nothing, because the caller closes the console."""
@@ -96,5 +95,7 @@ def _describe_mistakes(error: ValidationError) -> str:
     mistakes: list[str] = []
     for mistake in error.errors()[:MOST_MISTAKES]:
         path = ".".join(str(step) for step in mistake["loc"])
-        mistakes.append(f"{path}: {mistake['msg']}"[:LONGEST_MISTAKE])
+        reason = mistake["msg"]
+        description = f"{path}: {reason}"
+        mistakes.append(description[:LONGEST_MISTAKE])
     return "; ".join(mistakes)

@@ -15,38 +15,49 @@ def build_modes_and_options(bench: Workbench, conversation: str) -> dict[str, An
     """Lists modes and options for the protocol. The permission mode is shared by the
     whole workspace.
     """
-    modes = [{"id": mode, "name": name} for mode, name in bench.describe_permission_modes().items()]
-    state = {"currentModeId": bench.permission_mode, "availableModes": modes}
-    return {"modes": state, "configOptions": build_config_options(bench, conversation)}
+    available_modes: list[dict[str, str]] = []
+    for mode, name in bench.describe_permission_modes().items():
+        available_modes.append({"id": mode, "name": name})
+    modes = {"currentModeId": bench.permission_mode, "availableModes": available_modes}
+    options = build_config_options(bench, conversation)
+    return {"modes": modes, "configOptions": options}
 
 
 def build_config_options(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
     """Lists what an editor can choose for a conversation: its own model comes first."""
-    model = bench.model_of_conversation(conversation)
-    effort = bench.workspace.settings.effort or "usual"
-    known_models = [model or ""]
-    known_models += bench.models.list_known_model_names()
-    models = list(dict.fromkeys(known_models))[:MOST_MODELS]
     modes = bench.describe_permission_modes()
-    model_names = {name: name or "None chosen" for name in models}
+    mode = _build_select("mode", "Mode", bench.permission_mode, modes, "mode")
+    model = _build_model_select(bench, conversation)
+    chosen_effort = bench.workspace.settings.effort or "usual"
+    effort = _build_select("effort", "Thinking", chosen_effort, _EFFORTS, "thought_level")
     presets = {name: name.capitalize() for name in context_policy.PRESETS}
-    return [
-        _build_select("mode", "Mode", bench.permission_mode, modes, "mode"),
-        _build_select("model", "Model", model, model_names, "model"),
-        _build_select("effort", "Thinking", effort, _EFFORTS, "thought_level"),
-        _build_select("policy", "Context", bench.policy_name, presets, None),
-    ]
+    policy = _build_select("policy", "Context", bench.policy_name, presets, None)
+    return [mode, model, effort, policy]
+
+
+def _build_model_select(bench: Workbench, conversation: str) -> dict[str, Any]:
+    chosen_model = bench.model_of_conversation(conversation)
+    known_models = [chosen_model or ""]
+    known_models += bench.models.list_known_model_names()
+    different_models = list(dict.fromkeys(known_models))
+    labels: dict[str, str] = {}
+    for name in different_models[:MOST_MODELS]:
+        labels[name] = name or "None chosen"
+    return _build_select("model", "Model", chosen_model, labels, "model")
 
 
 def _build_select(
     option_id: str, name: str, current: str, choices: Mapping[str, str], category: str | None
 ) -> dict[str, Any]:
+    options: list[dict[str, str]] = []
+    for value, label in choices.items():
+        options.append({"value": value, "name": label})
     select: dict[str, Any] = {
         "type": "select",
         "id": option_id,
         "name": name,
         "currentValue": current,
-        "options": [{"value": value, "name": label} for value, label in choices.items()],
+        "options": options,
     }
     if category:
         select["category"] = category
@@ -79,13 +90,10 @@ async def choose_option(
 
 def build_mode_and_option_updates(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
     """The current mode and options, for an editor when they were changed outside it."""
-    return [
-        {"sessionUpdate": "current_mode_update", "currentModeId": bench.permission_mode},
-        {
-            "sessionUpdate": "config_option_update",
-            "configOptions": build_config_options(bench, conversation),
-        },
-    ]
+    mode_update = {"sessionUpdate": "current_mode_update", "currentModeId": bench.permission_mode}
+    options = build_config_options(bench, conversation)
+    option_update = {"sessionUpdate": "config_option_update", "configOptions": options}
+    return [mode_update, option_update]
 
 
 def build_commands_update(bench: Workbench) -> dict[str, Any]:
@@ -95,7 +103,10 @@ def build_commands_update(bench: Workbench) -> dict[str, Any]:
     commands: list[dict[str, Any]] = []
     for command in bench.slash_commands.list_slash_commands():
         description = command.about or command.name
-        commands.append(
-            {"name": command.name, "description": description, "input": {"hint": "arguments"}}
-        )
+        described_command = {
+            "name": command.name,
+            "description": description,
+            "input": {"hint": "arguments"},
+        }
+        commands.append(described_command)
     return {"sessionUpdate": "available_commands_update", "availableCommands": commands}

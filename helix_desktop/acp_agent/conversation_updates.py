@@ -57,12 +57,17 @@ class ClientAbilities:
     def parse_initialize(cls, params: Any) -> "ClientAbilities":
         """Reads the abilities from the parameters of the client's `initialize`."""
         capabilities = value_at(params, "clientCapabilities")
+        compaction = value_at(capabilities, "session", "compaction")
+        terminal_output = value_at(capabilities, "_meta", "terminal_output")
+        reads_files = value_at(capabilities, "fs", "readTextFile")
+        form = value_at(capabilities, "elicitation", "form")
+        notices = value_at(capabilities, "session", "notices")
         return cls(
-            compaction=value_at(capabilities, "session", "compaction") is not None,
-            terminal_output=value_at(capabilities, "_meta", "terminal_output") is True,
-            reads_files=value_at(capabilities, "fs", "readTextFile") is True,
-            fills_forms=value_at(capabilities, "elicitation", "form") is not None,
-            notices=value_at(capabilities, "session", "notices") is not None,
+            compaction=compaction is not None,
+            terminal_output=terminal_output is True,
+            reads_files=reads_files is True,
+            fills_forms=form is not None,
+            notices=notices is not None,
         )
 
 
@@ -121,20 +126,10 @@ class ConversationUpdates:
                     yield update
             case facts.ToolReturned():
                 yield await self._result_update(fact)
-            case facts.TodoSet(items=items):
-                yield helpers.update_plan(
-                    helpers.plan_entry(text, status=_PLAN[state]) for text, state in items
-                )
-            case facts.Folded(fold=fold, text=text) if self.abilities.compaction:
-                summary: list[dict[str, str]] = []
-                if text:
-                    summary.append({"type": "text", "text": text})
-                yield {
-                    "sessionUpdate": "compaction_update",
-                    "compactionId": fold,
-                    "status": "completed",
-                    "summary": summary,
-                }
+            case facts.TodoSet():
+                yield _plan_update(fact)
+            case facts.Folded() if self.abilities.compaction:
+                yield _compaction_update(fact)
             case facts.FoldFailed(why=why) if self.abilities.notices and not is_replay:
                 yield _notice_of_failed_fold(why)
             case facts.ConversationChanged(title=str(title)):
@@ -144,17 +139,25 @@ class ConversationUpdates:
         self, fact: facts.UserSaid | facts.ModelReplied, *, is_replay: bool
     ) -> Iterator[Any]:
         """Yields the parts of a message that the client does not have yet."""
-        if isinstance(fact, facts.UserSaid) and self.own_messages and not is_replay:
+        if isinstance(fact, facts.ModelReplied):
+            yield from self._reply_updates(fact, is_replay=is_replay)
+            return
+        if self.own_messages and not is_replay:
+            # The client has sent this message itself.
             self.own_messages -= 1
             return
         for part in fact.parts:
+            if isinstance(part, facts.Text):
+                yield helpers.update_user_message_text(part.text)
+            else:
+                yield helpers.update_user_message_text(f"[{part.name}]")
+
+    def _reply_updates(self, reply: facts.ModelReplied, *, is_replay: bool) -> Iterator[Any]:
+        """Yields the calls of a reply. Its texts were streamed, unless it is loaded."""
+        for part in reply.parts:
             match part:
                 case facts.ToolCall():
                     yield self._call_update(part)
-                case facts.Attachment(name=name):
-                    yield helpers.update_user_message_text(f"[{name}]")
-                case facts.Text(text=text) if isinstance(fact, facts.UserSaid):
-                    yield helpers.update_user_message_text(text)
                 case facts.Text(text=text) if is_replay:
                     yield helpers.update_agent_message_text(text)
                 case facts.Reasoning(text=text) if is_replay and text:
@@ -184,13 +187,17 @@ class ConversationUpdates:
 
     def _call_update(self, call: facts.ToolCall) -> Any:
         """Returns the card of a call, which a client with terminals fills with one."""
+        title = title_of_call(call)
+        kind = kind_of_call(call)
+        locations = self.locations_of_call(call)
+        arguments = parse_object(call.arguments)
         update = helpers.start_tool_call(
             call.id,
-            title_of_call(call),
-            kind=kind_of_call(call),
+            title,
+            kind=kind,
             status="pending",
-            locations=self.locations_of_call(call),
-            raw_input=parse_object(call.arguments),
+            locations=locations,
+            raw_input=arguments,
         )
         if self.abilities.terminal_output and call.name == ToolName.RUN_COMMAND:
             terminal = {"terminal_id": call.id, "cwd": str(self.bench.main_folder)}
@@ -238,29 +245,33 @@ class ConversationUpdates:
     async def _result_update(self, fact: facts.ToolReturned) -> Any:
         """Returns the end of a call: the differences of the files that it changed, or its output."""
         was_printed = self._printed.pop(fact.call, None) is not None
-        content: list[Any] = []
-        for change in fact.changes:
-            difference = await self._build_file_difference(change)
-            if difference is not None:
-                content.append(difference)
+        content = await self._build_file_differences(fact)
         output = fact.head or await self._beginning_of_output(fact)
         status: schema.ToolCallStatus = "failed"
         if fact.ok:
             status = "completed"
-
         update = helpers.update_tool_call(fact.call, status=status)
-        if self.abilities.terminal_output and fact.exit_code is not None:
-            exit_status = {"terminal_id": fact.call, "exit_code": fact.exit_code, "signal": None}
-            update.field_meta = {"terminal_exit": exit_status}
+
+        ran_in_terminal = self.abilities.terminal_output and fact.exit_code is not None
+        if ran_in_terminal:
+            update.field_meta = _describe_terminal_exit(fact)
             if not was_printed:
                 update.field_meta["terminal_output"] = {"terminal_id": fact.call, "data": output}
-        else:
+        elif output:
             # The differences show what a call has done that succeeded.
             is_shown_by_differences = bool(content) and fact.ok
-            if output and not is_shown_by_differences:
+            if not is_shown_by_differences:
                 content.append(_fenced_content(output))
         update.content = content or None
         return update
+
+    async def _build_file_differences(self, fact: facts.ToolReturned) -> list[Any]:
+        differences: list[Any] = []
+        for change in fact.changes:
+            difference = await self._build_file_difference(change)
+            if difference is not None:
+                differences.append(difference)
+        return differences
 
     async def _beginning_of_output(self, fact: facts.ToolReturned) -> str:
         """Reads the stored output, as much as is shown. Empty if it is no longer stored."""
@@ -318,6 +329,11 @@ def build_cold_cache_notice(price: NextMessageCost | None, now: float) -> dict[s
     }
 
 
+def _describe_terminal_exit(fact: facts.ToolReturned) -> dict[str, Any]:
+    exit_status = {"terminal_id": fact.call, "exit_code": fact.exit_code, "signal": None}
+    return {"terminal_exit": exit_status}
+
+
 def _notice_of_failed_fold(why: str) -> dict[str, str]:
     """Return a notice, which is no part of the history: an editor may show it or not."""
     # Each attempt adds a reason. Only the first one is told, as in the window.
@@ -341,8 +357,30 @@ def _may_change_usage(event: session_events.Event) -> bool:
     )
 
 
+def _plan_update(todo: facts.TodoSet) -> Any:
+    entries: list[Any] = []
+    for text, state in todo.items:
+        status = _PLAN[state]
+        entries.append(helpers.plan_entry(text, status=status))
+    return helpers.update_plan(entries)
+
+
+def _compaction_update(folded: facts.Folded) -> dict[str, Any]:
+    """Returns the update for a fold, which the protocol calls a compaction."""
+    summary: list[dict[str, str]] = []
+    if folded.text:
+        summary.append({"type": "text", "text": folded.text})
+    return {
+        "sessionUpdate": "compaction_update",
+        "compactionId": folded.fold,
+        "status": "completed",
+        "summary": summary,
+    }
+
+
 def _fenced_content(text: str) -> Any:
-    return helpers.tool_content(helpers.text_block(wrap_in_code_fence(text)))
+    block = helpers.text_block(wrap_in_code_fence(text))
+    return helpers.tool_content(block)
 
 
 def kind_of_call(call: facts.ToolCall) -> schema.ToolKind:

@@ -160,7 +160,8 @@ class EditorConversation:
         """The editor must have all updates before it hears of a turn's end. A closed conversation
         sends no more.
         """
-        all_sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        all_sent: asyncio.Future[None] = loop.create_future()
         self._waiting.put_nowait(all_sent)
         await asyncio.wait({all_sent, self._sending}, return_when=asyncio.FIRST_COMPLETED)
 
@@ -262,22 +263,22 @@ class EditorConversation:
         """Asks the editor's user. The window shows the question as well, and the first
         answer counts.
         """
-        question = asked.question
-        try:
-            if question.form:
-                answer = await self._ask_editor_to_fill_form(question)
-            else:
-                answer = await self._ask_editor_for_permission(question)
-        except (RequestError, ConnectionError, ValueError) as error:
-            log.info("an editor did not answer a question: %s", error)
-            answer = PermissionAnswer(
-                allowed=False, words="The editor could not show the question."
-            )
+        answer = await self._ask_editor_or_deny(asked.question)
         if self._is_closed:
             return  # The window's user answers, if its turn goes on.
         session = self._bench.sessions.find_open_session(self.id)
         if session is not None and answer is not None:
             session.answer_question(asked.number, answer)
+
+    async def _ask_editor_or_deny(self, question: PermissionQuestion) -> PermissionAnswer | None:
+        """Returns the answer of the editor's user, which is no if the editor fails to ask."""
+        try:
+            if question.form:
+                return await self._ask_editor_to_fill_form(question)
+            return await self._ask_editor_for_permission(question)
+        except (RequestError, ConnectionError, ValueError) as error:
+            log.info("an editor did not answer a question: %s", error)
+            return PermissionAnswer(allowed=False, words="The editor could not show the question.")
 
     async def _ask_editor_for_permission(
         self, question: PermissionQuestion
@@ -289,16 +290,15 @@ class EditorConversation:
         name_of_no = "Deny"
         if question.plan:
             name_of_no = "Keep planning"
-        options.append(
-            schema.PermissionOption(option_id="deny", name=name_of_no, kind="reject_once")
-        )
+        deny = schema.PermissionOption(option_id="deny", name=name_of_no, kind="reject_once")
+        options.append(deny)
 
+        card = _build_question_card(question)
         request = schema.RequestPermissionRequest(
-            session_id=self.id, tool_call=_build_question_card(question), options=options
+            session_id=self.id, tool_call=card, options=options
         )
-        answer = await self._client.send_request(
-            "session/request_permission", serialize_params(request)
-        )
+        params = serialize_params(request)
+        answer = await self._client.send_request("session/request_permission", params)
         chosen_id = text_at(answer, "outcome", "optionId")
         was_chosen = text_at(answer, "outcome", "outcome") == "selected"
         if not was_chosen or chosen_id not in allowing_ids:
@@ -317,17 +317,18 @@ class EditorConversation:
             notice = f"\n\n*{title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"
             await self.send_update(update_agent_message_text(notice))
             return None
+        form_schema = json.loads(question.form)
         request = {
             "sessionId": self.id,
             "mode": "form",
             "message": title,
-            "requestedSchema": json.loads(question.form),
+            "requestedSchema": form_schema,
         }
         answer = await self._client.send_request("elicitation/create", request)
         if text_at(answer, "action") != "accept":
             return PermissionAnswer(allowed=False)
-        values = json.dumps(value_at(answer, "content") or {})
-        return PermissionAnswer(allowed=True, values=values)
+        filled_fields = value_at(answer, "content") or {}
+        return PermissionAnswer(allowed=True, values=json.dumps(filled_fields))
 
     async def _read_editor_file(self, path: Path) -> str | None:
         """Returns a file's text as the editor has it, saved or not. None if the editor
@@ -369,27 +370,35 @@ def _offer_scope(question: PermissionQuestion, scope: str) -> list[schema.Permis
 
 def _build_question_card(question: PermissionQuestion) -> schema.ToolCallUpdate:
     """Returns the card on which the editor shows what the agent wants to do, and why it asks."""
-    reason = mark_on_one_line(question.why[:1].upper() + question.why[1:])
-    # The reason may quote a path that an editor would read as Markdown.
-    escaped_reason = re.sub(r"([^\w\s])", r"\\\1", reason)
     kind: schema.ToolKind
     if question.plan:
         kind = "switch_mode"
-        text = escape_control_characters(
-            question.preview
-        )  # It is Markdown, which the editor draws.
+        # The plan is Markdown, which the editor draws.
+        text = escape_control_characters(question.preview)
     else:
         kind = conversation_updates.kind_of_call(question.call)
-        text = wrap_in_code_fence(mark_text(question.preview), is_exact=True)
-    if escaped_reason:
-        text = f"{escaped_reason}\n\n{text}"
+        preview = mark_text(question.preview)
+        text = wrap_in_code_fence(preview, is_exact=True)
+    reason = _reason_as_markdown(question)
+    if reason:
+        text = f"{reason}\n\n{text}"
     title = mark_on_one_line(question.title)
     if not title:
         title = conversation_updates.title_of_call(question.call)
+    content = tool_content(text_block(text))
     return schema.ToolCallUpdate(
         tool_call_id=question.call.id,
         title=title,
         kind=kind,
         status="pending",
-        content=[tool_content(text_block(text))],
+        content=[content],
     )
+
+
+def _reason_as_markdown(question: PermissionQuestion) -> str:
+    """Returns why the agent asks. The reason may quote a path, in which an editor would read
+    some characters as Markdown.
+    """
+    sentence = question.why[:1].upper() + question.why[1:]
+    reason = mark_on_one_line(sentence)
+    return re.sub(r"([^\w\s])", r"\\\1", reason)

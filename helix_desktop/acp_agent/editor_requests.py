@@ -137,7 +137,8 @@ class EditorAgent:
         """
         rows = []
         for row in self._bench.list_conversations():
-            if not (row.parent or row.trashed or row.agent):
+            is_of_others = row.parent or row.agent
+            if not is_of_others and not row.trashed:
                 rows.append(row)
         page_start = 0
         if cursor and cursor.isascii() and cursor.isdigit():
@@ -147,10 +148,14 @@ class EditorAgent:
         folder = cwd or str(self._bench.main_folder)
         sessions: list[Result] = []
         for row in rows[page_start:page_end]:
-            updated = datetime.fromtimestamp(row.updated, UTC).isoformat()
-            sessions.append(
-                {"sessionId": row.id, "cwd": folder, "title": row.title, "updatedAt": updated}
-            )
+            updated = datetime.fromtimestamp(row.updated, UTC)
+            session = {
+                "sessionId": row.id,
+                "cwd": folder,
+                "title": row.title,
+                "updatedAt": updated.isoformat(),
+            }
+            sessions.append(session)
         answer: Result = {"sessions": sessions}
         if page_end < len(rows):
             answer["nextCursor"] = str(page_end)
@@ -192,9 +197,8 @@ class EditorAgent:
         self, config_id: str, session_id: str, value: Any, **_: Any
     ) -> Result:
         conversation = self._find_or_open_conversation(session_id)
-        await choose_option(
-            self._bench, session_id, config_id, str(value), is_begun=conversation.is_begun
-        )
+        is_begun = conversation.is_begun
+        await choose_option(self._bench, session_id, config_id, str(value), is_begun=is_begun)
         # The mode is shared by all conversations of the workspace.
         for open_conversation in self._open.values():
             await open_conversation.send_options_if_mode_changed()
@@ -252,22 +256,30 @@ async def _convert_prompt_block(
         case schema.TextContentBlock():
             return [Text(block.text)]
         case schema.ResourceContentBlock():
-            return [Text(f"[{block.name}]({uri_as_path(block.uri)})")]
+            path = uri_as_path(block.uri)
+            return [Text(f"[{block.name}]({path})")]
         case schema.ImageContentBlock():
-            content = _decode_base64(uri_as_path(block.uri or "image"), block.data)
             name = uri_as_path(block.uri or "image")
-            return await bench.attach_file(name, content, conversation)
-        case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as text):
-            name = uri_as_path(text.uri)
-            content = text.text.encode("utf-8", "replace")
-            return [await bench.attach_content(name, content, "text/plain")]
+            image = _decode_base64(name, block.data)
+            return await bench.attach_file(name, image, conversation)
         case schema.EmbeddedResourceContentBlock():
-            name = uri_as_path(block.resource.uri)
-            content = _decode_base64(name, block.resource.blob)
-            return await bench.attach_file(name, content, conversation)
+            return await _attach_embedded_file(bench, conversation, block.resource)
     raise InvalidInput(
         "This kind of content cannot be sent to the agent.", remedy="Send text, images or files."
     )
+
+
+async def _attach_embedded_file(
+    bench: Workbench,
+    conversation: str,
+    file: schema.TextResourceContents | schema.BlobResourceContents,
+) -> Sequence[UserPart]:
+    name = uri_as_path(file.uri)
+    if isinstance(file, schema.TextResourceContents):
+        text = file.text.encode("utf-8", "replace")
+        return [await bench.attach_content(name, text, "text/plain")]
+    content = _decode_base64(name, file.blob)
+    return await bench.attach_file(name, content, conversation)
 
 
 def _decode_base64(name: str, text: str) -> bytes:
@@ -282,4 +294,5 @@ def uri_as_path(uri: str) -> str:
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return uri
-    return str(PurePosixPath(unquote(parts.path)))
+    path = PurePosixPath(unquote(parts.path))
+    return str(path)

@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -135,40 +135,44 @@ class WorkspaceSwitch:
         writing = self._tasks.spawn_task(
             self._send_waiting_bytes_until_closed(), name="write to the editor"
         )
-        unfinished = bytearray()
+        unfinished_line = bytearray()
         while not writing.done():
             piece = await read()
             if not piece:
                 break
-            unfinished += piece
+            unfinished_line += piece
             if b"\n" in piece:
-                lines = bytes(unfinished).split(b"\n")
-                unfinished = bytearray(lines.pop())
-                for line in lines:
-                    await self._handle_input_line(line)
-            elif len(unfinished) > LONGEST_MESSAGE:
-                unfinished = bytearray(b"{")  # Drops the line: its rest is no message behind a "{".
+                lines = bytes(unfinished_line).split(b"\n")
+                unfinished_line = bytearray(lines.pop())
+                await self._handle_input_lines(lines)
+            elif len(unfinished_line) > LONGEST_MESSAGE:
+                # Drops the line: its rest is no message behind a "{".
+                unfinished_line = bytearray(b"{")
         for pipe in self._pipes.values():
             pipe.send_end_of_input()
         with suppress(TimeoutError):  # The rest ends as in a crash, which loses nothing.
             async with asyncio.timeout(QUIT_SECONDS):
                 await self._tasks.aclose(limit=QUIT_SECONDS)
 
+    async def _handle_input_lines(self, lines: Sequence[bytes]) -> None:
+        for line in lines:
+            if line.strip():
+                await self._handle_input_line(line)
+
     async def _handle_input_line(self, line: bytes) -> None:
-        if not line.strip():
-            return
         try:
             message = decode_message(line)
         except InvalidInput as error:
-            await self._send(build_error_response(None, PARSE_ERROR, error.what))
+            response = build_error_response(None, PARSE_ERROR, error.what)
+            await self._send(response)
             return
         try:
             await self._route_message(message)
         except HelixError as error:
-            if "id" in message and "method" in message:
-                await self._send(
-                    build_error_response(message["id"], INVALID_PARAMETERS, str(error))
-                )
+            is_request = "id" in message and "method" in message
+            if is_request:
+                response = build_error_response(message["id"], INVALID_PARAMETERS, str(error))
+                await self._send(response)
 
     async def _route_message(self, message: Message) -> None:
         """Answers what concerns no workspace, and passes everything else to a workspace."""
@@ -231,14 +235,13 @@ class WorkspaceSwitch:
         if not named_folder and method != "session/list":
             raise NotFound(f"{method[:80]} names no folder and no session of this editor.")
         folder = Path(str(named_folder or Path.cwd()))
+        quoted_folder = repr(str(folder)[:200])
         if not folder.is_absolute():
-            raise InvalidInput(f"{str(folder)[:200]!r} is not an absolute path.")
+            raise InvalidInput(f"{quoted_folder} is not an absolute path.")
         try:
             return await asyncio.to_thread(self._find_workspace, folder)
         except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links form a circle.
-            raise InvalidInput(
-                f"{str(folder)[:200]!r} is not a folder that can be opened."
-            ) from error
+            raise InvalidInput(f"{quoted_folder} is not a folder that can be opened.") from error
 
     async def _run_pipe_until_done(self, pipe: WorkspacePipe) -> None:
         """Serves a workspace until its work is done, even if another process opens the
@@ -294,9 +297,10 @@ class WorkspaceSwitch:
         await self._send(message | {"id": id_for_editor})
 
     async def _handle_workspace_answer(self, pipe: WorkspacePipe, answer: Message) -> None:
-        if answer.get("id") == GREETING_ID:
+        answer_id = answer.get("id")
+        if answer_id == GREETING_ID:
             return  # The editor had its answer from us.
-        request = pipe.waiting.pop(_key_of_id(answer.get("id")), None)
+        request = pipe.waiting.pop(_key_of_id(answer_id), None)
         if "result" in answer:
             self._remember_sessions(pipe, request, answer["result"])
         await self._send(answer)
@@ -347,18 +351,24 @@ def decode_message(line: bytes) -> Message:
 
 def _is_nested_too_deeply(line: bytes, fields: Message) -> bool:
     """Whether the message could be read here, but perhaps not be written, or read elsewhere."""
-    if line.count(b"[") + line.count(b"{") <= DEEPEST_MESSAGE:
+    opening_brackets = line.count(b"[") + line.count(b"{")
+    if opening_brackets <= DEEPEST_MESSAGE:
         return False
     level: list[Any] = [fields]
     for _ in range(DEEPEST_MESSAGE):
-        inner: list[Any] = []
-        for value in level:
-            if isinstance(value, dict):
-                inner.extend(value.values())
-            elif isinstance(value, list):
-                inner.extend(value)
-        level = inner
+        level = _list_values_within(level)
     return bool(level)
+
+
+def _list_values_within(level: Sequence[Any]) -> list[Any]:
+    """Returns the values of all objects and lists among these, one level deeper."""
+    values_within: list[Any] = []
+    for value in level:
+        if isinstance(value, dict):
+            values_within.extend(value.values())
+        elif isinstance(value, list):
+            values_within.extend(value)
+    return values_within
 
 
 def extract_outcome(answer: Message) -> Message:
@@ -376,7 +386,8 @@ def extract_outcome(answer: Message) -> Message:
 
 
 def encode_message(message: Message) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+    text = json.dumps(message, separators=(",", ":"))
+    return text.encode("utf-8", "replace") + b"\n"
 
 
 def build_error_response(request_id: Any, code: int, sentence: str) -> Message:
