@@ -16,7 +16,12 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.workspace_host.followed_conversation import FollowedConversation
 from helix_desktop.workspace_host.host_connection import connect_to_host
-from helix_desktop.workspace_host.host_interface import HostListRow, ListFollower, WorkspaceHost
+from helix_desktop.workspace_host.host_interface import (
+    ConversationFollower,
+    HostListRow,
+    ListFollower,
+    WorkspaceHost,
+)
 from helix_desktop.workspace_host.kept_host import HostStarter
 
 log = logging.getLogger(__name__)
@@ -70,14 +75,17 @@ class WatchedConversation:
         try:
             follower = await host.follow_conversation(conversation)
             try:
-                while True:
-                    for event in await follower.next_events():
-                        self.shown.apply_event(event)
-                    self.changed.announce_change()
+                await self._apply_events_until_cancelled(follower)
             finally:
                 await follower.close_follower()
         except HelixError as error:
             self.error = error
+            self.changed.announce_change()
+
+    async def _apply_events_until_cancelled(self, follower: ConversationFollower) -> None:
+        while True:
+            for event in await follower.next_events():
+                self.shown.apply_event(event)
             self.changed.announce_change()
 
 

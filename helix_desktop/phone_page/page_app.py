@@ -43,32 +43,34 @@ class PhonePage:
         self._machine = machine
         self._is_encrypted = is_encrypted
         self._event_streams = 0
+        self.app = Starlette(routes=self._list_routes())
+
+    def _list_routes(self) -> list[Route]:
         conversation = "/w/{workspace}/c/{conversation}"
-        self.app = Starlette(
-            routes=[
-                Route("/", self._answer(self.show_list)),
-                Route("/events", self._answer(self.send_list_events)),
-                Route("/pair", self._answer(self.show_pairing_page)),
-                Route("/pair", self._answer(self.handle_pairing_form), methods=["POST"]),
-                Route("/style.css", partial(_send_file, "page/style.css", "text/css")),
-                Route("/page.js", partial(_send_file, "page/page.js", "text/javascript")),
-                Route("/icon.svg", partial(_send_file, "icons/helix.svg", "image/svg+xml")),
-                Route("/w/{workspace}/open", self._answer(self.handle_open_form), methods=["POST"]),
-                Route(conversation, self._answer(self.show_conversation)),
-                Route(f"{conversation}/events", self._answer(self.send_conversation_events)),
-                Route(
-                    f"{conversation}/send", self._answer(self.handle_message_form), methods=["POST"]
-                ),
-                Route(
-                    f"{conversation}/stop", self._answer(self.handle_stop_form), methods=["POST"]
-                ),
-                Route(
-                    f"{conversation}/answer",
-                    self._answer(self.handle_answer_form),
-                    methods=["POST"],
-                ),
-            ]
-        )
+        pages: dict[str, Answer] = {
+            "/": self.show_list,
+            "/events": self.send_list_events,
+            "/pair": self.show_pairing_page,
+            conversation: self.show_conversation,
+            f"{conversation}/events": self.send_conversation_events,
+        }
+        forms: dict[str, Answer] = {
+            "/pair": self.handle_pairing_form,
+            "/w/{workspace}/open": self.handle_open_form,
+            f"{conversation}/send": self.handle_message_form,
+            f"{conversation}/stop": self.handle_stop_form,
+            f"{conversation}/answer": self.handle_answer_form,
+        }
+        routes = [
+            Route("/style.css", partial(_send_file, "page/style.css", "text/css")),
+            Route("/page.js", partial(_send_file, "page/page.js", "text/javascript")),
+            Route("/icon.svg", partial(_send_file, "icons/helix.svg", "image/svg+xml")),
+        ]
+        for path, show_page in pages.items():
+            routes.append(Route(path, self._answer(show_page)))
+        for path, handle_form in forms.items():
+            routes.append(Route(path, self._answer(handle_form), methods=["POST"]))
+        return routes
 
     def _answer(self, answer: Answer) -> Answer:
         """Returns the same, with errors as pages."""
@@ -81,10 +83,10 @@ class PhonePage:
 
     async def handle_pairing_form(self, request: Request) -> Response:
         form = request.scope["form"]
+        code = form.get("code", "")
+        name = form.get("name", "")
         try:
-            _, cookie = await asyncio.to_thread(
-                self._devices.pair_device, form.get("code", ""), form.get("name", "")
-            )
+            _, cookie = await asyncio.to_thread(self._devices.pair_device, code, name)
         except (ActionRefused, InvalidInput) as error:
             page = page_rendering.build_pairing_page(str(error))
             return HTMLResponse(page, status_code=403)
@@ -109,13 +111,14 @@ class PhonePage:
         return HTMLResponse(page_rendering.build_list_page(list_html, device))
 
     async def _list_workspaces(self) -> list[ListedWorkspace]:
-        listed: list[ListedWorkspace] = []
+        workspaces: list[ListedWorkspace] = []
         for connected in self._hosts.connected_workspaces().values():
+            known = connected.known
             rows = tuple(connected.rows.values())
-            listed.append(ListedWorkspace(connected.known.id, connected.known.name, rows))
-        for known in await self._hosts.list_closed_workspaces():
-            listed.append(ListedWorkspace(known.id, known.name, is_open=False))
-        return listed
+            workspaces.append(ListedWorkspace(known.id, known.name, rows))
+        for closed in await self._hosts.list_closed_workspaces():
+            workspaces.append(ListedWorkspace(closed.id, closed.name, is_open=False))
+        return workspaces
 
     async def send_list_events(self, request: Request) -> Response:
         device = await self._note_device(request)
@@ -204,14 +207,12 @@ class PhonePage:
             number = int(form.get("number", ""))
         except ValueError as error:
             raise InvalidInput("This is no question of the page.") from error
-        answer = PermissionAnswer(
-            allowed=form.get("answer") == "allow",
-            scope="once",
-            words=form.get("words", ""),
-            device=device.name,
-        )
-        if answer.allowed:
-            _check_can_be_allowed(watched.shown.questions.get(number), answer)
+        is_allowed = form.get("answer") == "allow"
+        words = form.get("words", "")
+        answer = PermissionAnswer(is_allowed, scope="once", words=words, device=device.name)
+        if is_allowed:
+            question = watched.shown.questions.get(number)
+            _check_can_be_allowed(question, answer)
         fingerprint = form.get("fingerprint", "")
         command = AnswerQuestion(place.conversation, number, fingerprint, answer)
         await connected.host.run_host_command(command)
@@ -303,7 +304,8 @@ async def _answer_or_show_error(answer: Answer, request: Request) -> Response:
 
 
 async def _send_file(name: str, media_type: str, _request: Request) -> Response:
-    content = await asyncio.to_thread((resources_folder() / name).read_text, "utf-8")
+    file = resources_folder() / name
+    content = await asyncio.to_thread(file.read_text, "utf-8")
     return Response(content, media_type=media_type)
 
 

@@ -33,46 +33,58 @@ def ensure_certificate(config_folder: Path, address: str) -> tuple[Path, Path]:
 
 def read_certificate_fingerprint(certificate_file: Path) -> str:
     """Returns the SHA-256 of a certificate as browsers show it."""
-    certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
-    digits = certificate.fingerprint(hashes.SHA256()).hex().upper()
-    pairs = [digits[start : start + 2] for start in range(0, len(digits), 2)]
-    return ":".join(pairs)
+    content = certificate_file.read_bytes()
+    certificate = x509.load_pem_x509_certificate(content)
+    fingerprint = certificate.fingerprint(hashes.SHA256())
+    return fingerprint.hex(":").upper()
 
 
 def _is_usable(certificate_file: Path, address: str) -> bool:
     try:
-        certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        content = certificate_file.read_bytes()
+        certificate = x509.load_pem_x509_certificate(content)
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (OSError, ValueError, x509.ExtensionNotFound):
         return False
     renewed = certificate.not_valid_after_utc - timedelta(days=RENEWED_DAYS)
-    return list(names) == [_name_of_address(address)] and _now() < renewed
+    if _now() >= renewed:
+        return False
+    return list(extension.value) == [_name_of_address(address)]
 
 
 def _create_certificate(certificate_file: Path, key_file: Path, address: str) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Helix Desktop")])
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(_now() - timedelta(days=1))
-        .not_valid_after(_now() + timedelta(days=DAYS))
-        .add_extension(x509.SubjectAlternativeName([_name_of_address(address)]), critical=False)
-        # It can sign nothing else, so a device that trusts it trusts no other server.
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    )
-    certificate = builder.sign(key, hashes.SHA256())
+    certificate = _sign_own_certificate(key, address)
     key_content = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
     write_file_atomically(key_file, key_content, private=True)
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    write_file_atomically(certificate_file, pem, private=True)
+    certificate_content = certificate.public_bytes(serialization.Encoding.PEM)
+    write_file_atomically(certificate_file, certificate_content, private=True)
+
+
+def _sign_own_certificate(key: ec.EllipticCurvePrivateKey, address: str) -> x509.Certificate:
+    """Returns a certificate for the address that the key itself has signed."""
+    common_name = x509.NameAttribute(NameOID.COMMON_NAME, "Helix Desktop")
+    name = x509.Name([common_name])
+    now = _now()
+    alternative_name = x509.SubjectAlternativeName([_name_of_address(address)])
+    # It can sign nothing else, so a device that trusts it trusts no other server.
+    constraints = x509.BasicConstraints(ca=False, path_length=None)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=DAYS))
+        .add_extension(alternative_name, critical=False)
+        .add_extension(constraints, critical=True)
+    )
+    return builder.sign(key, hashes.SHA256())
 
 
 def _name_of_address(address: str) -> x509.GeneralName:

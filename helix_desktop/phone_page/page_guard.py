@@ -64,7 +64,9 @@ class PageGuard:
         self._app = app
         self._devices = devices
         self._own_names = frozenset(own_names)
-        self._scheme = "https" if is_encrypted else "http"
+        self._scheme = "http"
+        if is_encrypted:
+            self._scheme = "https"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -99,18 +101,26 @@ class PageGuard:
         self._check_came_from_own_page(method, host, headers)
 
         device = self._find_device(headers)
-        scope["device"] = device
         if device is None and scope["path"] not in OPEN_PATHS:
             raise RefusedPageRequest(401, "This device is not paired.")
-
-        scope["form"] = {}
+        form: Mapping[str, str] = {}
         if method == "POST":
-            scope["form"] = await _read_form_in_time(headers, receive)
-            if device is not None:
-                _check_form_token(scope["form"], device)
-                # It may have been revoked while the form was on its way, which whoever sends it decides.
-                if self._find_device(headers) is None:
-                    raise RefusedPageRequest(401, "This device is not paired.")
+            form = await self._read_and_check_form(headers, receive, device)
+        scope["device"] = device
+        scope["form"] = form
+
+    async def _read_and_check_form(
+        self, headers: Mapping[str, str], receive: Receive, device: PairedDevice | None
+    ) -> Mapping[str, str]:
+        """Only the form that pairs a device comes from one that is not paired."""
+        form = await _read_form_in_time(headers, receive)
+        if device is None:
+            return form
+        _check_form_token(form, device)
+        # It may have been revoked while the form was on its way, which whoever sends it decides.
+        if self._find_device(headers) is None:
+            raise RefusedPageRequest(401, "This device is not paired.")
+        return form
 
     def _check_host(self, headers: Mapping[str, str]) -> str:
         """A page whose name was made to lead here (DNS rebinding) still sends its own name."""
@@ -193,8 +203,9 @@ async def _read_form(headers: Mapping[str, str], receive: Receive) -> Mapping[st
 
 
 def _check_form_token(form: Mapping[str, str], device: PairedDevice) -> None:
-    token = form.get("token", "").encode()
-    if not hmac.compare_digest(token, device.form_token.encode()):
+    sent_token = form.get("token", "").encode()
+    right_token = device.form_token.encode()
+    if not hmac.compare_digest(sent_token, right_token):
         raise RefusedPageRequest(403, "The form is not from this page. Load the page again.")
 
 

@@ -119,17 +119,14 @@ def build_list(workspaces: Sequence[ListedWorkspace], device: PairedDevice) -> s
     working: list[str] = []
     resting: list[tuple[float, str]] = []  # Each with the time of its last change.
     for workspace in workspaces:
-        for listed in workspace.rows:
-            row = listed.row
-            if row.trashed or row.archived or row.parent:
-                continue
+        for listed in _list_own_conversations(workspace):
             item = _build_row(workspace, listed)
             if listed.running is ConversationActivity.ASKING:
                 waiting.append(item)
             elif listed.running in (ConversationActivity.THINKING, ConversationActivity.TOOLS):
                 working.append(item)
             else:
-                resting.append((row.updated, item))
+                resting.append((listed.row.updated, item))
 
     resting.sort(reverse=True)
     earlier = [item for _, item in resting[:MOST_ROWS]]
@@ -142,6 +139,16 @@ def build_list(workspaces: Sequence[ListedWorkspace], device: PairedDevice) -> s
     return "".join(parts) or "<p>No workspace is open on the computer.</p>"
 
 
+def _list_own_conversations(workspace: ListedWorkspace) -> list[HostListRow]:
+    """Returns the conversations that the user began, without those put away."""
+    own_conversations: list[HostListRow] = []
+    for listed in workspace.rows:
+        is_put_away = listed.row.trashed or listed.row.archived
+        if not is_put_away and not listed.row.parent:
+            own_conversations.append(listed)
+    return own_conversations
+
+
 def _build_group(title: str, items: Sequence[str]) -> str:
     if not items:
         return ""
@@ -150,16 +157,18 @@ def _build_group(title: str, items: Sequence[str]) -> str:
 
 def _build_row(workspace: ListedWorkspace, listed: HostListRow) -> str:
     """Builds a link to a conversation, with what it waits for or does now."""
-    row = listed.row
     activity = ""
     if listed.running is ConversationActivity.ASKING:
         question = escape_html(mark_on_one_line(listed.why))
         activity = f'<span class="waits">{question}</span>'
     elif listed.running is not ConversationActivity.IDLE:
-        activity = f"<span>{escape_html(listed.running.value)}</span>"
-    title = escape_html(row.title or "New conversation")
+        running = escape_html(listed.running.value)
+        activity = f"<span>{running}</span>"
+    title = escape_html(listed.row.title or "New conversation")
     name = escape_html(workspace.name)
-    path = f"/w/{escape_html(workspace.id)}/c/{escape_html(row.id)}"
+    workspace_id = escape_html(workspace.id)
+    conversation_id = escape_html(listed.row.id)
+    path = f"/w/{workspace_id}/c/{conversation_id}"
     return f'<li><a href="{path}"><b>{title}</b><span>{name}</span>{activity}</a></li>'
 
 
@@ -255,8 +264,9 @@ def build_page_entries(shown: FollowedConversation) -> Sequence[PageEntry]:
 def _add_fact_to_entries(entries: _Entries, recorded: facts.Recorded) -> None:
     fact = recorded.fact
     if isinstance(fact, facts.UserSaid) and not fact.by:
+        message = _build_message(recorded.seq, fact)
         entries.finish_step()
-        entries.done.append(_build_message(recorded.seq, fact))
+        entries.done.append(message)
     elif isinstance(fact, facts.ModelReplied):
         entries.finish_step()
         entries.step = _begin_step(recorded.seq, fact)
@@ -265,10 +275,16 @@ def _add_fact_to_entries(entries: _Entries, recorded: facts.Recorded) -> None:
         if not fact.ok:
             entries.step.failed_calls += 1
     elif isinstance(fact, facts.TurnEnded) and fact.reason is not facts.TurnEnd.DONE:
+        note = _build_note_of_early_end(recorded.seq, fact)
         entries.finish_step()
-        sentence = fact.why or _ENDS.get(fact.reason, "The turn ended early.")
-        note = f'<p class="note" id="e{recorded.seq}">{escape_html(mark_on_one_line(sentence))}</p>'
-        entries.done.append(PageEntry(f"e{recorded.seq}", note))
+        entries.done.append(note)
+
+
+def _build_note_of_early_end(seq: int, end: facts.TurnEnded) -> PageEntry:
+    identity = f"e{seq}"
+    sentence = end.why or _ENDS.get(end.reason, "The turn ended early.")
+    text = escape_html(mark_on_one_line(sentence))
+    return PageEntry(identity, f'<p class="note" id="{identity}">{text}</p>')
 
 
 def _begin_step(seq: int, reply: facts.ModelReplied) -> _Step:
@@ -290,8 +306,9 @@ def _build_message(seq: int, said: facts.UserSaid) -> PageEntry:
         else:
             texts.append(f"[{part.name}]")
     identity = f"e{seq}"
-    text = escape_html(_cut(mark_text("\n".join(texts))))
-    return PageEntry(identity, f'<article class="user" id="{identity}">{text}</article>')
+    marked_text = mark_text("\n".join(texts))
+    shown_text = escape_html(_cut(marked_text))
+    return PageEntry(identity, f'<article class="user" id="{identity}">{shown_text}</article>')
 
 
 def _build_step(step: _Step) -> PageEntry:
@@ -324,9 +341,11 @@ def build_live(shown: FollowedConversation) -> str:
         text = escape_html(shown.reply_text[-LONGEST_LIVE_TEXT:])
         parts.append(f'<article class="reply"><div>{text}</div></article>')
     if shown.running is ConversationActivity.FAILED:
-        parts.append(f'<p class="problem">{escape_html(mark_on_one_line(shown.why))}</p>')
+        reason = escape_html(mark_on_one_line(shown.why))
+        parts.append(f'<p class="problem">{reason}</p>')
     elif shown.running not in (ConversationActivity.IDLE, ConversationActivity.ASKING):
-        parts.append(f'<p class="calls">{escape_html(shown.running.value)}…</p>')
+        activity = escape_html(shown.running.value)
+        parts.append(f'<p class="calls">{activity}…</p>')
     if shown.queued is not None and shown.queued.messages:
         count = len(shown.queued.messages)
         waiting = format_things(count, "message waits", "messages wait")
@@ -343,16 +362,18 @@ def build_questions(place: ConversationPlace, shown: FollowedConversation) -> st
 
 def _build_phone_card(place: ConversationPlace, number: int, question: PermissionQuestion) -> str:
     """Shows every word of the question. The buttons stand below all of it."""
-    why = question.why[:1].upper() + question.why[1:]
-    parts = [f'<section class="ask"><h2>{escape_html(mark_on_one_line(question.title))}</h2>']
+    title = escape_html(mark_on_one_line(question.title))
+    parts = [f'<section class="ask"><h2>{title}</h2>']
     if question.by:
-        parts.append(
-            f"<p>Asked by a sub-agent working on: {escape_html(mark_text(question.by))}</p>"
-        )
-    if why:
-        parts.append(f"<p>{escape_html(mark_text(why))}</p>")
+        task = escape_html(mark_text(question.by))
+        parts.append(f"<p>Asked by a sub-agent working on: {task}</p>")
+    if question.why:
+        sentence = question.why[:1].upper() + question.why[1:]
+        reason = escape_html(mark_text(sentence))
+        parts.append(f"<p>{reason}</p>")
     if question.preview:
-        parts.append(f"<pre>{escape_html(mark_text(question.preview))}</pre>")
+        preview = escape_html(mark_text(question.preview))
+        parts.append(f"<pre>{preview}</pre>")
     if question.command_access in _WHERE_COMMANDS_RUN:
         parts.append(f"<p>{_WHERE_COMMANDS_RUN[question.command_access]}</p>")
     for program in question.programs:
@@ -416,28 +437,29 @@ def build_changed_parts(
     place: ConversationPlace, shown: FollowedConversation, sent: dict[str, str]
 ) -> Mapping[str, Any]:
     """Returns the parts that differ from what a device was sent, and remembers them in `sent`."""
-    changed: dict[str, Any] = {}
     parts = {
         "head": build_head(place, shown),
         "live": build_live(shown),
         "questions": build_questions(place, shown),
     }
+    changed: dict[str, Any] = {}
     for name, content in parts.items():
         if sent.get(name) != content:
             changed[name] = content
-            sent[name] = content
 
-    entries = build_page_entries(shown)
+    ids: list[str] = []
     changed_entries: list[tuple[str, str]] = []
-    for entry in entries:
+    for entry in build_page_entries(shown):
+        ids.append(entry.id)
         if sent.get(entry.id) != entry.html:
             changed_entries.append((entry.id, entry.html))
-            sent[entry.id] = entry.html
-    ids = [entry.id for entry in entries]
+    # The order says which entries have gone, such as those behind a rewind.
     order = " ".join(ids)
     if changed_entries or sent.get("order") != order:
-        # The order says which entries have gone, such as those behind a rewind.
         changed["entries"] = changed_entries
         changed["order"] = ids
-        sent["order"] = order
+
+    sent.update(parts)
+    sent.update(changed_entries)
+    sent["order"] = order
     return changed

@@ -109,7 +109,8 @@ def _build_page_config(
     where: ProgramFolders, place: PageAddress, hosts: OpenHosts
 ) -> uvicorn.Config:
     devices = PairedDevices(where.config)
-    page = PhonePage(devices, hosts, socket.gethostname(), is_encrypted=place.is_encrypted)
+    machine = socket.gethostname()
+    page = PhonePage(devices, hosts, machine, is_encrypted=place.is_encrypted)
     guard = PageGuard(page.app, devices, place.own_names, is_encrypted=place.is_encrypted)
     config = uvicorn.Config(
         guard,

@@ -48,7 +48,8 @@ class PairedDevice:
     @property
     def form_token(self) -> str:
         """A page of another origin cannot read this, so it cannot forge a form."""
-        return hmac.digest(self.secret_hash.encode(), b"form", "sha256").hex()
+        key = self.secret_hash.encode()
+        return hmac.digest(key, b"form", "sha256").hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +86,23 @@ class PairedDevices:
         """Returns a new code. An earlier one that was not used is void."""
         letters = [secrets.choice(_CODE_CHARACTERS) for _ in range(_CODE_LENGTH)]
         code = "".join(letters)
-        waiting = PairingCode(_hash_secret(code), self._clock() + CODE_SECONDS, may_allow)
+        expires = self._clock() + CODE_SECONDS
+        waiting = PairingCode(_hash_secret(code), expires, may_allow)
         with atomic_files.hold_for_change(self._path):
-            self._write_device_file(replace(self._read_file(), code=waiting))
+            stored = self._read_file()
+            self._write_device_file(replace(stored, code=waiting))
         return f"{code[:5]}-{code[5:]}"
 
     def pair_device(self, code: str, name: str) -> tuple[PairedDevice, str]:
         """Uses up a code. Returns the device and its cookie. ActionRefused if the code is wrong."""
-        name = " ".join(name.split())[:LONGEST_NAME]
-        if not name or not name.isprintable():
+        words_of_name = name.split()
+        name_on_one_line = " ".join(words_of_name)[:LONGEST_NAME]
+        if not name_on_one_line or not name_on_one_line.isprintable():
             raise InvalidInput("Enter a name for this device.")
-        typed = re.sub(r"[^A-Z0-9]", "", code.upper()[:100])
+        typed_code = re.sub(r"[^A-Z0-9]", "", code.upper()[:100])
         with atomic_files.hold_for_change(self._path):
             stored = self._read_file()
-            waiting = stored.code
-            if waiting is None or self._clock() > waiting.expires:
-                raise ActionRefused(NO_CODE, remedy="Create a new code on the computer.")
-            if not hmac.compare_digest(waiting.code_hash, _hash_secret(typed)):
-                self._write_device_file(replace(stored, code=_count_wrong_try(waiting)))
-                raise ActionRefused(NO_CODE, remedy="Create a new code on the computer.")
+            waiting = self._check_typed_code(stored, typed_code)
             if len(stored.devices) >= MOST_DEVICES:
                 raise ActionRefused(
                     f"{MOST_DEVICES} devices are paired already.", remedy="Revoke one first."
@@ -111,15 +110,27 @@ class PairedDevices:
             secret = secrets.token_urlsafe(32)
             now = self._clock()
             device = PairedDevice(
-                secrets.token_hex(8),
-                _unused_name(name, stored.devices),
-                _hash_secret(secret),
-                waiting.may_allow,
-                now,
-                now,
+                id=secrets.token_hex(8),
+                name=_unused_name(name_on_one_line, stored.devices),
+                secret_hash=_hash_secret(secret),
+                may_allow=waiting.may_allow,
+                paired=now,
+                last_used=now,
             )
             self._write_device_file(DeviceFile(stored.devices + (device,)))
         return device, f"{device.id}.{secret}"
+
+    def _check_typed_code(self, stored: DeviceFile, typed_code: str) -> PairingCode:
+        """Returns the code that is waiting, if it is the typed one. A wrong try is counted."""
+        waiting = stored.code
+        if waiting is None or self._clock() > waiting.expires:
+            raise ActionRefused(NO_CODE, remedy="Create a new code on the computer.")
+        typed_hash = _hash_secret(typed_code)
+        if not hmac.compare_digest(waiting.code_hash, typed_hash):
+            code_after_try = _count_wrong_try(waiting)
+            self._write_device_file(replace(stored, code=code_after_try))
+            raise ActionRefused(NO_CODE, remedy="Create a new code on the computer.")
+        return waiting
 
     def find_device(self, cookie: str) -> PairedDevice | None:
         """Returns the device that has this cookie, or None."""
@@ -142,15 +153,22 @@ class PairedDevices:
             devices: list[PairedDevice] = []
             for known in stored.devices:
                 if known.id == device.id:
-                    known = replace(known, last_used=now)  # noqa: PLW2901 - the same device
-                devices.append(known)
+                    devices.append(replace(known, last_used=now))
+                else:
+                    devices.append(known)
             self._write_device_file(replace(stored, devices=tuple(devices)))
 
     def revoke_device(self, name_or_id: str) -> PairedDevice:
         """Removes a device. Its cookie is refused from now on."""
         with atomic_files.hold_for_change(self._path):
             stored = self._read_file()
-            named = [device for device in stored.devices if name_or_id in (device.id, device.name)]
+            named: list[PairedDevice] = []
+            others: list[PairedDevice] = []
+            for device in stored.devices:
+                if name_or_id in (device.id, device.name):
+                    named.append(device)
+                else:
+                    others.append(device)
             if len(named) > 1:
                 raise AmbiguousName(
                     f"{len(named)} devices are called {name_or_id}.", remedy="Use the ID instead."
@@ -160,8 +178,7 @@ class PairedDevices:
                     f"There is no paired device {name_or_id}.",
                     remedy="To see the devices, run `helix-desktop resident page status`.",
                 )
-            rest = tuple(device for device in stored.devices if device is not named[0])
-            self._write_device_file(replace(stored, devices=rest))
+            self._write_device_file(replace(stored, devices=tuple(others)))
         return named[0]
 
     def _read_changed_file(self) -> DeviceFile:
@@ -178,7 +195,8 @@ class PairedDevices:
     def _read_file(self) -> DeviceFile:
         """Who cannot be read is not paired: a damaged file lets nobody in."""
         try:
-            content = json.loads(atomic_files.read_small_file(self._path))
+            text = atomic_files.read_small_file(self._path)
+            content = json.loads(text)
         except (OSError, ValueError, RecursionError):
             return DeviceFile()
         devices: list[PairedDevice] = []
@@ -186,14 +204,16 @@ class PairedDevices:
             device = _parse_device(stored)
             if device is not None:
                 devices.append(device)
-        return DeviceFile(tuple(devices), _parse_code(value_at(content, "code")))
+        code = _parse_code(value_at(content, "code"))
+        return DeviceFile(tuple(devices), code)
 
     def _write_device_file(self, content: DeviceFile) -> None:
         devices = [asdict(device) for device in content.devices]
         code = None
         if content.code is not None:
             code = asdict(content.code)
-        text = json.dumps({"version": 1, "devices": devices, "code": code}, indent=1)
+        values = {"version": 1, "devices": devices, "code": code}
+        text = json.dumps(values, indent=1)
         atomic_files.write_file_atomically(self._path, text, private=True)
 
 

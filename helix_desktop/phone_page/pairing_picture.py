@@ -17,16 +17,24 @@ def pairing_link(pair_url: str, code: str) -> str:
 def draw_qr_modules(text: str) -> Sequence[Sequence[bool]]:
     """Returns the rows of the code's modules, with a light border. True is dark."""
     picture = segno.make(text, error="m", micro=False)
-    return [[bool(module) for module in row] for row in picture.matrix_iter(border=QUIET_MODULES)]
+    rows: list[list[bool]] = []
+    for row in picture.matrix_iter(border=QUIET_MODULES):
+        rows.append([bool(module) for module in row])
+    return rows
 
 
 def draw_qr_lines(text: str) -> list[str]:
-    """Returns the code as lines of text for a terminal."""
+    """Returns the code as lines of text for a terminal. A character shows two modules, one
+    above the other.
+    """
     rows = list(draw_qr_modules(text))
     if len(rows) % 2:
-        rows.append([False] * len(rows[0]))
+        empty_row = [False] * len(rows[0])
+        rows.append(empty_row)
     lines: list[str] = []
     for index in range(0, len(rows), 2):
-        pairs = zip(rows[index], rows[index + 1], strict=True)
+        upper_row = rows[index]
+        lower_row = rows[index + 1]
+        pairs = zip(upper_row, lower_row, strict=True)
         lines.append("".join(_CHARACTERS[pair] for pair in pairs))
     return lines

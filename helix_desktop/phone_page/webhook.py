@@ -58,14 +58,28 @@ class WebhookRequest:
     headers: Mapping[str, str]
 
 
+async def _post_webhook_request(address: str, request: WebhookRequest) -> int:
+    """Returns the status. The body of the answer is left unread, because it may be endless."""
+    headers = dict(request.headers)
+    client = build_http_client(uses_environment=not is_loopback(address))
+    try:
+        async with client.stream(
+            "POST", address, content=request.content, headers=headers
+        ) as answer:
+            return answer.status_code
+    finally:
+        await client.aclose()
+
+
 def build_webhook_request(address: str, text: str, token: str) -> WebhookRequest:
     """Builds JSON for gotify, whose addresses end with /message. Others, as ntfy, take the text itself."""
     if urlsplit(address).path.endswith("/message"):
-        content = {"title": TITLE, "message": text, "priority": 5}
-        headers = {"content-type": "application/json"}
+        values = {"title": TITLE, "message": text, "priority": 5}
+        headers_for_gotify = {"content-type": "application/json"}
         if token:
-            headers["x-gotify-key"] = token
-        return WebhookRequest(json.dumps(content).encode(), headers)
+            headers_for_gotify["x-gotify-key"] = token
+        content = json.dumps(values).encode()
+        return WebhookRequest(content, headers_for_gotify)
     headers = {"content-type": "text/plain; charset=utf-8", "title": TITLE}
     if token:
         headers["authorization"] = f"Bearer {token}"
@@ -80,7 +94,8 @@ class Webhook:
         self._secrets = secrets or _open_secrets(places)
 
     def read_address(self) -> str:
-        return ProgramSettings(self._places.settings_file)[PAGE_WEBHOOK].strip()
+        settings = ProgramSettings(self._places.settings_file)
+        return settings[PAGE_WEBHOOK].strip()
 
     async def send_notice(self, notice: Notice) -> None:
         """HelixError says why it could not be sent."""
@@ -91,21 +106,15 @@ class Webhook:
         text = notice.text(has_content=settings[PAGE_WEBHOOK_CONTENT])
         request = build_webhook_request(address, text, token)
         host = urlsplit(address).hostname
-        client = build_http_client(uses_environment=not is_loopback(address))
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                # Only the status counts. The body is left unread, because it may be endless.
-                async with client.stream(
-                    "POST", address, content=request.content, headers=dict(request.headers)
-                ) as answer:
-                    status = answer.status_code
+                status = await _post_webhook_request(address, request)
         except (httpx.HTTPError, OSError) as error:  # TimeoutError is an OSError, too.
+            reason = str(error) or "no answer"
             raise HelixError(
-                f"The notice could not be sent to {host}: {error or 'no answer'}.",
+                f"The notice could not be sent to {host}: {reason}.",
                 remedy="Check the address of the webhook.",
             ) from error
-        finally:
-            await client.aclose()
         if status >= 300:
             raise HelixError(
                 f"{host} did not take the notice (status {status}).",
@@ -135,7 +144,8 @@ async def send_notices_until_cancelled(webhook: Webhook, hosts: OpenHosts) -> No
         connected_workspaces = dict(hosts.connected_workspaces())
         notices = chooser.choose_notices_of_closed(connected_workspaces.keys(), now)
         for workspace, connected in connected_workspaces.items():
-            notices += chooser.choose_notices(workspace, list(connected.rows.values()), now)
+            rows = list(connected.rows.values())
+            notices += chooser.choose_notices(workspace, rows, now)
         for notice in notices:
             await _send_or_log(webhook, notice)
         await asyncio.sleep(LOOK_SECONDS)

@@ -62,19 +62,25 @@ class NoticeChooser:
     ) -> list[Notice]:
         notices: list[Notice] = []
         for entry in rows:
-            key = (workspace, entry.row.id)
-            observed = self._observed.get(key)
-            if observed is None:
-                observed = _ObservedConversation(ConversationActivity.IDLE, now)
-                self._observed[key] = observed
+            observed = self._find_or_begin_observation(workspace, entry, now)
             observed.content = _describe_conversation(entry)
             kind = _observe_change(observed, entry.running, now)
-            is_end = kind in (NoticeKind.DONE, NoticeKind.FAILED)
             # The end of a sub-agent concerns the agent that started it.
-            if kind is None or (is_end and entry.row.parent):
-                continue
-            notices.append(Notice(kind, observed.content))
+            is_end = kind in (NoticeKind.DONE, NoticeKind.FAILED)
+            is_end_of_sub_agent = is_end and bool(entry.row.parent)
+            if kind is not None and not is_end_of_sub_agent:
+                notices.append(Notice(kind, observed.content))
         return notices
+
+    def _find_or_begin_observation(
+        self, workspace: str, entry: HostListRow, now: float
+    ) -> _ObservedConversation:
+        key = (workspace, entry.row.id)
+        observed = self._observed.get(key)
+        if observed is None:
+            observed = _ObservedConversation(ConversationActivity.IDLE, now)
+            self._observed[key] = observed
+        return observed
 
     def choose_notices_of_closed(
         self, open_workspaces: Collection[str], now: float
@@ -102,23 +108,34 @@ def _observe_change(
     observed: _ObservedConversation, running: ConversationActivity, now: float
 ) -> NoticeKind | None:
     """Notes what a conversation does now. Returns what is to be told of it, if anything."""
-    was_in_turn = observed.turn_began > 0
     if running is not observed.running:
         observed.running = running
         observed.since = now
         observed.is_told = False
     if running in _AT_WORK or running is ConversationActivity.ASKING:
-        if not was_in_turn:
-            observed.turn_began = now
-        has_waited = now - observed.since >= WAITING_SECONDS
-        if running is ConversationActivity.ASKING and has_waited and not observed.is_told:
-            observed.is_told = True
-            return NoticeKind.WAITS
-        return None
+        return _observe_turn(observed, now)
+    return _observe_rest(observed, now)
+
+
+def _observe_turn(observed: _ObservedConversation, now: float) -> NoticeKind | None:
+    """A question that waits for long is told, once."""
+    if observed.turn_began == 0:
+        observed.turn_began = now
+    is_asking = observed.running is ConversationActivity.ASKING
+    has_waited = now - observed.since >= WAITING_SECONDS
+    if is_asking and has_waited and not observed.is_told:
+        observed.is_told = True
+        return NoticeKind.WAITS
+    return None
+
+
+def _observe_rest(observed: _ObservedConversation, now: float) -> NoticeKind | None:
+    """The end of a turn is told if the turn was long."""
+    was_in_turn = observed.turn_began > 0
     turn_seconds = now - observed.turn_began
     observed.turn_began = 0.0
     if not was_in_turn or turn_seconds < LONG_TURN_SECONDS:
         return None
-    if running is ConversationActivity.FAILED:
+    if observed.running is ConversationActivity.FAILED:
         return NoticeKind.FAILED
     return NoticeKind.DONE
