@@ -7,7 +7,7 @@ from typing import Any
 
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.processes.starter import find_program
+from helix_desktop.processes.starter import find_own_program
 from helix_desktop.resources import resources_folder
 
 # The known agents, each with the commands that can start it. The first installed command is used.
@@ -53,7 +53,7 @@ def list_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[AcpA
         named_command = _read_agent_line(line)
         if named_command is None:
             continue
-        program_path = find_program(named_command.words[0], environment)
+        program_path = find_own_program(named_command.words[0], environment)
         if program_path and named_command.name not in agents_by_name:
             argv = (program_path, *named_command.words[1:])
             agents_by_name[named_command.name] = AcpAgent(named_command.name, argv)
@@ -112,7 +112,7 @@ def _describe_own_agents(own_lines: str, environment: Mapping[str, str]) -> list
         named_command = _read_agent_line(line)
         if named_command is None:
             continue
-        program_path = find_program(named_command.words[0], environment)
+        program_path = find_own_program(named_command.words[0], environment)
         _, _, command_line = line.partition("=")
         agent = ListedAcpAgent(
             named_command.name,

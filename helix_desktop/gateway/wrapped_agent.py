@@ -106,7 +106,12 @@ def run_agent(agent: KnownAgent, start: AgentStart) -> int:
             signal.signal(signal_number, _do_nothing_on_signal)
         try:
             process = open_terminal_process(
-                ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment)
+                ProcessLaunch(
+                    CommandAuthor.USER,
+                    launch.command,
+                    environment=environment,
+                    keeps_search_path=True,
+                )
             )
         except FileNotFoundError:  # The file exists, but is a script whose interpreter is missing.
             raise NotFound(

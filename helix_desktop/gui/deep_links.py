@@ -20,6 +20,7 @@ from PySide6.QtGui import QDesktopServices
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.starter import search_path_for_openers
 
 SCHEME = "helix"
 LONGEST = 500
@@ -120,14 +121,19 @@ def open_in_browser(address: str) -> None:
     """Opens a web address that the user agreed to. Other kinds of addresses are ignored."""
     url = QUrl(address)
     if url.scheme().casefold() in _OF_THE_WEB:
-        QDesktopServices.openUrl(url)
+        _open_with_desktop(url)
 
 
 def open_in_desktop_program(path: Path) -> None:
     """Opens a file of ours or a folder in the desktop's program for it. It may run what it
     opens, so for a file of anybody else, use `open_file_or_its_folder`.
     """
-    QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
+    _open_with_desktop(QUrl.fromLocalFile(str(path)))
+
+
+def _open_with_desktop(url: QUrl) -> None:
+    with search_path_for_openers():  # Qt starts `xdg-open` by its name.
+        QDesktopServices.openUrl(url)
 
 
 def open_file_or_its_folder(path: Path) -> None:

@@ -9,7 +9,6 @@ import hashlib
 import importlib
 import json
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -21,7 +20,7 @@ from urllib.parse import urlsplit
 from helix_desktop import __version__
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.ports import CallContext, ForeignToolResult, PermissionQuestion
-from helix_desktop.errors import HelixError, NotFound, ProviderUnreachable
+from helix_desktop.errors import HelixError, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.mcp_client import tool_results
 from helix_desktop.mcp_client.server_config import (
@@ -29,6 +28,7 @@ from helix_desktop.mcp_client.server_config import (
     fill_in_references,
     secret_references,
 )
+from helix_desktop.processes.starter import find_users_program
 from helix_desktop.secrets import McpServerSecret, McpSignIn
 
 if TYPE_CHECKING:
@@ -406,21 +406,9 @@ class HostedServer:
 
     def _start_process_transport(self, config: ServerConfig, environment: Mapping[str, str]) -> Any:
         """Start the server's program. Raises NotFound if there is none."""
-        import shutil
-
         from helix_desktop.mcp_client.process_transport import start_server_process
 
-        # A relative folder would be searched for where this program runs, perhaps in a project.
-        search_path: list[str] = []
-        for folder in environment.get("PATH", os.defpath).split(os.pathsep):
-            if os.path.isabs(folder):  # noqa: PTH117 -- a text, as it stands in PATH
-                search_path.append(folder)
-        program = shutil.which(config.command, path=os.pathsep.join(search_path))
-        if program is None:
-            raise NotFound(
-                f"The program {config.command} was not found.",
-                remedy="Install the program, or specify its full path.",
-            )
+        program = find_users_program(config.command, environment)
         command_line = [program]
         command_line.extend(config.args)
         return start_server_process(

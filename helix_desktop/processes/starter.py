@@ -4,7 +4,7 @@ what, and what is checked afterwards.
 | whose words | where | what must hold |
 |---|---|---|
 | the program's own | outside, or locked in | an absolute path, not in a folder in which agents work; Python isolated (`-I`): no folder of the user's is searched for modules |
-| the user's own | outside, or locked in | the user set it up, or answered a question that showed it |
+| the user's own | outside, or locked in | the user set it up, or answered a question that showed it; neither it nor what it starts is looked up in a folder in which agents work |
 | a trusted item of a folder | in the sandbox alone | the hash that was trusted |
 | the model's | in the sandbox, or outside when the user allowed this very command | checked afterwards |
 
@@ -18,8 +18,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from enum import StrEnum
 from functools import partial
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from helix_desktop import concurrency
+from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 
 PIPE = subprocess.PIPE
@@ -50,6 +52,8 @@ _OWN_CODE = (
 )
 # Real paths of folders in which agents work. See `leave_out_of_search`.
 _folders_of_agents: set[str] = set()
+_opening = threading.Lock()  # Held while PATH is another one for what opens files and addresses.
+_MOST_LINKS = 40  # As many as Linux follows.
 _WEB = ("http://", "https://", "mailto:")
 
 
@@ -105,6 +109,8 @@ class ProcessLaunch:
     inherited: Sequence[int] = ()  # The numbers of open files that the process inherits.
     # True if it gets its own process group, which can be ended as a whole.
     has_own_session: bool = False
+    # True for what the user starts from a shell: it looks up what that shell would look up.
+    keeps_search_path: bool = False
     memory_bytes: int = 0  # The maximum address space that it may use, if the system can limit it.
 
     def __post_init__(self) -> None:
@@ -217,11 +223,33 @@ def find_own_program(name: str, environment: Mapping[str, str] | None = None) ->
     return ""
 
 
-def leave_out_of_search(folders: Iterable[Path]) -> None:
+def find_users_program(name: str, environment: Mapping[str, str]) -> str:
+    """Return the full path of a program that the user has set up to be started outside the sandbox.
+
+    Raises NotFound, also if it stands only in a folder in which agents work: whatever they have put
+    there would run. A full path is the user's own choice of this very file.
+    """
+    if Path(name).is_absolute():
+        if Path(name).is_file():
+            return name
+    elif program := find_own_program(name, environment):
+        return program
+    elif program := find_program(name, environment):
+        raise NotFound(
+            f"The program {name} is only in {Path(program).parent}, where agents work.",
+            remedy="If agents may choose what this program is, specify its full path.",
+        )
+    raise NotFound(
+        f"The program {name} was not found.",
+        remedy="Install the program, or specify its full path.",
+    )
+
+
+def leave_out_of_search(folders: Iterable[Path | str]) -> None:
     """Note folders in which agents work, until this process ends.
 
     PATH may name some, such as a project's virtual environment that is activated. What agents have
-    put there must not run outside the sandbox just because it has the name of one of our programs.
+    put there must not run outside the sandbox just because it has the name of a program.
     """
     _folders_of_agents.update(os.path.realpath(folder) for folder in folders)
 
@@ -239,11 +267,57 @@ def search_path_without_agents(search_path: str) -> str:
 
 
 def is_in_folder_of_agents(path: str) -> bool:
-    real_path = os.path.realpath(path)
-    for folder in _folders_of_agents:
-        if real_path == folder or real_path.startswith(folder.rstrip(os.sep) + os.sep):
+    """Whether an agent can choose what stands at a path: it, or a link on the way to it, is in a
+    folder in which agents work.
+    """
+    if not _folders_of_agents:
+        return False
+    return any(_is_place_of_agents(Path(place)) for place in _list_places_on_the_way(path))
+
+
+def _is_place_of_agents(place: Path) -> bool:
+    for folder in (place, *place.parents):
+        if str(folder) in _folders_of_agents and not is_setting_in_home(place, folder):
             return True
     return False
+
+
+def is_setting_in_home(place: Path, folder: Path) -> bool:
+    """Whether a place is behind a name with a dot in the user's home, which is in this folder.
+
+    An agent that works in the home sees nothing there in its commands, and asks before it writes a
+    file there: the user's programs are in such places, too.
+    """
+    home = Path(os.path.realpath(Path.home()))
+    if place == home or not (home.is_relative_to(folder) and place.is_relative_to(home)):
+        return False
+    return place.relative_to(home).parts[0].startswith(".")
+
+
+def _list_places_on_the_way(path: str) -> list[str]:
+    """Return the real places of the links that a path leads through, and of its end.
+
+    A file that is a link into the system today could be another one when it is started.
+    """
+    whole_path = Path(os.path.abspath(path))  # noqa: PTH100 -- Path.resolve would follow links
+    reached = whole_path.anchor
+    names_to_follow = list(reversed(whole_path.parts[1:]))
+    links: list[str] = []
+    while names_to_follow and len(links) < _MOST_LINKS:
+        name = names_to_follow.pop()
+        if name == os.pardir:
+            reached = os.path.dirname(reached)  # noqa: PTH120
+            continue
+        step = os.path.join(reached, name)  # noqa: PTH118
+        if not os.path.islink(step):  # noqa: PTH114
+            reached = step
+            continue
+        links.append(step)
+        target = Path(os.readlink(step))  # noqa: PTH115
+        if target.is_absolute():
+            reached = target.anchor
+        names_to_follow += reversed(target.relative_to(target.anchor).parts)
+    return [*links, os.path.realpath(path)]
 
 
 def _find_all_programs(name: str, environment: Mapping[str, str] | None) -> Iterator[str]:
@@ -516,7 +590,25 @@ def open_web_page(address: str) -> None:
     import webbrowser  # Imported here because only this function needs it.
 
     if address.startswith(_WEB):
-        webbrowser.open(address)
+        with search_path_for_openers():
+            webbrowser.open(address)
+
+
+@contextmanager
+def search_path_for_openers() -> Iterator[None]:
+    """Have libraries that open a file or an address in the desktop's programs search for no program in
+    a folder in which agents work. They start `xdg-open` and others by their names.
+    """
+    with _opening:
+        search_path = os.environ.get("PATH")
+        if search_path is None:
+            yield
+            return
+        os.environ["PATH"] = search_path_without_agents(search_path)
+        try:
+            yield
+        finally:
+            os.environ["PATH"] = search_path
 
 
 def argv_with_program_path(launch: ProcessLaunch) -> list[str]:
@@ -524,15 +616,28 @@ def argv_with_program_path(launch: ProcessLaunch) -> list[str]:
     name = launch.argv[0]
     if os.path.dirname(name):  # noqa: PTH120 -- a path is taken as it is
         return list(launch.argv)
-    path = find_program(name, launch.environment)
+    path = find_program(name, environment_of(launch))
     if not path:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     return [path, *launch.argv[1:]]
 
 
+def environment_of(launch: ProcessLaunch) -> dict[str, str]:
+    """Return the variables that a process gets. Outside the sandbox, what the user has set up is not
+    looked up in folders in which agents work, neither by us nor by what it starts itself: `npx`
+    starts `node`, and an agent could have put one into the project.
+    """
+    environment = dict(launch.environment)
+    is_outside = launch.place is not ProcessPlace.SANDBOX
+    is_of_user = launch.author is CommandAuthor.USER and not launch.keeps_search_path
+    if is_outside and is_of_user and "PATH" in environment:
+        environment["PATH"] = search_path_without_agents(environment["PATH"])
+    return environment
+
+
 def _process_options(launch: ProcessLaunch) -> dict[str, Any]:
     """Return what a launch asks for, as the library for processes names it."""
-    options: dict[str, Any] = {"cwd": launch.folder or None, "env": dict(launch.environment)}
+    options: dict[str, Any] = {"cwd": launch.folder or None, "env": environment_of(launch)}
     if sys.platform == "win32":
         if launch.has_own_session:
             flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP

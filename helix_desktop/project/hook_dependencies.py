@@ -8,11 +8,11 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from helix_desktop.errors import InvalidInput
-from helix_desktop.processes.starter import find_program
+from helix_desktop.processes.starter import find_own_program
 from helix_desktop.project.project_item import ProjectReading, is_stored_file
 
 # Folders in the user's home that contain the configuration of agents.
@@ -87,7 +87,7 @@ def runs_only_scripts_of_user(
         words = list(map(os.path.expanduser, shlex.split(expanded_command)))
         real_roots = [root.resolve() for root in roots]
         if len(words) > 1 and words[0] in _INTERPRETERS:
-            interpreter = find_program(words.pop(0))
+            interpreter = find_own_program(words.pop(0))
             if not interpreter or _is_within(Path(interpreter), real_roots):
                 return False
         if not _is_script_in_users_agent_settings(Path(words[0]), home, real_roots):
@@ -95,16 +95,6 @@ def runs_only_scripts_of_user(
         return not any(_may_be_path_within(word, folder, real_roots) for word in words[1:])
     except (OSError, ValueError, RuntimeError):
         return False
-
-
-def search_path_without_roots(search_path: str, roots: Iterable[Path]) -> str:
-    """Return a search path without relative folders and those in the workspace."""
-    real_roots = [root.resolve() for root in roots]
-    kept_folders = []
-    for folder in search_path.split(os.pathsep):
-        if Path(folder).is_absolute() and not _is_within(Path(folder), real_roots):
-            kept_folders.append(folder)
-    return os.pathsep.join(kept_folders)
 
 
 def _is_script_in_users_agent_settings(path: Path, home: Path, real_roots: Sequence[Path]) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from helix_desktop import atomic_files, errors
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import delete_folder_tree
+from helix_desktop.processes.starter import leave_out_of_search
 from helix_desktop.store import workspace_export, workspace_settings
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -363,6 +364,8 @@ def _is_workspace_folder(folder: Path) -> bool:
 def _read_workspace_description(folder: Path, *, is_in_trash: bool = False) -> KnownWorkspace:
     try:
         settings = workspace_settings.read_workspace_settings(folder / workspace_settings.NAME)
+        # Whoever lists workspaces may also start programs, such as the browser or ssh.
+        leave_out_of_search(settings.roots)
         return KnownWorkspace(folder.name, folder, settings, is_in_trash)
     except errors.HelixError as error:
         return KnownWorkspace(

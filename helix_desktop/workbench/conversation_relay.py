@@ -34,7 +34,7 @@ from helix_desktop.mcp_server.client_configuration import (
     add_snippet_if_missing,
     build_client_snippet,
 )
-from helix_desktop.processes.starter import find_program, own_program_command
+from helix_desktop.processes.starter import find_own_program, own_program_command
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -202,7 +202,7 @@ def mcp_server_command(workspace: str, data: Path) -> list[str]:
     """Return the command that starts the workspace's MCP server, by `helix-desktop` if
     that is on the PATH.
     """
-    program = find_program("helix-desktop")
+    program = find_own_program("helix-desktop")
     if program:
         command = [program]
     else:

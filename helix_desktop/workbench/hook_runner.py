@@ -28,7 +28,6 @@ from helix_desktop.project import project_files as brought
 from helix_desktop.project import project_hooks
 from helix_desktop.project.hook_dependencies import (
     runs_only_scripts_of_user,
-    search_path_without_roots,
 )
 from helix_desktop.project.project_hooks import HookAnswer, ProjectHook, build_hook_from_item
 from helix_desktop.project.project_item import ProjectItem
@@ -345,9 +344,6 @@ class HookRunner:
         sandbox = self.kit.sandbox
         environment = sandbox.build_environment(os.environ, network=True, free=True)
         environment |= hook_variables
-        search_path = environment.get("PATH", os.defpath)
-        roots = self.kit.resources.roots.folders
-        environment["PATH"] = search_path_without_roots(search_path, roots)
         command_line = shell_command_line(hook.command)
         launch = ProcessLaunch(
             CommandAuthor.USER, command_line, hook.folder, environment, place=ProcessPlace.WATCHED

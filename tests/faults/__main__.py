@@ -53,6 +53,7 @@ ALL = (
         500,
         10,
     ),
+    Trial("started_names", "programs of a project that are called like others", "--starts", 60, 4),
     Trial("store_bits", "single flipped bits", "--trials", 1000, 30),
     Trial(
         "store_scale",

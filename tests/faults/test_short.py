@@ -24,6 +24,7 @@ from tests.faults import (
     keyring,
     mcp_servers,
     network,
+    started_names,
     starting_uses,
 )
 from tests.faults.__main__ import ALL, Tally, counts, table
@@ -66,6 +67,13 @@ def test_what_a_card_shows_is_what_runs() -> None:
     found: Counter[str] = Counter()
     cards.trials(4_000, 7, found)
     assert (lost(found), found["values"]) == ([], 4_000)
+
+
+@needs_linux
+def test_no_program_of_a_project_takes_the_place_of_another_by_its_name() -> None:
+    found: Counter[str] = Counter()
+    started_names.trials(4, 3, found)
+    assert (lost(found), found["starts"]) == ([], 4)
 
 
 @needs_linux

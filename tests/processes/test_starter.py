@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import helix_desktop
+from helix_desktop.errors import NotFound
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import (
     CommandAuthor,
@@ -125,6 +126,92 @@ def test_a_folder_of_the_path_that_cannot_be_read_is_passed_over(tmp_path: Path)
     unreadable = f"/{'a' * 300}"
     path = os.pathsep.join([unreadable, str(tmp_path)])
     assert find_program("only-here", {"PATH": path}) == str(program)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which agents work, with a program `tool` that says so. The user has one, too, and
+    `outer`, which starts `tool` by its name.
+    """
+    monkeypatch.setattr(starter, "_folders_of_agents", set())
+    folder = tmp_path / "project"
+    for path, line in (
+        (folder / "bin" / "tool", "echo of the project"),
+        (tmp_path / "own" / "tool", "echo of the user"),
+        (tmp_path / "own" / "outer", "exec tool"),
+        (folder / "bin" / "only-here", "true"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{line}\n")
+        path.chmod(0o755)
+    starter.leave_out_of_search([folder])
+    return folder
+
+
+@pytest.mark.parametrize("first", ["project/bin", "links", "into the system"])
+@pytest.mark.parametrize("program", ["tool", "outer"])
+def test_what_the_user_set_up_is_not_looked_up_in_a_folder_in_which_agents_work(
+    tmp_path: Path, project: Path, program: str, first: str
+) -> None:
+    (tmp_path / "links").symlink_to(project / "bin")
+    # Whoever works in the project can let its link lead elsewhere at any moment.
+    (tmp_path / "into the system").symlink_to(project / "hop")
+    (project / "hop").symlink_to("bin")
+    environment = {"PATH": f"{tmp_path / first}:{tmp_path / 'own'}:/bin"}
+    launch = ProcessLaunch(CommandAuthor.USER, [program], "/", environment)
+    assert run_process(launch).stdout == b"of the user\n"
+    from_shell = ProcessLaunch(
+        CommandAuthor.USER, [program], "/", environment, keeps_search_path=True
+    )
+    assert run_process(from_shell).stdout == b"of the project\n"
+
+
+def test_a_link_of_a_project_into_the_system_is_no_program_of_ours(
+    tmp_path: Path, project: Path
+) -> None:
+    """It led to the real git when it was looked up, and elsewhere when it was started."""
+    (project / "bin" / "git").symlink_to("/usr/bin/git")
+    (tmp_path / "links").symlink_to(project / "hop")
+    (project / "hop").symlink_to("/usr/bin")
+    search_path = f"{project / 'bin'}:{tmp_path / 'links'}:/usr/bin"
+    assert starter.find_own_program("git", {"PATH": search_path}) == "/usr/bin/git"
+    assert starter.search_path_without_agents(search_path) == "/usr/bin"
+    with pytest.raises(starter.UnsafeLaunch, match="agents work"):
+        ProcessLaunch(CommandAuthor.PROGRAM, [str(tmp_path / "links" / "git")])
+
+
+def test_a_program_that_only_a_project_has_is_started_by_its_path_alone(project: Path) -> None:
+    environment = {"PATH": str(project / "bin")}
+    with pytest.raises(NotFound, match=f"only in {project / 'bin'}, where agents work"):
+        starter.find_users_program("only-here", environment)
+    with pytest.raises(NotFound, match="was not found"):
+        starter.find_users_program("nowhere", environment)
+    path = str(project / "bin" / "only-here")
+    assert starter.find_users_program(path, environment) == path
+
+
+def test_in_a_home_as_a_workspace_the_users_own_programs_are_found(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(project))
+    for folder in (".local/bin", "tools"):
+        (project / folder).mkdir(parents=True)
+        (project / folder / "npx").symlink_to("/bin/true")
+    search_path = f"{project}/tools:{project}/.local/bin"
+    found = starter.find_own_program("npx", {"PATH": search_path})
+    assert found == f"{project}/.local/bin/npx"
+    monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
+    assert starter.find_own_program("npx", {"PATH": search_path}) == ""
+
+
+def test_what_opens_an_address_finds_no_program_of_a_project(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search_path = f"{project}/bin:/usr/bin"
+    monkeypatch.setenv("PATH", search_path)
+    with starter.search_path_for_openers():
+        assert os.environ["PATH"] == "/usr/bin"
+    assert os.environ["PATH"] == search_path
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from helix_desktop.project.hook_dependencies import (
     find_files_named_in_command,
     read_files_named_in_command,
     runs_only_scripts_of_user,
-    search_path_without_roots,
 )
 from helix_desktop.project.project_item import ProjectReading
 
@@ -153,12 +152,6 @@ def test_nothing_is_the_users_own_where_their_home_is_the_workspace(
     home = root.parent / "home"
     monkeypatch.setenv("HOME", str(home))
     assert not runs_only_scripts_of_user("~/.claude/hooks/fmt.sh", home, [home], home)
-
-
-def test_no_program_is_looked_for_in_the_workspace(root: Path) -> None:
-    (root.parent / "link").symlink_to(root)
-    path = f"{root}/.venv/bin:/usr/bin:.::{root.parent}/link/bin:/bin"
-    assert search_path_without_roots(path, [root]) == "/usr/bin:/bin"
 
 
 def test_a_hook_of_the_user_that_names_a_folders_file_needs_trust(

@@ -1,0 +1,295 @@
+"""What is started by its name, while PATH names a folder in which agents work.
+
+    python -m tests.faults.started_names [--starts 60] [--seed 1]
+
+The project has a file for each program of this computer, and for those of agents and servers; each
+writes down that it ran. They stand where a virtual environment has its programs, or links lead
+there. Then the program starts something in each way it has. None of these files may run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from helix_desktop.acp_client.acp_agents import AcpAgent, list_acp_agents
+from helix_desktop.acp_client.agent_connection import AgentConnection
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine.facts import ToolCall
+from helix_desktop.engine.ports import CallContext
+from helix_desktop.errors import HelixError
+from helix_desktop.mcp_client.server_config import ServerConfig
+from helix_desktop.processes import starter
+from helix_desktop.tools.git_runner import run_git
+from helix_desktop.workbench import branch_publishing
+from helix_desktop.workbench.conversation_relay import mcp_server_command
+from helix_desktop.workspace_host import ssh_host
+from helix_desktop.workspace_host.ssh_address import SshAddress
+from tests.mcp_client.world import hosting
+from tests.tools.world import World, world
+
+FURTHER_NAMES = (
+    "npx", "node", "uvx", "uv", "python", "python3", "docker", "claude", "gemini", "codex", "opencode", "helix-desktop", "gh", "glab", "rg", "bwrap", "git", "gpg",
+    "ssh", "setsid", "xdg-open", "xdg-settings", "x-terminal-emulator", "firefox", "x-www-browser", "www-browser", "sensible-browser", "google-chrome", "gio", "kde-open",
+)  # fmt: skip
+# What the user has installed. Each starts another program by its name, as these programs do.
+INSTALLED = {
+    "npx": "node --version",
+    "gemini": "node --version",
+    "gh": "git --version",
+    "ssh": "nc -h",
+    "x-terminal-emulator": "less --version",
+    "xdg-open": "grep --version",
+    "xdg-settings": "sed --version",
+    "node": "true",
+}
+FORMS = ("environment", "link to it", "link in it", "relative", "project first")
+BROWSER = "from helix_desktop.processes import starter; starter.leave_out_of_search([{project!r}]); starter.open_web_page('https://example.org')"
+DESKTOP = """
+from PySide6.QtGui import QGuiApplication
+from helix_desktop.gui.deep_links import open_in_browser
+from helix_desktop.processes import starter
+starter.leave_out_of_search([{project!r}])
+app = QGuiApplication([])
+open_in_browser("https://example.org")
+"""
+
+
+class Place(NamedTuple):
+    """A folder with a project and what runs in it. `canary` names each file of the project that ran,
+    `own` each program of the user's.
+    """
+
+    folder: Path
+    search_path: str
+    here: World
+
+    @property
+    def canary(self) -> Path:
+        return self.folder / "canary"
+
+    @property
+    def own(self) -> Path:
+        return self.folder / "own"
+
+
+def plant(folder: Path, form: str) -> str:
+    """Fill the project, and return a PATH that leads into it."""
+    planted = folder / "work" / ".venv" / "bin"
+    installed = folder / "installed"
+    planted.mkdir(parents=True)
+    installed.mkdir()
+    witness = folder / "work" / "witness"
+    witness.write_text(f'#!/bin/sh\necho "$0" >> "{folder}/canary"\n')
+    witness.chmod(0o755)
+    names = {path.name for path in Path("/usr/bin").iterdir()} | set(FURTHER_NAMES)
+    for name in names:
+        (planted / name).symlink_to(witness)
+    for name, line in INSTALLED.items():
+        program = installed / name
+        program.write_text(f'#!/bin/sh\necho "$0" >> "{folder}/own"\n{line}\n')
+        program.chmod(0o755)
+    first = str(planted)
+    if form == "link to it":
+        (folder / "links").symlink_to(planted)
+        first = str(folder / "links")
+    elif form == "link in it":
+        # It leads into the system today, and to the project's own files when it is started.
+        (folder / "work" / "hop").symlink_to("/usr/bin")
+        (folder / "links").symlink_to(folder / "work" / "hop")
+        first = str(folder / "links")
+    elif form == "relative":
+        first = "./.venv/bin"
+    elif form == "project first":
+        first = f"{folder}/work:{planted}"
+    return f"{first}:{installed}:/usr/bin:/bin"
+
+
+def turn_link(place: Place) -> None:
+    """Let the link in the project lead to the project's files, as whoever works there can."""
+    hop = place.folder / "work" / "hop"
+    if hop.is_symlink():
+        other = hop.with_name("other")
+        other.symlink_to(place.folder / "work" / ".venv" / "bin")
+        other.rename(hop)
+
+
+async def start_server(place: Place) -> None:
+    async with hosting(ServerConfig("s", command="npx", args=("-y", "x"))) as hosted:
+        turn_link(place)
+        await hosted.settled()
+
+
+async def start_agent(place: Place) -> None:
+    environment = dict(os.environ)
+    agents = list_acp_agents("Mine = gemini --acp", environment)
+    turn_link(place)
+    agent = next((agent for agent in agents if agent.name == "Mine"), AcpAgent("Mine", ("gemini",)))
+    tasks = OwnedTasks("agent")
+    try:
+        handlers: Any = None
+        await AgentConnection.start_agent(
+            agent, environment, place.here.kit, tasks.spawn_task, handlers
+        )
+    finally:
+        await tasks.aclose()
+
+
+async def start_terminal(place: Place) -> None:
+    from helix_desktop.gui.user_terminal import open_user_terminal
+
+    await open_user_terminal(place.folder / "work")
+    for _ in range(100):
+        if place.own.exists():
+            return
+        await asyncio.sleep(0.02)
+
+
+async def start_ssh(_: Place) -> None:
+    address = SshAddress("nobody@127.0.0.1", 9)
+    stream = await ssh_host._start_ssh(address, ["host"], has_terminal=False)
+    await stream.close_stream()
+
+
+async def start_forge(place: Place) -> None:
+    state = branch_publishing.BranchState(
+        place.folder, "b", "", "origin", "https://github.com/a/b", 1, "gh"
+    )
+    await asyncio.to_thread(
+        branch_publishing._run_in_empty_folder,
+        "gh",
+        ["pr", "view"],
+        state,
+    )
+
+
+async def start_git(place: Place) -> None:
+    await asyncio.to_thread(run_git, place.folder / "work", "init", "-q")
+
+
+async def start_command(place: Place, **options: object) -> None:
+    arguments = {"command": "node; git --version; ls", **options}
+    call = ToolCall("1", "run_command", json.dumps(arguments))
+    context = CallContext("c", place.here.person.ask, place.here.person.shown.append)
+    await place.here.box.run_tool_call(call, context)
+
+
+async def start_command_outside(place: Place) -> None:
+    await start_command(place, outside_sandbox=True)
+
+
+async def search(place: Place) -> None:
+    call = ToolCall("1", "search_files", json.dumps({"pattern": "witness"}))
+    context = CallContext("c", place.here.person.ask, place.here.person.shown.append)
+    await place.here.box.run_tool_call(call, context)
+
+
+async def start_python(place: Place, code: str) -> None:
+    code = code.format(project=str(place.folder / "work"))
+    argv = [sys.executable, "-c", code]
+    root = Path(__file__).parents[2]
+    await asyncio.to_thread(
+        subprocess.run, argv, check=False, cwd=root, timeout=60, capture_output=True
+    )
+
+
+async def start_browser(place: Place) -> None:
+    await start_python(place, BROWSER)
+
+
+async def start_desktop(place: Place) -> None:
+    if os.environ.get("DISPLAY"):
+        await start_python(place, DESKTOP)
+
+
+async def register_server(place: Place) -> None:
+    command = mcp_server_command("w", place.folder)
+    if str(place.folder) in command[0]:
+        place.canary.write_text(f"registered: {command[0]}\n")
+
+
+async def start_own_programs(place: Place) -> None:
+    """Those that are looked up once and started later."""
+    found = [starter.find_own_program(name) for name in ("bwrap", "git", "rg", "gpg", "cp")]
+    turn_link(place)
+    for program in found:
+        with suppress(OSError, starter.UnsafeLaunch):
+            starter.run_process(
+                starter.ProcessLaunch(starter.CommandAuthor.USER, [program, "--version"])
+            )
+
+
+WAYS: tuple[Callable[[Place], Any], ...] = (
+    start_server,
+    start_agent,
+    start_terminal,
+    start_ssh,
+    start_forge,
+    start_git,
+    start_command_outside,
+    search,
+    start_browser,
+    start_desktop,
+    register_server,
+    start_own_programs,
+)
+
+
+async def try_way(way: Callable[[Place], Any], form: str, found: Counter[str]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        search_path = plant(folder, form)
+        kept = {name: os.environ.get(name) for name in ("PATH", "TERMINAL", "BROWSER")}
+        for variable in kept:
+            os.environ.pop(variable, None)
+        os.environ["PATH"] = search_path
+        try:
+            async with world(folder) as here:
+                place = Place(folder, search_path, here)
+                with suppress(HelixError, OSError, TimeoutError):
+                    await way(place)
+            ran = place.canary.read_text().split() if place.canary.exists() else []
+            found["starts"] += 1
+            found["programs of the user that ran"] += int(place.own.exists())
+            if ran:
+                found[f"LOST: {way.__name__}, {form}: {Path(ran[-1]).name}"] += 1
+        finally:
+            for variable, value in kept.items():
+                os.environ.pop(variable, None)
+                if value is not None:
+                    os.environ[variable] = value
+
+
+def trials(starts: int, seed: int, found: Counter[str]) -> None:
+    rounds = [(way, form) for way in WAYS for form in FORMS]
+    random.Random(seed).shuffle(rounds)
+    for number in range(starts):
+        way, form = rounds[number % len(rounds)]
+        asyncio.run(try_way(way, form, found))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--starts", type=int, default=len(WAYS) * len(FORMS))
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    found: Counter[str] = Counter()
+    trials(arguments.starts, arguments.seed, found)
+    for key, count in sorted(found.items()):
+        print(f"{count:6} {key}")
+    return int(any(key.startswith("LOST") for key in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
