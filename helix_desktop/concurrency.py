@@ -88,27 +88,6 @@ async def wait_with_limit(work: Awaitable[T], seconds: float | None) -> T:
         return await work
 
 
-async def finish_even_if_cancelled(
-    making: Awaitable[T],
-    end: Callable[[T], Awaitable[object]],
-    *,
-    hurry: Callable[[], object] = lambda: None,
-) -> T:
-    """Waits for `making` even when this is cancelled, and then passes its result to
-    `end`, so that it does not leak. `hurry`: called when this is cancelled, to make `making`
-    end soon.
-    """
-    task = asyncio.ensure_future(making)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        hurry()
-        await asyncio.wait([task])
-        if not task.cancelled() and task.exception() is None:
-            await end(task.result())
-        raise
-
-
 def create_thread_pool(name: str, *, threads: int) -> ThreadPoolExecutor:
     """Creates a pool of named threads, which its owner must shut down."""
     return ThreadPoolExecutor(threads, thread_name_prefix=name)

@@ -5,14 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import os
-import signal
-import sys
 import threading
 import weakref
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +15,6 @@ from helix_desktop import concurrency
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import NotFound, StoppedByUser
 from tests.conftest import Expect
-from tests.cutting import cut_everywhere
 
 
 async def _wait_for_ever(ended: list[str], name: str) -> None:
@@ -147,34 +141,6 @@ async def test_an_error_from_a_thread_keeps_nobody_alive_who_met_it() -> None:
         assert asked() is None
     finally:
         gc.enable()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no groups of processes")
-async def test_what_is_cancelled_while_it_is_made_is_ended() -> None:
-    ended: list[int] = []
-
-    async def end(process: asyncio.subprocess.Process) -> None:
-        os.killpg(process.pid, signal.SIGKILL)
-        ended.append(await process.wait())
-
-    def made() -> Coroutine[Any, Any, asyncio.subprocess.Process]:
-        starting = asyncio.create_subprocess_exec("/bin/sleep", "1000", start_new_session=True)
-        return concurrency.finish_even_if_cancelled(starting, end)
-
-    async def was_ended() -> None:
-        assert ended.pop() == -signal.SIGKILL
-
-    await end(await cut_everywhere(made, was_ended))
-
-
-async def test_what_cannot_be_made_is_said_and_nothing_is_ended() -> None:
-    async def end(process: object) -> None:
-        raise AssertionError(process)
-
-    with pytest.raises(FileNotFoundError):
-        await concurrency.finish_even_if_cancelled(
-            asyncio.create_subprocess_exec("/no such folder/program"), end
-        )
 
 
 @pytest.mark.parametrize("turns", range(4))

@@ -19,6 +19,7 @@ from acp import RequestError
 from acp.connection import Connection
 
 from helix_desktop.acp_client.acp_agents import AcpAgent
+from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import HelixError, ModelFailed, NotFound
@@ -125,7 +126,7 @@ class AgentConnection:
         try:
             await started._request_abilities()
         except BaseException:
-            await asyncio.shield(started.end_agent_process())
+            await finish_even_if_cancelled(started.end_agent_process())
             raise
         return started
 

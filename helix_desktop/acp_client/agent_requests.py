@@ -23,7 +23,8 @@ from acp import RequestError
 
 from helix_desktop.acp_client.agent_connection import MISSING_FILE
 from helix_desktop.acp_client.turn_recording import AcpCall, TurnRecorder
-from helix_desktop.concurrency import finish_even_if_cancelled, wait_with_limit
+from helix_desktop.cancellation import finish_even_if_cancelled
+from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import Fact, ToolCall
 from helix_desktop.engine.ports import (
@@ -478,7 +479,7 @@ class AgentRequests:
         outcome = await self.tools.run_tool_call(call, context)
         # What was done is recorded even if the agent or the user stops the request at this moment.
         recording = self._record_outcome(call, outcome)
-        await finish_even_if_cancelled(recording, _end_no_recording)
+        await finish_even_if_cancelled(recording)
         return outcome
 
     async def _record_outcome(self, call: ToolCall, outcome: CallOutcome) -> None:
@@ -542,9 +543,7 @@ class AgentRequests:
         outcome = await self.tools.run_tool_call(call, context)
         recording = self._record_terminal(terminal_id, terminal, call, outcome)
         # The agent may kill the terminal as the command ends: what ran is recorded all the same.
-        await finish_even_if_cancelled(
-            recording, _end_no_recording, hurry=terminal.first_request.set
-        )
+        await finish_even_if_cancelled(recording, hurry=terminal.first_request.set)
         return outcome
 
     async def _record_terminal(
@@ -579,10 +578,6 @@ class AgentRequests:
         if method == "terminal/release":
             self.terminals.pop(terminal_id, None)
         return {}
-
-
-async def _end_no_recording(_: object) -> None:
-    """Recording leaves nothing open."""
 
 
 def _command_of_call(call: AcpCall) -> str:

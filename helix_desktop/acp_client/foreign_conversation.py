@@ -29,7 +29,7 @@ from helix_desktop.acp_client.agent_connection import (
 )
 from helix_desktop.acp_client.agent_requests import AgentRequests
 from helix_desktop.acp_client.turn_recording import TurnRecorder
-from helix_desktop.concurrency import finish_even_if_cancelled
+from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.engine import facts
 from helix_desktop.engine.content_recall import format_message
 from helix_desktop.engine.conversation import Conversation
@@ -127,14 +127,12 @@ class ForeignConversation:
             callbacks.running(ConversationActivity.THINKING)
             end, usage = await self._work_until_turn_ends(turn)
         except asyncio.CancelledError:
-            await asyncio.shield(self._cancel_turn_or_end_agent())
+            await finish_even_if_cancelled(self._cancel_turn_or_end_agent())
             end = callbacks.end_when_stopped()
-            recording = self._finish_and_record_turn(turn, end, facts.Usage())
-            await finish_even_if_cancelled(recording, _have_nothing_to_end)
+            await finish_even_if_cancelled(self._finish_and_record_turn(turn, end, facts.Usage()))
             raise
         # The user may stop the turn at this moment, too.
-        recording = self._finish_and_record_turn(turn, end, usage)
-        await finish_even_if_cancelled(recording, _have_nothing_to_end)
+        await finish_even_if_cancelled(self._finish_and_record_turn(turn, end, usage))
         return end
 
     async def _work_until_turn_ends(
@@ -512,10 +510,6 @@ class ForeignConversation:
         cost = value_at(update, "cost", "amount")
         if isinstance(cost, int | float) and 0 <= cost < 1e6:
             self._cost = float(cost)
-
-
-async def _have_nothing_to_end(_: None) -> None:
-    """Recording leaves nothing open."""
 
 
 def _session_folders(kit: WorkspaceTools) -> dict[str, Any]:

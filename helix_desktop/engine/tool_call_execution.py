@@ -8,6 +8,7 @@ from dataclasses import field
 from functools import partial
 from typing import NamedTuple
 
+from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation
@@ -127,7 +128,7 @@ class ToolCallRunner:
         except BaseException:
             for task in tasks:
                 task.cancel()
-            await asyncio.shield(self.record_stopped_calls(waiting, tasks))
+            await finish_even_if_cancelled(self.record_stopped_calls(waiting, tasks))
             raise
 
     def _group_parallel_calls(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
@@ -263,7 +264,7 @@ class ToolCallRunner:
         try:
             folds = await self.folding.excerpt_large_results(returned, keeps, recorded_seqs)
         except asyncio.CancelledError:
-            await asyncio.shield(self._record_results_and_return_seqs(unrecorded))
+            await finish_even_if_cancelled(self._record_results_and_return_seqs(unrecorded))
             raise
         await self._record_results_and_return_seqs(unrecorded, folds)
 

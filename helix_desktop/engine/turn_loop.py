@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from helix_desktop import errors
+from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.engine import context_usage, facts, request_building
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.changes.undo_notes_for_model import UNDO, read_undone_files
@@ -218,7 +219,7 @@ class TurnLoop:
         except errors.HelixError as error:
             end = turn_end_of_error(error)
         except asyncio.CancelledError:
-            await asyncio.shield(self._record_stop())
+            await finish_even_if_cancelled(self._record_stop())
             raise
         await self._record_end(end)
         return end
@@ -419,7 +420,7 @@ class TurnLoop:
             streamed = await self._stream_reply(prepared.request, watch, start_time)
         except asyncio.CancelledError:
             partial_reply = _reply_of_text(watch.written_text())
-            await asyncio.shield(self._record_reply(partial_reply, prepared, start_time))
+            await finish_even_if_cancelled(self._record_reply(partial_reply, prepared, start_time))
             raise
         reply = streamed.reply
         self._conversation.speed.measure_reply(

@@ -17,7 +17,7 @@ from mcp.client.auth.oauth2 import OAuthContext
 from mcp.shared import auth
 from pydantic import AnyUrl, ValidationError
 
-from helix_desktop.concurrency import finish_even_if_cancelled
+from helix_desktop.cancellation import end_if_cancelled
 from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.mcp_client.reply_limits import create_limited_client, limit_reply_body
@@ -278,7 +278,7 @@ async def _listen_for_browser(
 
 async def _start_browser_server(returning_browser: _ReturningBrowser, port: int) -> asyncio.Server:
     starting = asyncio.start_server(returning_browser.answer_browser, "127.0.0.1", port)
-    return await finish_even_if_cancelled(starting, _close_browser_server)
+    return await end_if_cancelled(starting, _close_browser_server)
 
 
 async def _close_browser_server(server: asyncio.Server) -> None:

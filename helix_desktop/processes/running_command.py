@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from helix_desktop.concurrency import finish_even_if_cancelled, wait_with_limit
+from helix_desktop.cancellation import end_if_cancelled
+from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import jobs_windows, starter
 from helix_desktop.processes.jail import jail_command_line, list_descendants
@@ -49,7 +50,7 @@ class RunningCommand:
         cancelled, the command is killed.
         """
         starting = cls._start_with_lifeline(launch, command_line, stdin, stderr)
-        return await finish_even_if_cancelled(starting, cls.kill_and_wait)
+        return await end_if_cancelled(starting, cls.kill_and_wait)
 
     @classmethod
     async def _start_with_lifeline(

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from helix_desktop import concurrency
+from helix_desktop.cancellation import end_if_cancelled
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 
@@ -367,7 +368,7 @@ async def start_process(
     starting = start_without_cleanup(
         launch, stdin=stdin, stdout=stdout, stderr=stderr, line_limit=line_limit
     )
-    return await concurrency.finish_even_if_cancelled(starting, end or end_process)
+    return await end_if_cancelled(starting, end or end_process)
 
 
 async def start_without_cleanup(

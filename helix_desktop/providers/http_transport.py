@@ -18,7 +18,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from helix_desktop import __version__
-from helix_desktop.concurrency import finish_even_if_cancelled
+from helix_desktop.cancellation import end_if_cancelled
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding
 from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
@@ -174,9 +174,7 @@ async def send_for_stream(client: httpx.AsyncClient, request: httpx.Request) -> 
             return await client.send(request, stream=True)
         raise asyncio.CancelledError  # The scope ends here if it was cancelled.
 
-    return await finish_even_if_cancelled(
-        send_within_scope(), httpx.Response.aclose, hurry=scope.cancel
-    )
+    return await end_if_cancelled(send_within_scope(), httpx.Response.aclose, hurry=scope.cancel)
 
 
 def _cookie_jar_that_keeps_none() -> CookieJar:

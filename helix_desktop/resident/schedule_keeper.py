@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop import concurrency
+from helix_desktop.cancellation import end_if_cancelled
 from helix_desktop.errors import HelixError
 from helix_desktop.processes.starter import (
     DEVNULL,
@@ -133,7 +134,7 @@ class ScheduleKeeper:
             opening = asyncio.to_thread(
                 open_process, launch, stdin=input_file.fileno(), stdout=DEVNULL, stderr=DEVNULL
             )
-            process = await concurrency.finish_even_if_cancelled(opening, _leave_running)
+            process = await end_if_cancelled(opening, _leave_running)
         # Someone has to wait for the process, or it would stay a zombie.
         exit_code = concurrency.run_on_detached_thread(
             process.wait, name="wait for a command of a schedule"

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
@@ -103,7 +104,7 @@ class StoreJournal:
         if outcome.cancelled():
             return  # It had not begun, and nothing is written.
         written = asyncio.wrap_future(outcome)
-        await asyncio.wait([written])
+        await finish_even_if_cancelled(asyncio.wait([written]))
         if written.exception() is None:
             self._changed()
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop import atomic_files, concurrency
+from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.engine.ports import ContentForgetter, EmptyTrashResult, ForgetResult
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, StoreFailed
@@ -259,10 +260,7 @@ class StoredWorkspace:
         removal = concurrency.OwnedTasks(self.name).spawn_task(
             self.index.rebuild_after(forget), name="forget"
         )
-        try:
-            await asyncio.shield(removal)
-        finally:
-            await removal
+        await finish_even_if_cancelled(removal)
         return forgotten
 
     async def _forget_everywhere(self, wanted: forgetting.ForgetRequest) -> ForgetResult:

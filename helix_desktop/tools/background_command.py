@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import field
 
+from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.tools.built_in_tool import ToolResources
@@ -71,8 +72,8 @@ class BackgroundCommand:
                     self.dropped_bytes += surplus
                 self.news_event.set()
         finally:
-            code = await asyncio.shield(self.command.kill_and_wait())
-            await asyncio.shield(self.revert_and_append_note(resources, ask=False))
+            code = await finish_even_if_cancelled(self.command.kill_and_wait())
+            await finish_even_if_cancelled(self.revert_and_append_note(resources, ask=False))
             if self.step is not None:
                 self.step.goes_on = False
             self.code = code

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.processes.running_command import RunningCommand
@@ -114,7 +115,7 @@ async def _search_with_ripgrep(
     except TimeoutError:
         result.is_cut_by_time = True
     finally:
-        exit_code = await asyncio.shield(command.kill_and_wait())
+        exit_code = await finish_even_if_cancelled(command.kill_and_wait())
     # Ripgrep ends with 0 if a line matches, and with 1 if none does. We have killed it after a timeout.
     has_failed = exit_code not in {0, 1} and not result.is_cut_by_time
     if not result.match_count and (is_unreadable or has_failed):

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.concurrency import finish_even_if_cancelled
+from helix_desktop.cancellation import end_if_cancelled
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
 from helix_desktop.fast_dataclass import dataclass
@@ -101,7 +101,7 @@ class WorkspaceTools:
             writing = asyncio.to_thread(
                 write_identity, sandbox.command_folder / "git", roots.folders
             )
-            await finish_even_if_cancelled(
+            await end_if_cancelled(
                 writing,
                 lambda _: asyncio.to_thread(temporary_folders.remove_scratch_folder, scratch),
             )

@@ -17,7 +17,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import field, replace
 from pathlib import Path
 
-from helix_desktop.concurrency import finish_even_if_cancelled
+from helix_desktop.cancellation import end_if_cancelled
 from helix_desktop.engine import facts
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import NotFound
@@ -146,7 +146,7 @@ class HistoryImport:
                 # A stop comes here: what is being written is finished, so that the result names it.
                 await asyncio.sleep(0)
                 importing = asyncio.gather(*[self._import_session(session) for session in group])
-                imported = await finish_even_if_cancelled(importing, self._add_imported)
+                imported = await end_if_cancelled(importing, self._add_imported)
                 await self._add_imported(imported)
         finally:
             await thread.aclose()

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.facts import FoldKind, ToolCall
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionQuestion
@@ -189,7 +190,7 @@ class HookRunner:
                 kept_changes = await watched.revert_and_ask(use, ask=True)
         finally:
             # If the turn is stopped meanwhile, what hooks changed is reverted as well.
-            await asyncio.shield(watched.revert_without_asking())
+            await finish_even_if_cancelled(watched.revert_without_asking())
             if use is not None:
                 self.kit.commands.update_background_checks(watched)
         for (item, _), answer in zip(hooks, answers, strict=True):
@@ -290,7 +291,7 @@ class HookRunner:
             result = await wait_with_limit(_wait_for_hook_output(command), hook.seconds)
         finally:
             command.kill_process_tree()
-            await asyncio.shield(command.kill_and_wait())
+            await finish_even_if_cancelled(command.kill_and_wait())
         if result is None:
             return HookAnswer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
         return project_hooks.parse_hook_answer(

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import field
 
+from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
@@ -301,7 +302,7 @@ class SubagentRunner:
             await session.wait_until_idle()
         except asyncio.CancelledError:
             session.stop_turn()
-            await asyncio.shield(session.wait_until_idle())
+            await finish_even_if_cancelled(session.wait_until_idle())
             raise
         finally:
             session.asked_elsewhere = None  # From now on, the user answers its questions.

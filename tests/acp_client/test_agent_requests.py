@@ -742,10 +742,13 @@ async def test_a_file_that_is_not_there_is_told_by_the_protocols_code_which_agen
     assert '"code": -32603' in said(session)
 
 
+@pytest.mark.parametrize("kills", [1, 2])
 async def test_a_command_that_ran_is_recorded_whenever_its_terminal_is_killed(
-    bench: Workbench, folder: Path
+    bench: Workbench, folder: Path, kills: int
 ) -> None:
-    """The defect: killed between its end and its recording, a command stood nowhere."""
+    """The defects: killed between its end and its recording, a command stood nowhere; nor did
+    one whose turn ended as the agent killed it.
+    """
     await bench.choose_permission_mode("allow all")
     session = await bench.start_conversation(acp_agent="Script")
     recorder = turn_recording.TurnRecorder(session.conversation, bench.kit.resources, "m")
@@ -760,7 +763,9 @@ async def test_a_command_that_ran_is_recorded_whenever_its_terminal_is_killed(
             await asyncio.sleep(0)
         for _ in range(rounds):
             await asyncio.sleep(0)
-        running.cancel()
+        for _ in range(kills):
+            running.cancel()
+            await asyncio.sleep(0)
         await asyncio.wait([running])
     await recorder.finish_turn(Stop.END, Usage())
     recorded = " ".join(call.arguments for call in calls(session))

@@ -208,6 +208,40 @@ async def test_stopping_while_tools_run_leaves_no_call_open() -> None:
     assert request_building.find_violations(await at.session.context.rebuild_request()) == []
 
 
+@pytest.mark.parametrize("turns", range(8))
+async def test_stopping_twice_records_each_call_before_the_turns_end(turns: int) -> None:
+    """The defect: a second press of Stop ended the turn while the first was still being recorded."""
+    at = await world(calls("look", "run"))
+    begun = asyncio.Event()
+
+    async def end_slowly(call: ToolCall, context: CallContext) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(3):
+                await asyncio.sleep(0)
+        return ""
+
+    at.tools.runs = {"run": end_slowly}
+    at.session.send_message(HELLO)
+    await asyncio.wait_for(begun.wait(), 60)
+    at.session.stop_turn()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    at.session.stop_turn()
+    await asyncio.wait_for(at.session.wait_until_idle(), 60)
+    facts_when_idle = [recorded.fact for recorded in at.session.all_facts]
+    ended = facts_when_idle[-1]
+    assert isinstance(ended, TurnEnded)
+    assert ended.reason is TurnEnd.STOPPED
+    assert [result.call for result in at.of(ToolReturned)] == ["look-0-1", "run-1-1"]
+    assert request_building.find_violations(await at.session.context.rebuild_request()) == []
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [recorded.fact for recorded in at.session.all_facts] == facts_when_idle
+
+
 async def test_stopping_as_a_reply_is_recorded_leaves_no_call_open() -> None:
     """Nothing ran, and the calls stayed without a result."""
     at = await world(calls("look", "run"))
