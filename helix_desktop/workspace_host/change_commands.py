@@ -86,21 +86,22 @@ class ChangeCommands:
     async def _compare_with_last_commit(
         self, command: host_interface.CompareWithLastCommit
     ) -> CommandResult:
-        repository = (await self._file_changes_to_ask(command.conversation)).git_repository
+        changes = await self._file_changes_to_ask(command.conversation)
+        repository = changes.git_repository
         compared = [sent_changes.receive_change(change) for change in command.changes]
         if command.changed_since:
             paths = await repository.find_paths_changed_since_commit(compared)
         else:
             paths = await repository.find_committed_paths(compared)
-        sent_paths = tuple(encode_path(path) for path in sorted(paths))
-        return _changes_result(ChangesAnswer(paths=sent_paths))
+        sent_paths = [encode_path(path) for path in sorted(paths)]
+        return _changes_result(ChangesAnswer(paths=tuple(sent_paths)))
 
     async def _describe_coverage(self, command: host_interface.DescribeCoverage) -> CommandResult:
         changes = await self._file_changes_to_ask(command.conversation)
-        progress = changes.checkpoint_progress
         uncovered: list[tuple[bytes, str, bool]] = []
         for path in changes.list_uncovered_paths()[:MOST_UNCOVERED_PATHS]:
             uncovered.append((encode_path(path.path), path.why, path.is_beyond_limits))
+        progress = changes.checkpoint_progress
         coverage = sent_changes.SentCoverage(
             progress.state, progress.files, progress.of_files, progress.why, tuple(uncovered)
         )
@@ -110,16 +111,21 @@ class ChangeCommands:
 
     async def _plan_undo_of_client(self, command: host_interface.PlanUndo) -> CommandResult:
         changes = await self._file_changes_to_ask(command.conversation)
-        planned = await changes.plan_undo(_receive_files_of_workspace(changes, command.files))
-        return _changes_result(ChangesAnswer(planned=tuple(map(sent_changes.send_plan, planned))))
+        files = _receive_files_of_workspace(changes, command.files)
+        sent_plans: list[sent_changes.SentPlan] = []
+        for planned in await changes.plan_undo(files):
+            sent_plans.append(sent_changes.send_plan(planned))
+        return _changes_result(ChangesAnswer(planned=tuple(sent_plans)))
 
     async def _undo_changed_files(self, command: host_interface.UndoChangedFiles) -> CommandResult:
         changes = await self._file_changes_to_ask(command.conversation)
+        files = _receive_files_of_workspace(changes, command.files)
         choices: dict[str, str] = {}
-        for path, choice in command.choices:
-            choices[sent_changes.receive_path(path)] = choice
+        for sent_path, choice in command.choices:
+            path = sent_changes.receive_path(sent_path)
+            choices[path] = choice
         undone = await changes.undo_file_changes(
-            _receive_files_of_workspace(changes, command.files),
+            files,
             conversation=command.conversation,
             choices=choices,
             undoes=command.undoes,
@@ -161,18 +167,21 @@ def _changes_result(changes: ChangesAnswer) -> CommandResult:
 
 
 def _changed_files_result(files: Sequence[FileChange]) -> CommandResult:
-    return _changes_result(ChangesAnswer(groups=(sent_changes.send_files(files),)))
+    sent_files = sent_changes.send_files(files)
+    answer = ChangesAnswer(groups=(sent_files,))
+    return _changes_result(answer)
 
 
 def _file_undo_result(undone: FileUndoResult) -> CommandResult:
     fact = ""
     if undone.fact is not None:
         fact = fact_encoding.encode_fact(undone.fact)
+    restored = [encode_path(path) for path in undone.restored]
     left_alone: list[tuple[bytes, str]] = []
     for path, reason in undone.paths_left_alone:
         left_alone.append((encode_path(path), reason))
     sent = sent_changes.SentUndo(
-        tuple(encode_path(path) for path in undone.restored),
+        tuple(restored),
         tuple(left_alone),
         undone.files_put_back,
         undone.files_deleted,

@@ -77,9 +77,8 @@ class ClientFileChanges:
     # --- What was changed
 
     async def turns_with_changes(self, conversation: str) -> Sequence[TurnOfChanges]:
-        answer = await _ask_host_of_changes(
-            self.line, host_interface.ListTurnsWithChanges(conversation)
-        )
+        command = host_interface.ListTurnsWithChanges(conversation)
+        answer = await _ask_host_of_changes(self.line, command)
         return [sent_changes.receive_turn(turn) for turn in answer.turns]
 
     async def file_changes_of_groups(
@@ -88,7 +87,8 @@ class ClientFileChanges:
         """Asks for all groups at once: over a line, each question costs its way there and back."""
         sent_groups: list[tuple[sent_changes.SentStep, ...]] = []
         for sources in groups:
-            sent_groups.append(tuple(sent_changes.send_step(source) for source in sources))
+            steps = [sent_changes.send_step(source) for source in sources]
+            sent_groups.append(tuple(steps))
         command = host_interface.ListChangesOfSteps(self._conversation, tuple(sent_groups))
         answer = await _ask_host_of_changes(self.line, command)
         if len(answer.groups) != len(groups):
@@ -105,9 +105,8 @@ class ClientFileChanges:
 
     async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         steps = tuple(sent_changes.send_step(source) for source in sources)
-        return await self._ask_for_changed_files(
-            host_interface.ListChangesOfSteps(self._conversation, (steps,), with_folders=True)
-        )
+        command = host_interface.ListChangesOfSteps(self._conversation, (steps,), with_folders=True)
+        return await self._ask_for_changed_files(command)
 
     async def changes_since_checkpoint(
         self, checkpoint: Digest, *, folders: bool = False
@@ -180,22 +179,21 @@ class ClientFileChanges:
         choices: Mapping[str, str] = {},
         undoes: Sequence[int] = (),
     ) -> FileUndoResult:
+        sent_files = sent_changes.send_files(files)
         sent_choices: list[tuple[bytes, str]] = []
         for path, choice in choices.items():
             sent_choices.append((encode_path(path), choice))
-        return await self._undo_at_host(
-            host_interface.UndoChangedFiles(
-                conversation, sent_changes.send_files(files), tuple(sent_choices), tuple(undoes)
-            )
+        command = host_interface.UndoChangedFiles(
+            conversation, sent_files, tuple(sent_choices), tuple(undoes)
         )
+        return await self._undo_at_host(command)
 
     async def undo_hunks(
         self, file: FileChange, ids: Sequence[str], *, conversation: str = ""
     ) -> FileUndoResult:
         sent_files = sent_changes.send_files([file])
-        return await self._undo_at_host(
-            host_interface.UndoHunks(conversation, sent_files, tuple(ids))
-        )
+        command = host_interface.UndoHunks(conversation, sent_files, tuple(ids))
+        return await self._undo_at_host(command)
 
     async def _undo_at_host(self, command: HostCommand) -> FileUndoResult:
         answer = await _ask_host_of_changes(self.line, command)
@@ -203,11 +201,12 @@ class ClientFileChanges:
         fact = None
         if undone.fact:
             fact = sent_changes.receive_change_fact(undone.fact)
+        restored = [decode_path(path) for path in undone.restored]
         left_alone: list[tuple[str, str]] = []
         for path, reason in undone.left_alone:
             left_alone.append((decode_path(path), reason[:LONGEST_REASON]))
         return FileUndoResult(
-            tuple(decode_path(path) for path in undone.restored),
+            tuple(restored),
             tuple(left_alone),
             undone.files_put_back,
             undone.files_deleted,

@@ -1,7 +1,7 @@
 """Reads stored content of a workspace that another process has open, and checks it here."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, NotFound
@@ -51,11 +51,17 @@ class ClientContents:
         wanted = list(digests)
         contents: dict[Digest, bytes] = {}
         for start in range(0, len(wanted), MOST_AT_ONCE):
-            asked = wanted[start : start + MOST_AT_ONCE]
-            answers = await asyncio.gather(*(self._read_or_none(digest) for digest in asked))
-            for digest, content in zip(asked, answers, strict=True):
-                if content is not None:
-                    contents[digest] = content
+            end = start + MOST_AT_ONCE
+            contents |= await self._read_at_once(wanted[start:end])
+        return contents
+
+    async def _read_at_once(self, digests: Sequence[Digest]) -> dict[Digest, bytes]:
+        readings = [self._read_or_none(digest) for digest in digests]
+        answers = await asyncio.gather(*readings)
+        contents: dict[Digest, bytes] = {}
+        for digest, content in zip(digests, answers, strict=True):
+            if content is not None:
+                contents[digest] = content
         return contents
 
     async def _read_or_none(self, digest: Digest) -> bytes | None:

@@ -60,7 +60,8 @@ class ClientEntryIndex:
         return answer.figures or CacheEntryFigures(0, 0, 0)
 
     async def count_tools(self) -> Sequence[tuple[str, int]]:
-        answer = await _ask_host_of_entries(self._line, host_interface.CountEntriesByTool())
+        command = host_interface.CountEntriesByTool()
+        answer = await _ask_host_of_entries(self._line, command)
         return [(name[:LONGEST_TEXT], count) for name, count in answer.tools]
 
     async def find_entry_row(self, digest: Digest) -> EntryRow | None:
@@ -68,12 +69,21 @@ class ClientEntryIndex:
         return rows.get(digest)
 
     async def find_entry_rows(self, digests: Collection[Digest]) -> Mapping[Digest, EntryRow]:
-        answer = await _ask_host_of_entries(self._line, host_interface.FindEntries(tuple(digests)))
-        return {row.stored.digest: _shortened_row(row) for row in answer.rows}
+        command = host_interface.FindEntries(tuple(digests))
+        answer = await _ask_host_of_entries(self._line, command)
+        rows: dict[Digest, EntryRow] = {}
+        for row in answer.rows:
+            rows[row.stored.digest] = _shortened_row(row)
+        return rows
 
     async def find_entry_uses(self, digest: Digest) -> Sequence[EntryUse]:
-        answer = await _ask_host_of_entries(self._line, host_interface.FindEntryUses(digest))
-        return [replace(use, time=possible_time(use.time)) for use in answer.uses]
+        command = host_interface.FindEntryUses(digest)
+        answer = await _ask_host_of_entries(self._line, command)
+        uses: list[EntryUse] = []
+        for use in answer.uses:
+            time = possible_time(use.time)
+            uses.append(replace(use, time=time))
+        return uses
 
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
@@ -105,9 +115,9 @@ async def _ask_host_of_entries(line: HostLine, command: HostCommand) -> EntryAns
 
 def _shortened_row(row: EntryRow) -> EntryRow:
     """Returns the row as it can be drawn, whatever the host says in it."""
-    shortened_origin = replace(
-        row.about, tool=row.about.tool[:LONGEST_TEXT], source=row.about.source[:LONGEST_TEXT]
-    )
+    tool = row.about.tool[:LONGEST_TEXT]
+    source = row.about.source[:LONGEST_TEXT]
+    shortened_origin = replace(row.about, tool=tool, source=source)
     return replace(
         row,
         about=shortened_origin,

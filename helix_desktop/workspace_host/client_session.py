@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from helix_desktop.concurrency import OwnedTasks
@@ -267,22 +267,31 @@ class ClientSession:
         )
         try:
             while True:
-                for number, event in enumerate(await follower.next_events(), 1):
-                    if not self._has_begun:
-                        self._has_begun = True
-                        if isinstance(event, NewestFacts):
-                            self.newest_facts = event.facts
-                        self._has_news.set()
-                    await self._apply_event(event)
-                    if isinstance(event, LiveState) and not event.is_early:
-                        self._told_by = host
-                        self._has_news.set()
-                    # Hundreds of words may have come at once, and the window must paint between.
-                    if number % FACTS_AT_ONCE == 0:
-                        await asyncio.sleep(0)
+                events = await follower.next_events()
+                await self._apply_events(events, host)
         finally:
             with contextlib.suppress(HelixError):
                 await follower.close_follower()
+
+    async def _apply_events(
+        self, events: Sequence[ConversationEvent], host: RemoteWorkspaceHost
+    ) -> None:
+        for number, event in enumerate(events, 1):
+            if not self._has_begun:
+                self._begin_with_first_event(event)
+            await self._apply_event(event)
+            if isinstance(event, LiveState) and not event.is_early:
+                self._told_by = host
+                self._has_news.set()
+            # Hundreds of words may have come at once, and the window must paint between.
+            if number % FACTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _begin_with_first_event(self, event: ConversationEvent) -> None:
+        self._has_begun = True
+        if isinstance(event, NewestFacts):
+            self.newest_facts = event.facts
+        self._has_news.set()
 
     async def wait_until_told_by(self, host: RemoteWorkspaceHost) -> bool:
         """Waits until this host has told all that it knows. Returns False if it ends before."""
@@ -315,11 +324,7 @@ class ClientSession:
     async def _apply_event(self, event: ConversationEvent) -> None:
         match event:
             case FactsAdded():
-                for index, recorded in enumerate(event.facts):
-                    await self._take_over_fact(recorded)
-                    # A long history must not keep the window from painting.
-                    if index % FACTS_AT_ONCE == 0:
-                        await asyncio.sleep(0)
+                await self._take_over_facts(event)
             case NewestFacts():
                 pass  # They follow in their order.
             case HistoryReplaced():
@@ -335,6 +340,13 @@ class ClientSession:
                 self.conversation.notify_listeners(delayed)
             case _:
                 self._apply_session_event(event)
+
+    async def _take_over_facts(self, added: FactsAdded) -> None:
+        for index, recorded in enumerate(added.facts):
+            await self._take_over_fact(recorded)
+            # A long history must not keep the window from painting.
+            if index % FACTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def _apply_session_event(self, event: Event) -> None:
         """Takes over what an event says, and passes it on as the session over there has told it."""
@@ -382,21 +394,29 @@ class ClientSession:
         self._apply_questions_and_activity(live)
 
     def _apply_questions_and_activity(self, live: LiveState) -> None:
-        notify = self.conversation.notify_listeners
         questions_before = self.questions
         self.questions = {}
         for asked in live.questions:
-            self.questions[asked.number] = asked.question
-            if questions_before.get(asked.number) == asked.question:
-                # A card shows this very one, and the user may have written in it.
-                self.questions[asked.number] = questions_before[asked.number]
-        for number in questions_before:
-            if self.questions.get(number) != questions_before[number]:
+            shown_question = questions_before.get(asked.number)
+            # A card shows an equal question, and the user may have written in that very one.
+            if shown_question is not None and shown_question == asked.question:
+                self.questions[asked.number] = shown_question
+            else:
+                self.questions[asked.number] = asked.question
+        self._notify_of_changed_questions(questions_before)
+        activity = session_events.ActivityChanged(self.id, live.running, live.why)
+        self._apply_session_event(activity)
+
+    def _notify_of_changed_questions(
+        self, questions_before: Mapping[int, PermissionQuestion]
+    ) -> None:
+        notify = self.conversation.notify_listeners
+        for number, question_before in questions_before.items():
+            if self.questions.get(number) != question_before:
                 notify(session_events.QuestionAnswered(self.id, number))
         for number, question in self.questions.items():
             if questions_before.get(number) != question:
                 notify(session_events.QuestionAsked(self.id, number, question))
-        self._apply_session_event(session_events.ActivityChanged(self.id, live.running, live.why))
 
     def _apply_reply_in_progress(self, reply_text: str) -> None:
         """Tells what was written of the reply while nothing was heard of it."""
@@ -590,17 +610,12 @@ class ClientQueue:
         *taken_back: tuple[UserPart, ...],
         put_back: tuple[tuple[UserPart, ...], ...] = (),
     ) -> None:
-        messages = self._list_all()
+        messages = [message.parts for message in self._list_all()]
         steering_count = sum(message.steer for message in self._at_host)
-        self._session.conversation.notify_listeners(
-            session_events.MessagesQueued(
-                self._session.id,
-                tuple(message.parts for message in messages),
-                taken_back,
-                steering_count,
-                put_back,
-            )
+        queued = session_events.MessagesQueued(
+            self._session.id, tuple(messages), taken_back, steering_count, put_back
         )
+        self._session.conversation.notify_listeners(queued)
 
 
 class ClientContext:

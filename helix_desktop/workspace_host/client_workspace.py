@@ -30,6 +30,7 @@ from helix_desktop.workspace_host.client_changes import ClientFileChanges
 from helix_desktop.workspace_host.client_entries import ClientCatalogue, possible_time
 from helix_desktop.workspace_host.client_session import ClientSession, UnconfirmedMessage
 from helix_desktop.workspace_host.host_interface import (
+    ConversationFollower,
     FactsAdded,
     HostCommand,
     HostListRow,
@@ -364,14 +365,8 @@ class ClientWorkspace:
             return tuple(session.conversation.state.facts)
         host = await self.line.wait_for_host()
         follower = await host.follow_conversation(conversation)
-        recorded: list[Recorded] = []
         try:
-            while True:
-                for event in await follower.next_events():
-                    if isinstance(event, FactsAdded):
-                        recorded += event.facts
-                    elif isinstance(event, LiveState):
-                        return recorded
+            return await _collect_facts_until_live(follower)
         finally:
             with contextlib.suppress(HelixError):
                 await follower.close_follower()
@@ -464,7 +459,8 @@ class ClientSlashCommands:
     def offer_commands(self, offered: Sequence[host_interface.OfferedCommand]) -> None:
         items: list[ProjectItem] = []
         for command in offered:
-            item = ProjectItem("command", command.name, Path(command.name), "", "")
+            path = Path(command.name)
+            item = ProjectItem("command", command.name, path, "", "")
             items.append(replace(item, about=command.about, trusted=True))
         self._items = tuple(items)
 
@@ -477,15 +473,25 @@ class ClientSlashCommands:
         return parts
 
 
+async def _collect_facts_until_live(follower: ConversationFollower) -> list[Recorded]:
+    """Returns the facts that are told before the live state, which comes behind all of them."""
+    recorded: list[Recorded] = []
+    while True:
+        for event in await follower.next_events():
+            if isinstance(event, FactsAdded):
+                recorded += event.facts
+            elif isinstance(event, LiveState):
+                return recorded
+
+
 def build_previewed_file(sent: host_interface.FileForPreview) -> PreviewedFile:
     """Returns a file that a host has sent. A kind that this version does not know is not shown."""
     kind = PreviewKind.OTHER
     if sent.kind in list(PreviewKind):
         kind = PreviewKind(sent.kind)
+    full_path = Path(sent.full_path)
     page_count = min(max(sent.page_count, 0), MOST_PAGES)
-    return PreviewedFile(
-        sent.shown_path, Path(sent.full_path), kind, sent.content, sent.text, page_count
-    )
+    return PreviewedFile(sent.shown_path, full_path, kind, sent.content, sent.text, page_count)
 
 
 def _row_changed_at(row: ConversationListRow) -> float:

@@ -32,14 +32,17 @@ class EntryCommands:
         }
 
     async def _list_entries(self, command: host_interface.ListEntries) -> CommandResult:
+        offset = max(command.offset, 0)
+        limit = _limited_count(command.limit, MOST_ROWS)
         rows = await self._index.entries_page(
             command.chosen,
             sort=command.sort,
             descending=command.descending,
-            offset=max(command.offset, 0),
-            limit=_limited_count(command.limit, MOST_ROWS),
+            offset=offset,
+            limit=limit,
         )
-        return _entries_result(EntryAnswer(rows=tuple(rows)))
+        answer = EntryAnswer(rows=tuple(rows))
+        return _entries_result(answer)
 
     async def _count_entries(self, command: host_interface.CountEntries) -> CommandResult:
         count = await self._index.count_entries(command.chosen)
@@ -53,22 +56,27 @@ class EntryCommands:
         self, _command: host_interface.CountEntriesByTool
     ) -> CommandResult:
         tools = await self._index.count_tools()
-        return _entries_result(EntryAnswer(tools=tuple(tools)))
+        answer = EntryAnswer(tools=tuple(tools))
+        return _entries_result(answer)
 
     async def _find_entries(self, command: host_interface.FindEntries) -> CommandResult:
-        rows = await self._index.find_entry_rows(command.digests[:MOST_ROWS])
-        return _entries_result(EntryAnswer(rows=tuple(rows.values())))
+        wanted = command.digests[:MOST_ROWS]
+        rows_by_digest = await self._index.find_entry_rows(wanted)
+        answer = EntryAnswer(rows=tuple(rows_by_digest.values()))
+        return _entries_result(answer)
 
     async def _find_entry_uses(self, command: host_interface.FindEntryUses) -> CommandResult:
         uses = await self._index.find_entry_uses(command.digest)
-        return _entries_result(EntryAnswer(uses=tuple(uses)))
+        answer = EntryAnswer(uses=tuple(uses))
+        return _entries_result(answer)
 
     async def _search_entries(self, command: host_interface.SearchEntries) -> CommandResult:
         limit = _limited_count(command.limit, MOST_HITS)
         hits = await self._index.search_index(
             command.words, tool=command.tool, limit=limit, entries_only=not command.with_messages
         )
-        return _entries_result(EntryAnswer(hits=tuple(hits)))
+        answer = EntryAnswer(hits=tuple(hits))
+        return _entries_result(answer)
 
     async def _resolve_entry(self, command: host_interface.ResolveEntry) -> CommandResult:
         digest = await self._cache.resolve_prefix(command.beginning)

@@ -79,5 +79,6 @@ def digest_of_view(state: ConversationState) -> Digest:
     """Equal for two states that a model would be sent the same of."""
     view = state.get_view()
     # Not how much of it is unchanged since the last request, which an undone fold changes.
-    sent = (view.blocks, view.tools, view.effort, view.temperature, view.top_p)
-    return Digest.of_content(msgspec.msgpack.encode(sent))
+    sent_parts = (view.blocks, view.tools, view.effort, view.temperature, view.top_p)
+    encoded_parts = msgspec.msgpack.encode(sent_parts)
+    return Digest.of_content(encoded_parts)

@@ -94,12 +94,12 @@ class ForwardedAnswer:
         while True:
             part = await self._parts.get()
             if isinstance(part, host_wire.StreamEnded):
-                self.is_complete = True
-                if part.kind:
-                    raise _error_of_lender(part)
-                return
+                break
             if isinstance(part, host_wire.StreamPiece):
                 yield part.content
+        self.is_complete = True
+        if part.kind:
+            raise _error_of_lender(part)
 
 
 def _error_of_lender(ended: host_wire.StreamEnded) -> ModelFailed:
@@ -141,14 +141,7 @@ class AnswersToHost:
     async def _forward_answer(self, number: int, request: LentRequest) -> None:
         ended = host_wire.StreamEnded(number)
         try:
-            async with self._lender.open_lent_answer(request) as answer:
-                content_headers = tuple(answer.response_headers.items())
-                await self._send(
-                    host_wire.StreamOpened(number, answer.status_code, content_headers)
-                )
-                async with aclosing(answer.body_chunks()) as chunks:
-                    async for chunk in chunks:
-                        await self._send(host_wire.StreamPiece(number, chunk))
+            await self._forward_until_complete(number, request)
         except HelixError as error:
             ended = host_wire.StreamEnded(number, type(error).__name__, error.what, error.remedy)
         except Exception:  # Whatever the other side has asked for, it must be told.
@@ -157,3 +150,13 @@ class AnswersToHost:
         finally:
             self._running.pop(number, None)
         await self._send(ended)
+
+    async def _forward_until_complete(self, number: int, request: LentRequest) -> None:
+        """Sends the head of the provider's answer, and then its body as it comes."""
+        async with self._lender.open_lent_answer(request) as answer:
+            headers = tuple(answer.response_headers.items())
+            head = host_wire.StreamOpened(number, answer.status_code, headers)
+            await self._send(head)
+            async with aclosing(answer.body_chunks()) as chunks:
+                async for chunk in chunks:
+                    await self._send(host_wire.StreamPiece(number, chunk))

@@ -167,7 +167,8 @@ class _HostServer:
             message.conversation, message.after, newest_first=message.newest_first
         )
         try:
-            await self._send_to_client(host_wire.CommandDone(message.number, CommandResult()))
+            is_followed = host_wire.CommandDone(message.number, CommandResult())
+            await self._send_to_client(is_followed)
             while True:
                 events = await follower.next_events()
                 frames = [host_wire.encode_host_event(message.number, event) for event in events]

@@ -339,46 +339,55 @@ _PLAIN_EVENTS: Mapping[str, type] = {
 def encode_host_event(number: int, event: ConversationEvent) -> bytes:
     """Returns the frame of an event for the follower with this number."""
     if isinstance(event, FactsAdded | NewestFacts):
-        return encode_frame(_build_facts_message(number, event))
+        message = _build_facts_message(number, event)
+        return encode_frame(message)
     name = type(event).__name__
     body: Any = event
     if isinstance(event, HistoryReplaced):
         body = None
     elif isinstance(event, LiveState):
-        queued = _encode_queued(event.queued)
-        body = _LiveStateOnWire(
-            event.running, event.why, event.questions, queued, event.reply_text, event.is_early
-        )
+        body = _encode_live_state(event)
     elif isinstance(event, session_events.MessagesQueued):
         body = _encode_queued(event)
     elif isinstance(event, session_events.ReplyStreamed):
         name = type(event.delta).__name__
         body = _encode_delta(event)
-    return encode_frame(EventSent(number, name, _encoder.encode(body)))
+    encoded_body = _encoder.encode(body)
+    return encode_frame(EventSent(number, name, encoded_body))
+
+
+def _encode_live_state(live: LiveState) -> _LiveStateOnWire:
+    queued = _encode_queued(live.queued)
+    return _LiveStateOnWire(
+        live.running, live.why, live.questions, queued, live.reply_text, live.is_early
+    )
 
 
 def _build_facts_message(number: int, event: FactsAdded | NewestFacts) -> FactsMessage:
     """Compresses what is worth it. Of a long history, a slow line is what a user waits for."""
     conversation = event.facts[0].conversation
     are_newest = isinstance(event, NewestFacts)
-    told = tuple(
-        WireFact(recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact))
-        for recorded in event.facts
-    )
-    encoded = _encoder.encode(told)
+    wire_facts: list[WireFact] = []
+    for recorded in event.facts:
+        text = fact_encoding.encode_fact(recorded.fact)
+        wire_facts.append(WireFact(recorded.seq, recorded.time, text))
+    encoded = _encoder.encode(wire_facts)
     if not LEAST_PACKED_BYTES <= len(encoded) <= MOST_PACKED_BYTES:
-        return FactsSent(number, conversation, told, are_newest)
+        return FactsSent(number, conversation, tuple(wire_facts), are_newest)
     packed = zstandard.ZstdCompressor().compress(encoded)
     return PackedFactsSent(number, conversation, packed, are_newest)
 
 
 def _encode_queued(event: session_events.MessagesQueued) -> _QueuedOnWire:
+    messages = [_encode_parts(parts) for parts in event.messages]
+    taken_back = [_encode_parts(parts) for parts in event.taken_back]
+    put_back = [_encode_parts(parts) for parts in event.put_back]
     return _QueuedOnWire(
         event.conversation,
-        tuple(_encode_parts(parts) for parts in event.messages),
-        tuple(_encode_parts(parts) for parts in event.taken_back),
+        tuple(messages),
+        tuple(taken_back),
         event.steering_count,
-        tuple(_encode_parts(parts) for parts in event.put_back),
+        tuple(put_back),
     )
 
 
@@ -473,12 +482,15 @@ def _decode_streamed(name: str, body: bytes) -> session_events.ReplyStreamed:
 
 
 def _decode_queued(queued: _QueuedOnWire) -> session_events.MessagesQueued:
+    messages = [_decode_waiting_parts(text) for text in queued.messages]
+    taken_back = [_decode_waiting_parts(text) for text in queued.taken_back]
+    put_back = [_decode_waiting_parts(text) for text in queued.put_back]
     return session_events.MessagesQueued(
         queued.conversation,
-        tuple(_decode_waiting_parts(text) for text in queued.messages),
-        tuple(_decode_waiting_parts(text) for text in queued.taken_back),
+        tuple(messages),
+        tuple(taken_back),
         queued.steering_count,
-        tuple(_decode_waiting_parts(text) for text in queued.put_back),
+        tuple(put_back),
     )
 
 

@@ -81,15 +81,19 @@ class HostStarter:
                 self._raise_if_host_failed(complaint_file)
                 if loop.time() > begun + TOLD_AFTER_SECONDS:
                     await self._say_once_that_it_takes_long()
-                # A command may have the workspace open for a moment. The kept host waits for its end.
-                if self._kept_host is None or self._kept_host.poll() is not None:
-                    start = partial(self._start_kept_host, complaint_file)
-                    self._kept_host = await asyncio.to_thread(start)
+                await self._start_host_unless_running(complaint_file)
                 await asyncio.sleep(PAUSE_SECONDS)
         raise HelixError(
             "The workspace could not be opened.",
             remedy="Another program may have it open. The log of Helix Desktop may say more.",
         )
+
+    async def _start_host_unless_running(self, complaint_file: IO[bytes]) -> None:
+        """A command may have the workspace open for a moment. The kept host waits for its end."""
+        is_running = self._kept_host is not None and self._kept_host.poll() is None
+        if not is_running:
+            start = partial(self._start_kept_host, complaint_file)
+            self._kept_host = await asyncio.to_thread(start)
 
     async def _say_once_that_it_takes_long(self) -> None:
         if self._console_to_tell is not None:
@@ -102,9 +106,8 @@ class HostStarter:
         """Starts it apart from this process, whose end it must not notice."""
         argv = list(self._program) + ["host", "--keep", "--workspace", self.workspace]
         launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, has_own_session=True)
-        kept_host = open_process(
-            launch, stdin=DEVNULL, stdout=DEVNULL, stderr=complaint_file.fileno()
-        )
+        complaints = complaint_file.fileno()
+        kept_host = open_process(launch, stdin=DEVNULL, stdout=DEVNULL, stderr=complaints)
         # It mostly outlives this process. If it does not, the system must be told that nobody waits for it.
         concurrency.start_thread(kept_host.wait, name="wait for the host", daemon=True)
         return kept_host
@@ -134,10 +137,10 @@ class LineEnd:
         host = await self._starter.connect_or_start(self._connect_to_running_host)
         try:
             await self._console.write_output(START_OF_LINE + host.first_bytes)
-            receiving = self._tasks.spawn_task(self._carry_to_host(host.stream), name="to the host")
-            sending = self._tasks.spawn_task(
-                self._carry_from_host(host.stream), name="from the host"
-            )
+            carrying_there = self._carry_to_host(host.stream)
+            receiving = self._tasks.spawn_task(carrying_there, name="to the host")
+            carrying_back = self._carry_from_host(host.stream)
+            sending = self._tasks.spawn_task(carrying_back, name="from the host")
             await asyncio.wait({receiving, sending}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 return running_instance.LATER

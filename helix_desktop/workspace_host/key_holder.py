@@ -174,7 +174,8 @@ def start_key_holder(program: Sequence[str], workspace: str, offer_line: bytes) 
     with holder.stdout, holder.stdin:
         holder.stdin.write(offer_line.decode())
         holder.stdin.flush()
-        return str(holder.stdout.readline()).strip()
+        answer = holder.stdout.readline()
+        return str(answer).strip()
 
 
 async def lend_key_over_line(

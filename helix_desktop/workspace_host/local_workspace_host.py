@@ -273,12 +273,13 @@ class LocalWorkspaceHost:
     async def _carry_out_undo_of_files(
         self, command: host_interface.UndoFileChanges
     ) -> CommandResult:
-        await self._bench.open_session(command.conversation)
-        changes = self._bench.file_changes_of(command.conversation)
-        files = await changes.changes_after_fact(command.conversation, command.seq)
-        undone = await changes.undo_file_changes(files, conversation=command.conversation)
-        left_alone = tuple(path for path, _ in undone.paths_left_alone)
-        return CommandResult(paths=undone.restored, left_alone=left_alone)
+        conversation = command.conversation
+        await self._bench.open_session(conversation)
+        changes = self._bench.file_changes_of(conversation)
+        files = await changes.changes_after_fact(conversation, command.seq)
+        undone = await changes.undo_file_changes(files, conversation=conversation)
+        left_alone = [path for path, _ in undone.paths_left_alone]
+        return CommandResult(paths=undone.restored, left_alone=tuple(left_alone))
 
     async def _carry_out_change(self, command: host_interface.ChangeConversation) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
@@ -393,21 +394,20 @@ class LocalConversationFollower:
 
     def _describe_live_state(self, *, is_early: bool = False) -> LiveState:
         session = self._session
-        questions = tuple(
-            session_events.QuestionAsked(session.id, number, question)
-            for number, question in session.questions.items()
-        )
+        questions: list[session_events.QuestionAsked] = []
+        for number, question in session.questions.items():
+            questions.append(session_events.QuestionAsked(session.id, number, question))
+        messages = [waiting.parts for waiting in session.queue]
+        steering_count = sum(waiting.steer for waiting in session.queue)
         queued = session_events.MessagesQueued(
-            session.id,
-            tuple(waiting.parts for waiting in session.queue),
-            steering_count=sum(waiting.steer for waiting in session.queue),
+            session.id, tuple(messages), steering_count=steering_count
         )
         running = session.running
         if session.turns.task is not None and running in _AT_REST:
             # Hooks run before a message is recorded. Until then, the session tells no activity.
             running = session_events.ConversationActivity.THINKING
         reply_text = self._bench.text_of_reply_in_progress(session.id)
-        return LiveState(running, session.why, questions, queued, reply_text, is_early)
+        return LiveState(running, session.why, tuple(questions), queued, reply_text, is_early)
 
     def _pop_events(self) -> tuple[ConversationEvent, ...]:
         events = tuple(self._events)

@@ -11,10 +11,14 @@ from helix_desktop.workbench.open_workbench import Workbench
 
 async def check_slash_command(bench: Workbench, text: str, session: Session | None) -> None:
     """Refuses an unknown or untrusted command. A message may begin with a path."""
-    named = re.match(r"/([\w:.-]+)(?!\S)", text)
-    if named is None or await asyncio.to_thread(Path(named[0]).exists):
+    first_word = re.match(r"/([\w:.-]+)(?!\S)", text)
+    if first_word is None:
         return
-    command_name = named[1]
+    word_with_slash = first_word[0]
+    command_name = first_word[1]
+    is_path = await asyncio.to_thread(Path(word_with_slash).exists)
+    if is_path:
+        return
     server = command_name.partition(":")[0]
     if server in bench.workspace.settings.mcp:  # The server may still be starting.
         return
@@ -27,11 +31,11 @@ async def check_slash_command(bench: Workbench, text: str, session: Session | No
     for item in bench.project.now.items:
         if item.kind in ("command", "skill") and item.name == command_name:
             raise ActionRefused(
-                f"{named[0]} is {item.state_description}. Nothing was sent.",
+                f"{word_with_slash} is {item.state_description}. Nothing was sent.",
                 remedy=f"See `project show {item.settings_key}`, then use `project trust` or `project on`.",
             )
     raise InvalidInput(
-        f"There is no command or skill {named[0]}. Nothing was sent.",
+        f"There is no command or skill {word_with_slash}. Nothing was sent.",
         remedy="To see the commands and skills, run `project list`. To send a text that begins with / as it is, put a space before it.",
     )
 

@@ -108,9 +108,9 @@ class RemoteWorkspaceHost:
     async def lend_providers(self, lender: ProviderLender) -> None:
         """Answers the host's requests to these providers from here, as long as it is connected."""
         self._lending = forwarded_lending.AnswersToHost(lender, self._send_to_host, self._tasks)
-        await self._send_to_host(
-            host_wire.LendProviders(lender.computer, tuple(lender.providers), lender.conversation)
-        )
+        providers = tuple(lender.providers)
+        offer = host_wire.LendProviders(lender.computer, providers, lender.conversation)
+        await self._send_to_host(offer)
 
     async def close_host(self) -> None:
         self._end(errors.OwnerEnded(CONNECTION_CLOSED))
@@ -142,7 +142,8 @@ class RemoteWorkspaceHost:
             raise
 
     async def stop_following(self, number: int) -> None:
-        if self._followers.pop(number, None) is not None and self._ended is None:
+        follower = self._followers.pop(number, None)
+        if follower is not None and self._ended is None:
             await self._send_to_host(host_wire.StopFollowing(number))
 
     def raise_if_ended(self) -> None:
@@ -201,9 +202,7 @@ class RemoteWorkspaceHost:
 
     def _handle_host_message(self, message: host_wire.HostMessage) -> None:
         if not self._greeting.done():
-            if isinstance(message, host_wire.RequestFailed):
-                raise rebuild_error(message.kind, message.what, message.remedy)
-            self._greeting.set_result(host_wire.check_greeting(message))
+            self._take_over_greeting(message)
             return
         match message:
             case host_wire.CommandDone():
@@ -220,6 +219,13 @@ class RemoteWorkspaceHost:
                 self._handle_lending(message)
             case host_wire.Greeting():
                 raise host_wire.BrokenStream("The other side greeted twice.")
+
+    def _take_over_greeting(self, message: host_wire.HostMessage) -> None:
+        """The first message is a greeting, or says why the host takes no clients."""
+        if isinstance(message, host_wire.RequestFailed):
+            raise rebuild_error(message.kind, message.what, message.remedy)
+        greeting = host_wire.check_greeting(message)
+        self._greeting.set_result(greeting)
 
     def _set_answer(self, number: int, value: Any) -> None:
         answer = self._answers.get(number)

@@ -159,7 +159,9 @@ def receive_turn(sent: SentTurn) -> TurnOfChanges:
 
 
 def send_change(change: PathChange) -> SentChange:
-    return SentChange(encode_path(change.path), pack_item(change.before), pack_item(change.after))
+    before = pack_item(change.before)
+    after = pack_item(change.after)
+    return SentChange(encode_path(change.path), before, after)
 
 
 def receive_change(sent: SentChange) -> PathChange:
@@ -168,19 +170,24 @@ def receive_change(sent: SentChange) -> PathChange:
 
 
 def send_files(files: Sequence[FileChange]) -> SentFiles:
+    # A step that changed many files is sent once, and its files give its number.
     numbers: dict[tuple[str, int, float], int] = {}
     steps: list[SentStep] = []
-    sent_files: list[SentFile] = []
     for file in files:
-        numbers_of_file: list[int] = []
         for source in file.sources:
-            key = (source.conversation, source.seq, source.time)
+            key = _key_of_step(source)
             if key not in numbers:
                 numbers[key] = len(steps)
                 steps.append(send_step(source))
-            numbers_of_file.append(numbers[key])
+    sent_files: list[SentFile] = []
+    for file in files:
+        numbers_of_file = [numbers[_key_of_step(source)] for source in file.sources]
         sent_files.append(_send_file(file, tuple(numbers_of_file)))
     return SentFiles(tuple(steps), tuple(sent_files))
+
+
+def _key_of_step(source: ChangeSource) -> tuple[str, int, float]:
+    return (source.conversation, source.seq, source.time)
 
 
 def _send_file(file: FileChange, numbers_of_steps: tuple[int, ...]) -> SentFile:
@@ -200,18 +207,21 @@ def receive_files(sent: SentFiles) -> list[FileChange]:
     sources = [receive_step(step) for step in sent.steps]
     files: list[FileChange] = []
     for sent_file in sent.files:
-        sources_of_file: list[ChangeSource] = []
-        for number in sent_file.steps:
-            if not 0 <= number < len(sources):
-                raise _unfitting_change()
-            sources_of_file.append(sources[number])
+        sources_of_file = [_find_source(sources, number) for number in sent_file.steps]
         files.append(_receive_file(sent_file, tuple(sources_of_file)))
     return files
 
 
+def _find_source(sources: Sequence[ChangeSource], number: int) -> ChangeSource:
+    if not 0 <= number < len(sources):
+        raise _unfitting_change()
+    return sources[number]
+
+
 def _receive_file(sent: SentFile, sources: tuple[ChangeSource, ...]) -> FileChange:
+    change = receive_change(sent.change)
     return FileChange(
-        receive_change(sent.change),
+        change,
         decode_path(sent.shown_path),
         max(sent.added, 0),
         max(sent.removed, 0),
@@ -248,23 +258,18 @@ def receive_item(packed: bytes) -> TreeItem | None:
 
 
 def send_plan(planned: PlannedUndo) -> SentPlan:
-    return SentPlan(
-        encode_path(planned.path),
-        pack_item(planned.before),
-        pack_item(planned.after),
-        pack_item(planned.now),
-        planned.how,
-    )
+    before = pack_item(planned.before)
+    after = pack_item(planned.after)
+    now = pack_item(planned.now)
+    return SentPlan(encode_path(planned.path), before, after, now, planned.how)
 
 
 def receive_plan(sent: SentPlan) -> PlannedUndo:
-    return PlannedUndo(
-        receive_path(sent.path),
-        receive_item(sent.before),
-        receive_item(sent.after),
-        receive_item(sent.now),
-        sent.outlook,
-    )
+    path = receive_path(sent.path)
+    before = receive_item(sent.before)
+    after = receive_item(sent.after)
+    now = receive_item(sent.now)
+    return PlannedUndo(path, before, after, now, sent.outlook)
 
 
 def receive_uncovered_paths(sent: SentCoverage) -> list[UncoveredPath]:

@@ -107,13 +107,24 @@ async def _reach_program_once(
     return stream
 
 
+def _error_of_failed_ssh(machine: str, complaint: str) -> HelixError:
+    """A login that was cut off may be tried again. One that was refused is refused again."""
+    says_cut = any(words in complaint.lower() for words in _CUT)
+    kind_of_error: type[HelixError] = HelixError
+    if says_cut or not complaint:
+        kind_of_error = LoginCut
+    return kind_of_error(
+        f"There is no connection to {machine}. {complaint}".strip(),
+        remedy=f"If `ssh {machine}` asks for something in a terminal, answer it there once, and try again.",
+    )
+
+
 async def _start_ssh(
     address: SshAddress, arguments: Sequence[str], *, has_terminal: bool
 ) -> "SshStream":
+    command = ssh_command(address, arguments)
     # In a session of its own, ssh cannot wait for an answer in a terminal that nobody looks at.
-    launch = ProcessLaunch(
-        CommandAuthor.USER, ssh_command(address, arguments), has_own_session=not has_terminal
-    )
+    launch = ProcessLaunch(CommandAuthor.USER, command, has_own_session=not has_terminal)
     try:
         process = await starter.start_process(launch, stdin=starter.PIPE, line_limit=PIECE)
     except FileNotFoundError:
@@ -189,14 +200,7 @@ class SshStream:
                 remedy=INSTALL,
             )
         if code == SSH_FAILED:
-            says_cut = any(words in complaint.lower() for words in _CUT)
-            kind_of_error: type[HelixError] = HelixError
-            if says_cut or not complaint:
-                kind_of_error = LoginCut
-            return kind_of_error(
-                f"There is no connection to {machine}. {complaint}".strip(),
-                remedy=f"If `ssh {machine}` asks for something in a terminal, answer it there once, and try again.",
-            )
+            return _error_of_failed_ssh(machine, complaint)
         if "--over-line" in complaint or "invalid choice: 'host'" in complaint:
             return HelixError(
                 f"Helix Desktop on {machine} is of an older version, which cannot be used from here. Nothing was changed there.",

@@ -2,13 +2,14 @@
 messages, models, permissions and the files that were changed.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.changes.folder_state import is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import UndoOutlook
 from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.workbench.open_workbench import Workbench
@@ -57,15 +58,19 @@ class WindowCommands:
 
     async def _describe_workspace(self, command: host_interface.DescribeWorkspace) -> CommandResult:
         bench = self._bench
-        items = bench.slash_commands.list_slash_commands(command.conversation)
+        folders = [str(folder) for folder in bench.allowed_folders]
+        modes = bench.describe_permission_modes()
+        offered_commands: list[OfferedCommand] = []
+        for item in bench.slash_commands.list_slash_commands(command.conversation):
+            offered_commands.append(OfferedCommand(item.name, item.about))
         description = WorkspaceDescription(
-            folders=tuple(str(folder) for folder in bench.allowed_folders),
+            folders=tuple(folders),
             main_model=bench.main_model_name,
             policy=bench.policy_name,
             permission_mode=bench.permission_mode,
             everything_allowed_until=bench.everything_allowed_until,
-            permission_modes=tuple(bench.describe_permission_modes().items()),
-            slash_commands=tuple(OfferedCommand(item.name, item.about) for item in items),
+            permission_modes=tuple(modes.items()),
+            slash_commands=tuple(offered_commands),
             lent_keys=self._list_lent_keys(),
         )
         return CommandResult(description=description)
@@ -106,8 +111,7 @@ class WindowCommands:
     ) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         queue = session.queue
-        is_there = 0 <= command.index < len(queue)
-        if not is_there or message_fingerprint(queue[command.index].parts) != command.fingerprint:
+        if not _is_same_waiting_message(queue, command):
             raise ActionRefused("This message does not wait any more.", remedy="Nothing was done.")
         match command.change:
             case QueueChange.TAKE_BACK:
@@ -203,8 +207,19 @@ class WindowCommands:
         for planned in await changes.plan_undo(files):
             if planned.how is UndoOutlook.CONFLICT:
                 conflicting_paths.add(planned.path)
-        changed: list[ChangedPath] = []
+        changed_paths: list[ChangedPath] = []
         for file in files:
             has_conflict = file.path_of_change in conflicting_paths
-            changed.append(ChangedPath(file.place, file.by, has_conflict))
-        return CommandResult(changed=tuple(changed))
+            changed_paths.append(ChangedPath(file.place, file.by, has_conflict))
+        return CommandResult(changed=tuple(changed_paths))
+
+
+def _is_same_waiting_message(
+    queue: Sequence[QueuedMessage], command: host_interface.ChangeWaitingMessage
+) -> bool:
+    """Whether the message that the user saw at this place of the queue is still there."""
+    is_there = 0 <= command.index < len(queue)
+    if not is_there:
+        return False
+    message = queue[command.index]
+    return message_fingerprint(message.parts) == command.fingerprint
