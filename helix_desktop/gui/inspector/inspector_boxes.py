@@ -230,7 +230,8 @@ def build_context_boxes(
     difference = format_count_difference(billed_parts, counted_parts)
     if difference:
         colour = colour_of_count_difference(ink.theme)
-        yield FigureBox(ink, width, name_of_count_difference(), difference, dot=colour)
+        name = name_of_count_difference(difference)
+        yield FigureBox(ink, width, name, difference, dot=colour)
 
     recallable = state.count_recallable_tokens()
     if recallable:

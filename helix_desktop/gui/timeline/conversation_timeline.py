@@ -132,7 +132,7 @@ class ConversationTimeline:
     `points` are token counts; `seqs` and `times` have the same indices; `steps[i]` is the number
     of replies up to point i, `dollars[i]` what was paid until then. `layers` are the tokens of the
     first kind, of the first two, and so on, as the panel of the meter says them; what the model
-    counts beyond that is in the last layer alone, which is `points`. `marks` has the points and
+    counts beyond that is in the last layer alone. `marks` has the points and
     the seqs of each lane. `change_count` counts updates to events; a step alone only adds a point.
     """
 
@@ -142,7 +142,7 @@ class ConversationTimeline:
 
         # The points of the chart.
         self.layers = [array("q") for _ in (*ContextKind, COUNTED_DIFFERENTLY)]
-        self.points = self.layers[-1]
+        self.points = array("q")
         self.seqs = array("q")
         self.times = array("d")
         self.steps = array("q")
@@ -432,6 +432,7 @@ class ConversationTimeline:
         heights = self._layer_heights(recorded, tokens, newest_seq)
         for layer, height in zip(self.layers, heights, strict=True):
             layer.append(height)
+        self.points.append(tokens)
         ledger = self.history.record.ledger
         self.seqs.append(recorded.seq)
         self.times.append(recorded.time)
@@ -441,17 +442,19 @@ class ConversationTimeline:
         )
 
     def _layer_heights(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> list[int]:
-        """Returns cumulative tokens by kind. The last value is the whole view."""
+        """Returns cumulative tokens by kind. The last value is the whole view.
+
+        If the model counts fewer, each kind keeps the height that the panel of the meter says:
+        some servers do not count the tools, which would else seem to grow with what follows them.
+        """
         tokens_by_kind = list(self.history.record.ledger.view_tokens_by_kind(newest_seq))
         reply = recorded.fact
         if self._is_recorded and isinstance(reply, facts.ModelReplied) and reply.usage.input > 0:
             tokens_by_kind = self._tokens_of_recorded_request(tokens_by_kind, reply.model, tokens)
             system_tokens = round(tokens_by_kind[0] * self._usual_factor(reply.model))
             return _stack_kinds_up_to_total(tokens_by_kind, tokens, system_tokens)
-        if sum(tokens_by_kind) > tokens:
-            # The model counts fewer. System and tools are the same in every request.
-            return _stack_kinds_up_to_total(tokens_by_kind, tokens, tokens_by_kind[0])
-        return [*accumulate(tokens_by_kind), tokens]
+        heights = list(accumulate(tokens_by_kind))
+        return [*heights, max(tokens, *heights)]
 
     def _usual_factor(self, model: str) -> float:
         """Returns the factor that is usual for a model: no report is older than the first fact."""
@@ -495,6 +498,7 @@ class ConversationTimeline:
         heights = self._layer_heights(recorded, tokens, recorded.seq)
         for layer, height in zip(self.layers, heights, strict=True):
             layer[event.point] = height
+        self.points[event.point] = tokens
 
     def _add_event_of_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> TimelineEvent:
         """Adds the row of the list for a fold, which is the first or only one of its batch.

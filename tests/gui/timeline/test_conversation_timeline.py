@@ -177,7 +177,7 @@ def test_stories_are_merged_by_time(written: Written) -> None:
 def test_the_kinds_lie_on_each_other_up_to_what_was_sent(written: Written) -> None:
     story = story_of(written)
     system, *_, whole = story.layers
-    assert whole is story.points
+    assert all(sent <= height for sent, height in zip(story.points, whole, strict=True))
     assert all(0 < low <= high for low, high in zip(system, whole, strict=True))
     assert all(
         lower <= higher
@@ -224,6 +224,18 @@ def test_a_kind_is_as_high_as_the_panel_of_the_meter_says() -> None:
     assert story.layers[0][0] == counted[ContextKind.SYSTEM]
     *_, of_all_kinds, whole = (layer[0] for layer in story.layers)
     assert of_all_kinds < whole == 2_000
+
+
+def test_a_server_that_does_not_count_the_tools_does_not_make_them_grow() -> None:
+    written = Written()
+    written.add(ConversationStarted("", "", ""))
+    written.add(SystemSet("You are an agent.", 1_400))
+    for billed in (350, 900, 1_500):
+        written.add(UserSaid((Text("Hello.", 300),)))
+        written.step(billed)
+    story = story_of(written)
+    assert list(story.layers[0]) == [1_400, 1_400, 1_400]
+    assert list(story.points) == [350, 900, 1_500], "what the model counts is said all the same"
 
 
 def count_requests(written: Written) -> ConversationTimeline:
