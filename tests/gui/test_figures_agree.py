@@ -118,7 +118,7 @@ NAMED_ROWS = {
 
 def shown_by_meter(chat: ChatPage) -> Seen:
     """The line below the meter, and its tooltip."""
-    head, *kinds = chat.composer.context_button.toolTip().splitlines()
+    head, *kinds = chat.composer.context_button.accessibleDescription().splitlines()
     if not head.startswith("0 of 0 "):  # Nothing is shown where the window is unknown.
         yield "used of window", head.partition(" tokens")[0]
         yield "how full", head.partition(", ")[2]

@@ -118,6 +118,7 @@ class Composer(QWidget):
 
         context_hint = tr("Show what is in the context")
         self.context_button = self._build_composer_button("", "quiet", context_hint)
+        widgets.HintAboveFilter(self.context_button)
         self.context_button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.meter = ContextMeter(self._theme, height=5, parent=self.context_button)
         self._figures = widgets.build_plain_label("", "small", self.context_button, wraps=False)
@@ -305,7 +306,9 @@ class Composer(QWidget):
         description = self.meter.toolTip()
         if self._left_out:
             description = f"{description}\n{self._left_out}".strip()
-        self.context_button.setToolTip(description)
+        # The panel has the figures, and must not be hidden by them while it opens.
+        hint = tr("Show what is in the context")
+        self.context_button.setToolTip(f"{hint}\n{self._left_out}".strip())
         self.context_button.setAccessibleDescription(description)
         self._fit_controls_to_width()
 

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import QObject, QSize, Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer
 from PySide6.QtGui import QAction, QKeyEvent, QPaintEvent
 
 from helix_desktop.gui.enter_key import press_focused_button
@@ -13,6 +13,7 @@ from helix_desktop.gui.translation import tr
 
 COLUMN = 720  # The maximum width in pixels of the transcript and of the composer below it.
 Action = Callable[[], object]
+_GAP_BELOW_HINT = 4
 
 
 def build_plain_label(
@@ -113,6 +114,27 @@ class WrappingButton(QtWidgets.QPushButton):
             else:
                 lines.append(word)
         return "\n".join(lines)
+
+
+class HintAboveFilter(QObject):
+    """Shows the hints of a widget above it. Qt shows them below the pointer, and at the lower edge
+    of the screen on the widget itself.
+    """
+
+    def __init__(self, widget: QtWidgets.QWidget) -> None:
+        super().__init__(widget)
+        self._widget = widget
+        widget.installEventFilter(self)
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        if event.type() is not QEvent.Type.ToolTip or not self._widget.toolTip():
+            return False
+        corner = self._widget.mapToGlobal(QPoint(0, 0))
+        QtWidgets.QToolTip.showText(corner, self._widget.toolTip(), self._widget)
+        for window in QtWidgets.QApplication.topLevelWidgets():
+            if window.inherits("QTipLabel") and window.isVisible():
+                window.move(window.x(), corner.y() - window.height() - _GAP_BELOW_HINT)
+        return True
 
 
 def build_push_button(

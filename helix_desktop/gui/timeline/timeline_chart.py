@@ -460,7 +460,9 @@ class TimelineChart(StepPlot):
         lines = [step]
         tokens_of_kinds = story.layers[-1][point]
         if tokens_of_kinds > story.points[point]:
-            words = tr("The model counts fewer than the {n} shown", n=format_token_count(tokens_of_kinds))
+            words = tr(
+                "The model counts fewer than the {n} shown", n=format_token_count(tokens_of_kinds)
+            )
             lines.append(words)
         paid = fold_sentences.describe_costs_at_point(story, point)
         if paid:

@@ -3,10 +3,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QUrl
-from PySide6.QtGui import QAction, QImage, QInputMethodEvent, QKeyEvent, QKeySequence, QPaintEvent
+from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, Qt, QUrl
+from PySide6.QtGui import (
+    QAction,
+    QHelpEvent,
+    QImage,
+    QInputMethodEvent,
+    QKeyEvent,
+    QKeySequence,
+    QPaintEvent,
+)
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton, QToolTip, QWidget
 
 from helix_desktop.engine.context_usage import NextMessageCost, WindowMeter
 from helix_desktop.engine.facts import Attachment, Recorded, Text, UserSaid
@@ -328,7 +336,9 @@ def meter(tokens: int, window: int, *, is_estimate: bool = False) -> WindowMeter
 def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
     composer.show_window_meter(meter(43_900, 128_000), Savings(2, 100, 100, 0, 0.42, 0.5))
     assert composer._figures.text() == "34% full · $0.420"
-    assert composer.context_button.toolTip().startswith("43.9K of 128K tokens, 34% full")
+    described = composer.context_button.accessibleDescription()
+    assert described.startswith("43.9K of 128K tokens, 34% full")
+    assert composer.context_button.toolTip() == "Show what is in the context"
     assert "Not included" not in composer.context_button.toolTip()
 
 
@@ -343,7 +353,8 @@ def test_the_meter_says_that_its_cost_lacks_requests_without_a_price(composer: C
     assert composer.context_button.toolTip().endswith(
         "Not included: requests whose cost is unknown: 1"
     )
-    assert composer.context_button.accessibleDescription() == composer.context_button.toolTip()
+    described = composer.context_button.accessibleDescription()
+    assert described.endswith("Not included: requests whose cost is unknown: 1")
     composer.show_window_meter(meter(43_900, 128_000), Savings(1, 0, 0, 0, 0.0, 0.0, unpriced=1))
     assert composer._figures.text() == "34% full · $0 +", "the first reply was stopped"
 
@@ -352,6 +363,26 @@ def test_the_meter_is_an_estimate_until_the_provider_has_reported(composer: Comp
     composer.show_window_meter(meter(43_900, 128_000, is_estimate=True))
     assert composer._figures.text() == "≈ 34% full"
     assert composer.meter.toolTip().startswith("≈ 43.9K of 128K tokens, 34% full")
+
+
+def test_the_hint_of_the_meter_is_shown_above_the_meter(composer: Composer) -> None:
+    """It covered the meter and half of Send."""
+    composer.show_window_meter(meter(43_900, 128_000))
+    composer.show()
+    composer.move(200, 500)
+    button = composer.context_button
+    middle = button.rect().center()
+    QApplication.sendEvent(
+        button, QHelpEvent(QEvent.Type.ToolTip, middle, button.mapToGlobal(middle))
+    )
+    assert QToolTip.text() == "Show what is in the context"
+    (hint,) = [
+        widget
+        for widget in QApplication.topLevelWidgets()
+        if widget.isVisible() and widget.inherits("QTipLabel")
+    ]
+    assert hint.geometry().bottom() < button.mapToGlobal(QPoint(0, 0)).y()
+    QToolTip.hideText()
 
 
 def test_more_than_a_window_is_said_in_words(composer: Composer) -> None:
