@@ -1231,6 +1231,24 @@ def test_drafts_belong_to_their_conversation(window: MainWindow) -> None:
     assert window.chat.composer.text.toPlainText() == "half a sentence"
 
 
+def test_a_reader_at_the_end_has_no_older_place_left_if_the_program_is_killed(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """It opened in the middle of the conversation, and the reply that was cut off was below."""
+    for number in range(30):
+        session.append(UserSaid((Text(f"line {number}\n" * 20, 100),)))
+    window.chat.bridge.emit_waiting_events()
+    window.places.show_place_in_conversation(
+        WindowPlace("conversation", "storage-engine", story.CONVERSATION, 25)
+    )
+    qt_works(20)
+    window.save_window_state()
+    place = ("place", "storage-engine", story.CONVERSATION)
+    assert window.state_file.get_remembered(*place, default=list[int]())
+    window.sides.jump_to_end_of(session)
+    assert window.state_file.get_remembered(*place, default=list[int]()) == []
+
+
 def test_the_reader_s_place_survives_a_restart(
     window: MainWindow, session: FakeSession, state_file: WindowStateFile
 ) -> None:

@@ -136,6 +136,8 @@ class ChatPage(QWidget):
 
         pane = TranscriptPane(*self._transcript_arguments)
         pane.intent_requested.connect(self.intent_requested)
+        # A program that is killed saves no place when it ends: it would open at an older one.
+        pane.view.scrolling.following_changed.connect(self._forget_reading_place_at_end)
         # On the page, so that Escape in the message box closes the bar, too.
         EscapeCloser(self, pane.is_find_bar_open, pane.close_find_bar)
         self._transcript_place.addWidget(pane)
@@ -288,6 +290,10 @@ class ChatPage(QWidget):
         # The message box belongs to the session's workspace until the session is left.
         workspace, _ = self.composer.draft_place
         self._state_file.remember_value("place", workspace, self.session.id, value=reading_place)
+
+    def _forget_reading_place_at_end(self, follows_end: bool) -> None:  # noqa: FBT001 - the signal's
+        if follows_end:
+            self.save_reading_place()
 
     def show_transcript(self) -> None:
         self._transcript_place.setCurrentWidget(self.transcript)
