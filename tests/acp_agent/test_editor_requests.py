@@ -29,11 +29,12 @@ from helix_desktop.acp_agent.conversation_updates import ClientAbilities
 from helix_desktop.acp_agent.editor_requests import EditorAgent
 from helix_desktop.acp_agent.workspace_switch import LONGEST_MESSAGE
 from helix_desktop.commands import workspace_access
-from helix_desktop.engine.facts import Text
-from helix_desktop.errors import ActionRefused
+from helix_desktop.engine.facts import ConversationChanged, Text, UserSaid
+from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.secrets import SecretStorage
-from helix_desktop.workbench import Workbenches
+from helix_desktop.workbench import Workbench, Workbenches
 from tests.acp_agent.editor import ROOT, Editor, started
+from tests.acp_agent.editor_in_process import connected, new_session, words
 from tests.documents import written_documents
 from tests.peers.chat_server import ChatServer, reply
 from tests.turns import lasted
@@ -514,3 +515,209 @@ async def test_an_editor_that_goes_away_leaves_no_conversation_open(
     assert "one" in bench.kit.resources.editor_files
     await agent.aclose()
     assert bench.kit.resources.editor_files == {}
+
+
+# --- In this process
+
+
+@pytest.fixture
+async def bench(desks: Desks, folder: Path) -> Workbench:
+    opened = await desks().create_workspace("w", folder)
+    await opened.choose_model_for_role("demo/demo")
+    return opened
+
+
+async def stored_conversations(bench: Workbench, count: int) -> list[str]:
+    """The newest first, as they are listed."""
+    ids = []
+    for number in range(count):
+        session = await bench.start_conversation()
+        said = UserSaid((Text(f"words {number}"),))
+        await session.conversation.append_facts(said, ConversationChanged(title=f"Title {number}"))
+        ids.append(session.id)
+    return [row.id for row in bench.list_conversations() if row.id in ids]
+
+
+async def test_conversations_are_listed_a_page_at_a_time(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editor_requests, "PAGE", 2)
+    ids = await stored_conversations(bench, 5)
+    agent = EditorAgent(bench)
+    first = await agent.list_sessions()
+    assert [one["sessionId"] for one in first["sessions"]] == ids[:2]
+    assert first["sessions"][0]["cwd"] == str(bench.main_folder)
+    assert first["sessions"][0]["title"] == "Title 4"
+    assert first["sessions"][0]["updatedAt"].endswith("+00:00")
+    second = await agent.list_sessions(cwd="/elsewhere", cursor=first["nextCursor"])
+    assert [one["sessionId"] for one in second["sessions"]] == ids[2:4]
+    assert second["sessions"][0]["cwd"] == "/elsewhere"
+    last = await agent.list_sessions(cursor=second["nextCursor"])
+    assert [one["sessionId"] for one in last["sessions"]] == ids[4:]
+    assert "nextCursor" not in last
+    monkeypatch.setattr(editor_requests, "PAGE", 5)
+    assert "nextCursor" not in await agent.list_sessions()
+    for wrong in ("x", "²", "-1", ""):
+        listed = await agent.list_sessions(cursor=wrong)
+        assert [one["sessionId"] for one in listed["sessions"]] == ids, "from the beginning"
+
+
+async def test_what_others_wrote_or_what_is_in_the_trash_is_not_listed(bench: Workbench) -> None:
+    shown, in_trash = await stored_conversations(bench, 2)
+    await (await bench.open_session(in_trash)).set_trashed()
+    child = await bench.start_conversation(parent=shown)
+    await child.conversation.append_facts(UserSaid((Text("words"),)))
+    listed = await EditorAgent(bench).list_sessions()
+    assert [one["sessionId"] for one in listed["sessions"]] == [shown]
+
+
+async def test_a_stored_conversation_is_loaded_with_its_history_and_resumed_without(
+    bench: Workbench,
+) -> None:
+    (stored,) = await stored_conversations(bench, 1)
+    where: dict[str, Any] = {"cwd": str(bench.main_folder), "mcpServers": []}
+    async with connected(bench) as editor:
+        resumed = await editor.request("session/resume", sessionId=stored, **where)
+        assert [option["id"] for option in resumed["configOptions"]][:2] == ["mode", "model"]
+        assert editor.updates_of("user_message_chunk") == []
+        loaded = await editor.request("session/load", sessionId=stored, **where)
+        assert loaded["modes"]["availableModes"]
+        (message,) = editor.updates_of("user_message_chunk")
+        assert message["content"]["text"] == "words 0"
+
+
+async def test_a_fork_has_an_id_of_its_own_and_is_open(bench: Workbench) -> None:
+    (stored,) = await stored_conversations(bench, 1)
+    async with connected(bench) as editor:
+        fork = await editor.request(
+            "session/fork", sessionId=stored, cwd=str(bench.main_folder), mcpServers=[]
+        )
+        assert fork["sessionId"] != stored
+        assert fork["configOptions"]
+        assert bench.conversation_row(fork["sessionId"]) is not None
+        await editor.request("session/close", sessionId=fork["sessionId"])
+
+
+async def test_what_is_deleted_is_in_the_trash_and_cannot_be_opened_from_the_editor(
+    bench: Workbench,
+) -> None:
+    (stored,) = await stored_conversations(bench, 1)
+    async with connected(bench) as editor:
+        assert await editor.request("session/delete", sessionId=stored) == {}
+        row = bench.conversation_row(stored)
+        assert row is not None
+        assert row.trashed
+        for method in ("session/load", "session/prompt", "session/delete"):
+            error = await editor.refusal(
+                method,
+                sessionId=stored,
+                cwd=str(bench.main_folder),
+                mcpServers=[],
+                prompt=words("hello"),
+            )
+            assert error["message"].startswith(f"There is no conversation {stored} in w.")
+        unsent = await new_session(editor, bench)
+        assert await editor.request("session/delete", sessionId=unsent) == {}
+        assert bench.conversation_row(unsent) is None
+
+
+async def test_an_id_that_an_earlier_process_gave_out_is_open_again_but_no_other_word(
+    bench: Workbench,
+) -> None:
+    async with connected(bench) as editor:
+        await editor.request("session/set_mode", sessionId="ab" * 10, modeId="plan")
+        assert bench.permission_mode == "plan"
+        for wrong in ("AB" * 10, "ab" * 11, "a" * 19, "../etc"):
+            error = await editor.refusal("session/set_mode", sessionId=wrong, modeId="plan")
+            assert error["message"].startswith("There is no conversation")
+
+
+async def test_a_mode_holds_for_the_workspace_and_is_told_to_all_its_conversations(
+    bench: Workbench,
+) -> None:
+    async with connected(bench) as editor:
+        first, second = [await new_session(editor, bench) for _ in range(2)]
+        editor.updates.clear()
+        answer = await editor.request(
+            "session/set_config_option", sessionId=first, configId="mode", value="allow all"
+        )
+        mode = next(option for option in answer["configOptions"] if option["id"] == "mode")
+        assert mode["currentValue"] == "allow all"
+        await editor.wait_until(lambda: len(editor.updates_of("config_option_update")) >= 2)
+        assert second
+
+
+async def test_each_folder_that_is_named_must_be_one_of_the_workspace(
+    bench: Workbench, tmp_path: Path
+) -> None:
+    inside = bench.main_folder / "src"
+    inside.mkdir()
+    agent = EditorAgent(bench)
+    check = agent._remember_abilities_and_check_folders
+    fine: list[Any] = [
+        None,
+        {"cwd": 5},
+        {"cwd": str(bench.main_folder)},
+        {"cwd": str(inside), "additionalDirectories": [str(inside), 7]},
+    ]
+    for params in fine:
+        check("session/new", params)
+    outside: list[Any] = [
+        {"cwd": str(tmp_path)},
+        {"cwd": str(inside / ".." / "..")},
+        {"cwd": str(inside), "additionalDirectories": [str(inside), "/"]},
+    ]
+    for params in outside:
+        with pytest.raises(ActionRefused, match="is outside the folders of w"):
+            check("session/new", params)
+    check("session/list", {"clientCapabilities": {"fs": {"readTextFile": True}}})
+    assert agent._abilities == ClientAbilities(), "only the first request says what it can"
+    check("initialize", {"clientCapabilities": {"fs": {"readTextFile": True}}})
+    assert agent._abilities == ClientAbilities(reads_files=True)
+
+
+async def parts_of(bench: Workbench, block: Any) -> list[Any]:
+    return list(await editor_requests._convert_prompt_block(bench, "c", block))
+
+
+async def test_each_kind_of_content_becomes_what_the_agent_can_read(bench: Workbench) -> None:
+    assert await parts_of(bench, text_block("words")) == [Text("words")]
+    link = resource_link_block("a.txt", "file:///home/a%20b/a.txt")
+    assert await parts_of(bench, link) == [Text("[a.txt](/home/a b/a.txt)")]
+    with pytest.raises(InvalidInput, match="image is a picture, and the model does not see"):
+        await parts_of(bench, image_block(PICTURE, "image/png"))
+    text = resource_block(embedded_text_resource("file:///x/notes.txt", "text"))
+    (attached,) = await parts_of(bench, text)
+    assert (attached.name, attached.stored.media_type) == ("/x/notes.txt", "text/plain")
+    assert await bench.workspace.cache.read_content(attached.stored.digest) == b"text"
+    encoded = base64.b64encode(b"from a blob").decode()
+    blob = resource_block(embedded_blob_resource("file:///x/b.txt", encoded))
+    (sent,) = await parts_of(bench, blob)
+    assert sent.name == "/x/b.txt"
+    assert await bench.workspace.cache.read_content(sent.stored.digest) == b"from a blob"
+    with pytest.raises(InvalidInput, match="kind of content cannot be sent"):
+        await parts_of(bench, object())
+    for wrong in ("%%%", "QQ=\u00e4"):
+        with pytest.raises(InvalidInput, match="image is not valid base64"):
+            await parts_of(bench, image_block(wrong, "image/png"))
+
+
+async def test_an_empty_message_is_refused(bench: Workbench) -> None:
+    async with connected(bench) as editor:
+        session = await new_session(editor, bench)
+        error = await editor.refusal("session/prompt", sessionId=session, prompt=[])
+        assert error["message"].startswith("The message is empty.")
+        assert bench.conversation_row(session) is None
+
+
+async def test_events_reach_their_conversation_and_nothing_else(bench: Workbench) -> None:
+    shown, hidden = await stored_conversations(bench, 2)
+    where: dict[str, Any] = {"cwd": str(bench.main_folder), "mcpServers": []}
+    async with connected(bench) as editor:
+        await editor.request("session/resume", sessionId=shown, **where)
+        for name in (hidden, shown):
+            session = await bench.open_session(name)
+            await session.conversation.append_facts(ConversationChanged(title=f"Title {name}"))
+        await editor.wait_until(lambda: editor.updates_of("session_info_update"))
+        titles = [update["title"] for update in editor.updates_of("session_info_update")]
+        assert titles == [f"Title {shown}"]
