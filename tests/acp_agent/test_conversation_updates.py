@@ -293,7 +293,7 @@ async def test_what_was_streamed_is_told_again_only_when_a_conversation_is_loade
     shown = await opened_updates(bench)
     call = ToolCall("c1", "read_file", '{"path": "README.md"}')
     reply = ModelReplied(
-        (Reasoning("thought"), Reasoning(""), Text("words"), call), Stop.CALLS, "m"
+        (Reasoning("thought"), Reasoning(""), Text("words"), call), "m", Stop.CALLS
     )
     (live,) = await told(shown, reply)
     assert (live.session_update, live.tool_call_id, live.status) == ("tool_call", "c1", "pending")
