@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +34,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS, Savings
 from helix_desktop.engine.view import build_state
+from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.histories.seen_twice import (
@@ -43,6 +45,8 @@ from helix_desktop.histories.seen_twice import (
 )
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench.open_questions import record_unanswered_questions
+from helix_desktop.workbench.open_workbench import workbench_of
 
 OWN = "Helix Desktop"
 # What savings are compared with (`engine/state/token_ledger.py`).
@@ -96,6 +100,9 @@ async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console:
 
     # A format of an extension brings the name of the program whose sessions are counted.
     await load_extensions_once(arguments.places)
+    if workbench_of(workspace) is None:  # No conversation is open, so this may add to each.
+        with suppress(HelixError):
+            await record_unanswered_questions(workspace)
     if arguments.conversation:
         return await _print_conversation_cost(arguments, workspace, console)
     sums = CostSums()

@@ -214,6 +214,32 @@ def estimate_billed_tokens(tokens: int, state: Moment) -> int:
     return round(tokens * state.billed_per_counted_token())
 
 
+def estimate_usage_of_request(state: ConversationState) -> facts.Usage:
+    """Estimate what the last request of a conversation cost whose reply never came.
+
+    What the request before it had sent is taken as read from the provider's cache.
+    """
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    model = ""
+    if chosen is not None:
+        model = chosen.model
+    ledger = state.record.ledger
+    sent_tokens = ledger.billed_view_tokens(model, state.seq, state.counted_tokens)
+    last_usage = _usage_of_last_reply(state)
+    cache_read = 0
+    if last_usage.cache_read or last_usage.cache_write:
+        # No more can be read than this request has, as a fold may have made it shorter.
+        cache_read = min(sent_tokens, last_usage.input)
+    return facts.Usage(input=sent_tokens, cache_read=cache_read)
+
+
+def _usage_of_last_reply(state: ConversationState) -> facts.Usage:
+    for recorded in reversed(state.facts):
+        if isinstance(recorded.fact, facts.ModelReplied) and recorded.fact.usage.input:
+            return recorded.fact.usage
+    return facts.Usage()
+
+
 def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
     """Return the reported dollars, or compute them from the model's prices; 0 if unknown."""
     if usage.cost > 0 or chosen is None or chosen.price_input <= 0:

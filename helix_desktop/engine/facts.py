@@ -413,12 +413,14 @@ class Purpose(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Spent:
     """What a request besides the steps cost: to shorten outputs, write a summary or
-    compact an entry.
+    compact an entry. `is_estimate`: its answer never came, or broke off, so the provider has not
+    said what it bills.
     """
 
     purpose: Purpose
     model: str
     usage: Usage
+    is_estimate: bool = False
 
 
 class TurnEnd(StrEnum):

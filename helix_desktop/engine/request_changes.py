@@ -30,6 +30,7 @@ class CauseKind(StrEnum):
     NOT_KEPT = "not kept by the provider"
     RULES = "not cacheable"
     BESIDE = "request beside the steps"
+    UNANSWERED = "no whole answer, estimated"
     UNKNOWN = "unexplained"
     REPLY = "reply"
 

@@ -220,6 +220,8 @@ class RequestCostReader:
             # Reading what the step had sent keeps it cached from now on.
             last_step.asked = max(last_step.asked, recorded.time)
         beside = Cause(CauseKind.BESIDE, spent.purpose.value)
+        if spent.is_estimate:
+            beside = Cause(CauseKind.UNANSWERED, spent.purpose.value)
         segments = [
             (usage.cache_read, (Cause(CauseKind.READ),)),
             (usage.input - usage.cache_read, (beside,)),

@@ -18,7 +18,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import AGENT_BLOCK, SYSTEM_MESSAGE
 from helix_desktop.engine.agent_documents import AgentDocument, read_agent_document
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
-from helix_desktop.engine.context_usage import estimate_billed_tokens
+from helix_desktop.engine.context_usage import estimate_billed_tokens, estimate_usage_of_request
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.document_pages import format_document_text
 from helix_desktop.engine.fold_kinds import KINDS_WRITTEN_BY_MODEL
@@ -38,7 +38,6 @@ from helix_desktop.gateway.history_summarized_by_agent import (
     build_fold_by_agent,
     find_seq_before_summary_request,
 )
-from helix_desktop.gateway.open_questions import FOLDER, OpenQuestions
 from helix_desktop.gateway.outputs_shortened_by_agent import (
     ShortenedOutput,
     ShortenedOutputsFinder,
@@ -52,15 +51,14 @@ from helix_desktop.protocols.gateway_message import (
     Speaker,
     slice_text,
 )
-from helix_desktop.providers.http_model_client import fill_in_cost
 from helix_desktop.providers.model_prices import (
     ModelInfo,
-    TokenPrices,
     merge_model_knowledge,
-    usage_cost,
+    price_usage_of_agent,
 )
 from helix_desktop.workbench import system_prompt_and_settings
 from helix_desktop.workbench.model_roles import LEAST_LEARNED_WINDOW
+from helix_desktop.workbench.open_questions import FOLDER, OpenQuestions
 from helix_desktop.workbench.open_workbench import Workbench
 
 # An agent's request waits so long for the text of a document in it.
@@ -108,7 +106,7 @@ class ConnectedAgentModel:
         if text:
             parts.append(facts.Text(text))
         main_model = self.find_main_model()
-        priced_usage = _price_usage(usage, answering_model, self.model_name, main_model)
+        priced_usage = price_usage_of_agent(usage, answering_model, self.model_name, main_model)
         yield Reply(tuple(parts), facts.Stop.END, priced_usage, self.model_name)
 
 
@@ -179,12 +177,6 @@ class OpenAgentConversation:
 
         session = await bench.open_session(name, writer=writer_of_folds)
         notes.session = session
-
-        # Questions of a process that was killed were paid for, although nobody has their answers.
-        unanswered = await asyncio.to_thread(questions.take_unanswered, name)
-        for spent in unanswered:
-            priced_usage = _price_usage(spent.usage, "", spent.model, notes.find_main_model())
-            await session.conversation.append_facts(replace(spent, usage=priced_usage))
 
         cache = bench.workspace.cache
         follower = AgentFollower(session.conversation, session.folding, cache, bench.token_counter)
@@ -671,8 +663,6 @@ class OpenAgentConversation:
     async def with_estimated_usage(self, replied: Replied) -> Replied:
         """Return a reply that broke off with an estimate of the tokens that its provider, which
         reports them at the end, did not report.
-
-        What the last request had sent is taken as read from the provider's cache.
         """
         usage = replied.usage
         texts = [piece.text for piece in replied.pieces if piece.kind is not PieceKind.IMAGE]
@@ -680,21 +670,9 @@ class OpenAgentConversation:
         if usage.input:  # It was reported at the beginning, so only the reply is estimated.
             return replace(replied, usage=replace(usage, output=output))
 
-        state = self.conversation.state
-        sent_tokens = estimate_billed_tokens(state.counted_tokens, state)
-        last_usage = self._usage_of_last_reply()
-        cache_read = 0
-        if last_usage.cache_read or last_usage.cache_write:
-            # No more can be read than this request has, as a fold may have made it shorter.
-            cache_read = min(sent_tokens, last_usage.input)
-        estimated = replace(usage, input=sent_tokens, cache_read=cache_read, output=output)
+        sent = estimate_usage_of_request(self.conversation.state)
+        estimated = replace(usage, input=sent.input, cache_read=sent.cache_read, output=output)
         return replace(replied, usage=estimated)
-
-    def _usage_of_last_reply(self) -> facts.Usage:
-        for recorded in reversed(self.conversation.state.facts):
-            if isinstance(recorded.fact, facts.ModelReplied) and recorded.fact.usage.input:
-                return recorded.fact.usage
-        return facts.Usage()
 
     def build_agent_reply(self, replied: Replied, *, is_side: bool = False) -> facts.ModelReplied:
         """Return the reply under the model name that the agent requests, under which
@@ -705,7 +683,7 @@ class OpenAgentConversation:
         if main_model is not None and not is_side:
             requested_model = main_model.model
         parts = parts_from_pieces(replied.pieces)
-        usage = _price_usage(replied.usage, replied.model, requested_model, main_model)
+        usage = price_usage_of_agent(replied.usage, replied.model, requested_model, main_model)
         return facts.ModelReplied(
             parts=parts,
             model=requested_model,
@@ -805,32 +783,6 @@ def _as_words_of_system(part: facts.UserPart) -> facts.UserPart:
     if isinstance(part, facts.Text):
         return replace(part, text=SYSTEM_MESSAGE + part.text)
     return part
-
-
-def _price_usage(
-    usage: facts.Usage,
-    answering_model: str,
-    requested_model: str,
-    main_model: facts.ModelSet | None,
-) -> facts.Usage:
-    """Return the usage priced for the model that answered, or else the one that was requested.
-
-    Prices of the requested model that are others than the shipped ones hold before those: the user
-    has set them, or its provider has told them. `main_model`: that of the conversation.
-    """
-    if usage.cost:
-        return usage
-    if main_model is not None and main_model.model == requested_model:
-        prices = TokenPrices(
-            main_model.price_input,
-            main_model.price_output,
-            main_model.price_cache_read,
-            main_model.price_cache_write,
-        )
-        if prices != TokenPrices() and prices != merge_model_knowledge("", requested_model).prices:
-            return replace(usage, cost=usage_cost(usage, prices))
-    priced = fill_in_cost(usage, merge_model_knowledge("", answering_model))
-    return fill_in_cost(priced, merge_model_knowledge("", requested_model))
 
 
 def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:

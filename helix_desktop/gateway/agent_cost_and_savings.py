@@ -4,7 +4,7 @@ without the gateway.
 
 from bisect import bisect_left
 
-from helix_desktop.engine.facts import Fact, ModelReplied, ToolCall
+from helix_desktop.engine.facts import Fact, ModelReplied, Spent, ToolCall
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
@@ -13,7 +13,8 @@ from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Tokens and dollars (0 without a price). A hidden recall counts as sent, but never
-    in `without`.
+    in `without`. `unanswered`: so many of the requests got no whole answer, so that their tokens
+    are estimates.
     """
 
     conversation: str
@@ -26,6 +27,8 @@ class Figures:
     recalls: int
     paid: float
     paid_without: float
+    unanswered: int = 0
+    estimated: int = 0  # The tokens that these are in `sent`.
 
 
 def compute_agent_figures(
@@ -48,9 +51,15 @@ def compute_agent_figures(
     sums_without = ledger.sums["without"]
     recalls = 0
     tokens_of_recalls = 0  # Without the gateway, there would be no such requests.
+    unanswered = 0
+    estimated_tokens = 0
     for number in range(first_request, len(ledger.requests)):
         reply_seq = ledger.requests[number]
-        recalls_of_reply = _count_recalls(state.facts[reply_seq - 1].fact)
+        answer = state.facts[reply_seq - 1].fact
+        if isinstance(answer, Spent) and answer.is_estimate:
+            unanswered += 1
+            estimated_tokens += answer.usage.input
+        recalls_of_reply = _count_recalls(answer)
         if recalls_of_reply:
             recalls += recalls_of_reply
             tokens_of_recalls += sums_without[number + 1] - sums_without[number]
@@ -75,6 +84,8 @@ def compute_agent_figures(
         recalls=recalls,
         paid=savings_now.paid - savings_before.paid,
         paid_without=paid_without * share_without_recalls,
+        unanswered=unanswered,
+        estimated=estimated_tokens,
     )
 
 

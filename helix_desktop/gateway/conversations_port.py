@@ -10,6 +10,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.view_entries import ChangedMessage, Entry
 from helix_desktop.protocols.gateway_message import Piece, ProtocolMessage
+from helix_desktop.workbench.open_questions import OpenQuestions
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,13 @@ class HiddenCallAnswer(NamedTuple):
 
 
 class AgentConversations(Protocol):
-    """The conversations of connected agents in one workspace, in this or another process."""
+    """The conversations of connected agents in one workspace, in this or another process.
+
+    `questions`: notes of the requests under way, which the process that sends them keeps.
+    """
+
+    @property
+    def questions(self) -> OpenQuestions: ...
 
     async def count_known_messages(self, arrival: Arrival) -> int: ...
     async def receive_request(

@@ -19,6 +19,7 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.all_workbenches import WorkspaceService, open_single_workbench
+from helix_desktop.workbench.open_questions import FOLDER, OpenQuestions
 
 USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
@@ -121,7 +122,9 @@ class GatewayWorkspaces:
                 self._conversations_by_id[identity] = conversations
             if identity not in self._moving_conversations_by_id:
                 find_open_conversations = partial(self._find_conversations_again, identity)
-                moving_conversations = MovingConversations(find_open_conversations)
+                folder = self._where.workspaces_folder / identity
+                questions = OpenQuestions(folder / FOLDER)
+                moving_conversations = MovingConversations(find_open_conversations, questions)
                 self._moving_conversations_by_id[identity] = moving_conversations
             self._ids_by_name[workspace] = identity
         return conversations

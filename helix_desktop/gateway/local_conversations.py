@@ -76,6 +76,11 @@ from helix_desktop.json_values import object_at, parse_json
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
 from helix_desktop.tools import recall_tools
 from helix_desktop.tools.built_in_tool import ToolArguments
+from helix_desktop.workbench.open_questions import (
+    FOLDER,
+    OpenQuestions,
+    record_unanswered_questions,
+)
 from helix_desktop.workbench.open_workbench import Workbench
 
 log = logging.getLogger(__name__)
@@ -174,6 +179,7 @@ class LocalAgentConversations:
     def __init__(self, bench: Workbench, ask: AskAgentModel) -> None:
         self._bench = bench
         self._ask = ask
+        self.questions = OpenQuestions(bench.workspace.folder / FOLDER)
         self._matcher = ConversationMatcher()
         # By id. The one that was used last comes last.
         self._open_conversations: dict[str, OpenAgentConversation] = {}
@@ -1226,7 +1232,8 @@ class LocalAgentConversations:
         if replied.stop is facts.Stop.CUT and not is_side:
             priced_reply = await opened.with_estimated_usage(replied)
         paid_reply = opened.build_agent_reply(priced_reply, is_side=is_side)
-        spent = facts.Spent(purpose, paid_reply.model, paid_reply.usage)
+        is_estimate = priced_reply.usage.input != replied.usage.input
+        spent = facts.Spent(purpose, paid_reply.model, paid_reply.usage, is_estimate)
         await opened.conversation.append_facts(spent)
 
     async def _record_shown_reply(
@@ -1315,6 +1322,7 @@ class LocalAgentConversations:
         """Return the figures of open conversations. `since`: of all used after that
         time, from then on.
         """
+        await self.record_unanswered_requests()
         all_figures: list[Figures] = []
         open_conversations = dict(self._open_conversations)
         for conversation, opened in open_conversations.items():
@@ -1422,6 +1430,20 @@ class LocalAgentConversations:
                 known_messages = known_messages_from_facts(row.id, recorded_facts, row.agent)
                 self._matcher.add_known_messages(known_messages)
             self._has_read_stored_messages = True
+
+    # --- Requests of gateways that have ended
+
+    async def record_unanswered_requests(self) -> None:
+        """Record what requests have cost whose gateway was killed before their replies came."""
+        await self._read_stored_messages_once()
+        await record_unanswered_questions(self._bench.workspace, self._open_conversation_by_name)
+
+    async def _open_conversation_by_name(self, name: str) -> Conversation | None:
+        known_messages = self._matcher.find_known_messages(name)
+        if known_messages is None or not self._bench.has_conversation(name):
+            return None
+        opened = await self._get_open_conversation(known_messages)
+        return opened.conversation
 
     async def aclose(self) -> None:
         """Close the conversations once forwarded requests are recorded."""

@@ -21,6 +21,7 @@ from helix_desktop.gateway.conversations_port import (
     Ticket,
 )
 from helix_desktop.protocols.gateway_message import Piece, ProtocolMessage
+from helix_desktop.workbench.open_questions import NO_NOTES, OpenQuestions
 
 # A workspace that moves more often during one call has an owner that cannot serve agents.
 MOST_MOVES = 10
@@ -50,8 +51,13 @@ class MovingConversations:
     `find_open_conversations` returns where the workspace is open, and opens it if it is closed.
     """
 
-    def __init__(self, find_open_conversations: FindOpenConversations) -> None:
+    def __init__(
+        self,
+        find_open_conversations: FindOpenConversations,
+        questions: OpenQuestions = NO_NOTES,
+    ) -> None:
         self._find_open_conversations = find_open_conversations
+        self.questions = questions
         # The last request of each conversation.
         self._unanswered: OrderedDict[str, UnansweredRequest] = OrderedDict()
         self._calls_under_way: Counter[AgentConversations] = Counter()

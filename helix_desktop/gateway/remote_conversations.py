@@ -32,6 +32,7 @@ from helix_desktop.gateway.process_messages import (
     encode_line,
 )
 from helix_desktop.protocols.gateway_message import Piece, ProtocolMessage
+from helix_desktop.workbench.open_questions import NO_NOTES
 from helix_desktop.workbench.open_workbench import Workbench
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class RemoteAgentConversations:
 
     def __init__(self, connection: running_instance.FrameConnection, ask: AskAgentModel) -> None:
         self._ask_agent_model = ask
+        self.questions = NO_NOTES
         self._lines_to_send: asyncio.Queue[bytes] = asyncio.Queue()
         self._last_values = LastSentValues()
         self._incoming_line = bytearray()
@@ -256,4 +258,5 @@ class _GatewayProcessServer:
         """End all questions, and close the conversations once they are recorded."""
         self._questions.fail_all_questions(StoppedByUser("The gateway is no longer running."))
         await self._questions.tasks.aclose(limit=2)
+        await self._conversations.record_unanswered_requests()
         await self._conversations.aclose()

@@ -119,6 +119,8 @@ class ReplyRelay:
     call_filter: HiddenCallFilter
     # Called once, when the agent has the first bytes of the reply or the reply has ended.
     on_first_bytes: Callable[[], object] | None = None
+    # Called before the provider is asked again, behind a reply that is recorded.
+    on_asking_again: Callable[[], object] = lambda: None
     _started: float = field(default_factory=time.monotonic)
     _has_reply_begun: bool = False  # The provider has sent an event that is no error.
     # What the agent sees of all replies so far as one message: their texts and its own calls.
@@ -176,6 +178,7 @@ class ReplyRelay:
             log.exception("a reply could not go on behind a recall")
             return _refusal_to_retry("The reply broke off. Nothing was lost; send it again.")
         self.call_filter.continue_in_next_reply(answer.usage.output)
+        self.on_asking_again()
         return await self._relay_continuation(pieces, streams=streams)
 
     async def _send_refusal(

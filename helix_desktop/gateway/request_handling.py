@@ -15,6 +15,7 @@ import httpx
 
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.decompression import DecodedTooLarge
+from helix_desktop.engine.facts import Purpose, Usage
 from helix_desktop.errors import HelixError, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity, folded_request
@@ -53,6 +54,8 @@ from helix_desktop.gateway.side_requests import (
 )
 from helix_desktop.protocols.gateway_message import Json, PieceKind
 from helix_desktop.protocols.protocol_table import CALL_FILTERS
+from helix_desktop.token_counting import BYTES_PER_TOKEN
+from helix_desktop.workbench.open_questions import UNKNOWN_USAGE, QuestionNote
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +93,9 @@ class AgentRequestHandler:
 
     sending: RequestForwarder
     memory: GatewayMemory = field(default_factory=GatewayMemory)
+    # By these, the request is paid for if this process is killed before the reply is recorded.
+    _notes: list[QuestionNote] = field(default_factory=list)
+    _is_over: bool = False
 
     async def handle_request(self) -> None:
         """Take the request along the whole road, or along the part of it that is its own.
@@ -164,6 +170,35 @@ class AgentRequestHandler:
             else:
                 activity.failure = explain_failure(error).sentence
             raise
+        finally:
+            self._forget_notes()
+
+    # --- Notes of what is asked, which are found if this process is killed
+
+    def _note_request(
+        self,
+        request: ParsedRequest,
+        conversations: AgentConversations,
+        conversation: str,
+        purpose: Purpose,
+        usage: Usage = UNKNOWN_USAGE,
+    ) -> None:
+        """Keep a note of a request of a conversation until this handler is done with it."""
+        if self._is_over:  # It was recorded behind its reply, or there is none.
+            return
+        model = request.arrival.model
+        note = conversations.questions.note_question(conversation, purpose, model, usage)
+        self._notes.append(note)
+
+    def _renew_notes(self) -> None:
+        """Note that the provider is asked again behind a reply that is recorded."""
+        for note in self._notes:
+            note.renew_question_note()
+
+    def _forget_notes(self) -> None:
+        self._is_over = True
+        for note in self._notes:
+            note.delete_question_note()
 
     # --- Parse
 
@@ -276,6 +311,7 @@ class AgentRequestHandler:
             await self._ask_what_was_taken_out(request, conversations)
             return request, None
         self.memory.taken_out.remember_taken_out(request.arrival, sent.taken_out)
+        self._note_request(request, conversations, sent.ticket.conversation, Purpose.STEP)
         return request, sent
 
     async def _ask_what_was_taken_out(
@@ -367,6 +403,7 @@ class AgentRequestHandler:
             body=answered.value,
             tools=answered.has_tools,
             call_filter=call_filter,
+            on_asking_again=self._renew_notes,
         )
         if not isinstance(found_request.recorder, UnreadRequestRecorder):
             # What went on unread is remembered once it is read.
@@ -442,7 +479,14 @@ class AgentRequestHandler:
             origin_of_request(request, conversations),
             self.memory.side_requests.waiting,
         )
-        await self.forward_side_request(request, recorder)
+        conversation = recorder.find_conversation()
+        # Its length is known, and its facts are not: it is no step.
+        usage = Usage(input=round(len(incoming.content) / BYTES_PER_TOKEN))
+        self._note_request(request, conversations, conversation, Purpose.OTHER, usage)
+        try:
+            await self.forward_side_request(request, recorder)
+        finally:
+            self._forget_notes()
 
     async def forward_side_request(self, request: ParsedRequest, recorder: Any) -> None:
         """Forward a request beside a conversation as it came. `recorder` records what it cost."""

@@ -149,15 +149,28 @@ def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") 
 
     sent = _sum_of(figures, "sent")
     without = _sum_of(figures, "without")
+    estimate = _format_unanswered(figures)
     if without <= sent:
         count = int(_sum_of(figures, "requests"))
         requests = format_things(count, "request was", "requests were")
-        return f"Helix Desktop: {requests} recorded, and no tokens were saved."
+        return f"Helix Desktop: {requests} recorded, and no tokens were saved.{estimate}"
 
     saved = f"{1 - sent / without:.0%} saved"
     money = _format_saved_money(figures)
     recalls = format_things(int(_sum_of(figures, "recalls")), "recall", "recalls")
-    return f"Helix Desktop: {sent:,.0f} tokens sent instead of {without:,.0f} ({saved}){money}; {recalls}."
+    return f"Helix Desktop: {sent:,.0f} tokens sent instead of {without:,.0f} ({saved}){money}; {recalls}.{estimate}"
+
+
+def _format_unanswered(figures: Sequence[dict[str, Any]]) -> str:
+    """Return the sentence that says how much of the figures is an estimate, if anything is."""
+    # A gateway of an earlier version does not say it.
+    unanswered = sum(int(figure.get("unanswered", 0)) for figure in figures)
+    tokens = sum(int(figure.get("estimated", 0)) for figure in figures)
+    if not unanswered:
+        return ""
+    if unanswered == 1:
+        return f" One request got no whole answer: its {tokens:,} tokens are an estimate."
+    return f" {unanswered} requests got no whole answer: their {tokens:,} tokens are an estimate."
 
 
 def _format_saved_money(figures: Sequence[dict[str, Any]]) -> str:

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import Reasoning, ReplyPart, Stop, Text, ToolCall, Usage
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Stop, Text, ToolCall
 from helix_desktop.engine.messages import Delta, Reply, Request, RetryDelay
 from helix_desktop.engine.ports import Clock
 from helix_desktop.errors import (
@@ -46,7 +46,7 @@ from helix_desktop.providers.calls_in_text import (
     remove_template_marks,
     split_off_thoughts,
 )
-from helix_desktop.providers.model_prices import ModelInfo, usage_cost
+from helix_desktop.providers.model_prices import ModelInfo, fill_in_cost
 
 SHORTEST_KEY = 8  # Keys with fewer characters are placeholders for servers that need none.
 CALL_AS_TEXT = (
@@ -356,13 +356,6 @@ def _most_tries(
     if isinstance(failure, ProviderUnreachable):
         return patience.attempts_unreachable
     return 1
-
-
-def fill_in_cost(usage: Usage, info: ModelInfo) -> Usage:
-    """Return the usage with the catalogue's cost, unless the provider told the cost."""
-    if usage.cost:
-        return usage
-    return replace(usage, cost=usage_cost(usage, info.prices))
 
 
 async def _events_of_answer(answer: http_transport.HttpAnswer) -> AsyncGenerator[ServerSentEvent]:

@@ -120,6 +120,36 @@ def usage_cost(usage: Usage, prices: TokenPrices) -> float:
     return compute_cost(usage_without_cost, priced_model)
 
 
+def fill_in_cost(usage: Usage, info: "ModelInfo") -> Usage:
+    """Return the usage with the catalogue's cost, unless the provider told the cost."""
+    if usage.cost:
+        return usage
+    return replace(usage, cost=usage_cost(usage, info.prices))
+
+
+def price_usage_of_agent(
+    usage: Usage, answering_model: str, requested_model: str, main_model: ModelSet | None
+) -> Usage:
+    """Return the usage priced for the model that answered, or else the one that was requested.
+
+    Prices of the requested model that are others than the shipped ones hold before those: the user
+    has set them, or its provider has told them. `main_model`: that of the conversation.
+    """
+    if usage.cost:
+        return usage
+    if main_model is not None and main_model.model == requested_model:
+        prices = TokenPrices(
+            main_model.price_input,
+            main_model.price_output,
+            main_model.price_cache_read,
+            main_model.price_cache_write,
+        )
+        if prices != TokenPrices() and prices != merge_model_knowledge("", requested_model).prices:
+            return replace(usage, cost=usage_cost(usage, prices))
+    priced = fill_in_cost(usage, merge_model_knowledge("", answering_model))
+    return fill_in_cost(priced, merge_model_knowledge("", requested_model))
+
+
 # --- The list of models shipped with the program
 
 

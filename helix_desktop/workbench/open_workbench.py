@@ -79,6 +79,7 @@ from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
 from helix_desktop.workbench.message_queue_files import MessageQueueFiles
 from helix_desktop.workbench.model_roles import ChosenModel, ModelAccess, WorkspaceModels
+from helix_desktop.workbench.open_questions import record_unanswered_questions
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.pending_questions import PendingQuestions
@@ -218,6 +219,9 @@ class Workbench:
         bench = cls(workspace, shared, kit, permissions)
         permissions.save_rule = partial(system_prompt_and_settings.save_permission_rule, workspace)
         try:
+            # A read-only journal, for example, does not keep the workspace from being opened.
+            with suppress(HelixError):
+                await record_unanswered_questions(workspace)
             await bench._rows.read_all_rows()
             await asyncio.to_thread(bench.copies.list_copies)
             bench.mcp_servers.start_configured_servers()

@@ -9,7 +9,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -559,6 +559,12 @@ def test_a_request_counts_once_however_often_its_session_was_copied(
     assert {one["agent"]: one["tokens"] for one in sums["agents"]} == paid
 
 
+@dataclass(eq=False)
+class HeldWorkspace:
+    journal: Any
+    folder: Path
+
+
 class HeldFacts:
     """A journal and a console, as far as `cost` needs them."""
 
@@ -616,7 +622,7 @@ async def test_what_is_asked_here_in_an_agent_s_conversation_is_not_booked_on_th
         ),
     }
     peer: Any = HeldFacts(held)
-    workspace: Any = SimpleNamespace(journal=peer)
+    workspace: Any = HeldWorkspace(peer, tmp_path)
     places = find_program_folders(tmp_path)
     arguments = Namespace(conversation="", json=True, places=places)
     await cost_command.print_costs(arguments, workspace, peer)

@@ -62,6 +62,7 @@ from helix_desktop.gateway.side_requests import RequestOrigin, SideReplyRecorder
 from helix_desktop.gateway.view_entries import ChangedMessage, Entry, InsertedText, UnchangedMessage
 from helix_desktop.protocols.gateway_message import Piece, PieceKind
 from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.workbench.open_questions import NO_NOTES, OpenQuestions
 from tests.conftest import Expect
 from tests.gateway.running import WIRES, Agent, running
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Raw
@@ -405,6 +406,7 @@ class Room:
     taken_out: tuple[ChangedMessage, ...] = ()
     told: list[str] = field(default_factory=list)
     counted: int = 0
+    questions: OpenQuestions = NO_NOTES
 
     async def count_known_messages(self, _arrival: Arrival) -> int:
         self.counted += 1

@@ -166,6 +166,12 @@ def test_the_closing_line_says_nothing_it_does_not_know() -> None:
     lost = "Helix Desktop: requests were not recorded, and went on as they came. The disk is full."
     assert wrapped_agent.format_run_summary([], "The disk is full.") == lost
     assert wrapped_agent.format_run_summary([one], "The disk is full.").splitlines()[1:] == [lost]
+    estimated = wrapped_agent.format_run_summary([{**saved, "unanswered": 1, "estimated": 1200}])
+    assert estimated.endswith(" One request got no whole answer: its 1,200 tokens are an estimate.")
+    twice = {**one, "unanswered": 2, "estimated": 1200}
+    assert wrapped_agent.format_run_summary([twice]).endswith(
+        "saved. 2 requests got no whole answer: their 1,200 tokens are an estimate."
+    )
     dearer = {**saved, "paid": 0.3, "recalls": 2}
     assert wrapped_agent.format_run_summary([dearer]) == (
         "Helix Desktop: 900 tokens sent instead of 1,800 (50% saved); 2 recalls."

@@ -21,9 +21,9 @@ from helix_desktop.errors import (
     UnknownModel,
 )
 from helix_desktop.protocols import reply_draft
-from helix_desktop.providers.http_model_client import EVENTS_AT_ONCE, fill_in_cost
+from helix_desktop.providers.http_model_client import EVENTS_AT_ONCE
 from helix_desktop.providers.http_transport import ProviderConnections
-from helix_desktop.providers.model_prices import ModelInfo, TokenPrices
+from helix_desktop.providers.model_prices import ModelInfo, TokenPrices, fill_in_cost
 from helix_desktop.providers.provider_catalog import connect_model_client
 from tests.peers.peer import Answer, Cut, Pause, json_answer
 from tests.providers.asking import PROTOCOLS, QUICK, Instant, Protocol, after_a_call, asking, heard

@@ -56,7 +56,13 @@ T = TypeVar("T", int, float)
 COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced", "free", "shortening")
 # Requests that there would have been without folds, too.
 NOT_FOR_FOLDS = frozenset(
-    {facts.Purpose.TITLE, facts.Purpose.TEST, facts.Purpose.KEEP_ALIVE, facts.Purpose.OTHER}
+    {
+        facts.Purpose.STEP,  # Its reply broke off or never came.
+        facts.Purpose.TITLE,
+        facts.Purpose.TEST,
+        facts.Purpose.KEEP_ALIVE,
+        facts.Purpose.OTHER,
+    }
 )
 
 

@@ -1,0 +1,176 @@
+"""What a provider was asked by a gateway that was killed before the reply is paid, once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from helix_desktop import program_folders
+from helix_desktop.engine.facts import ModelReplied, Purpose, Spent
+from helix_desktop.engine.request_changes import CauseKind
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.workbench.all_workbenches import Workbenches
+from helix_desktop.workbench.open_questions import FOLDER
+from tests.gateway.running import TOOL, Agent, running
+from tests.gateway.test_moving_conversations import WORKSPACE, HeldReplies, start_window
+from tests.peers.agent_provider import Block, Calls, Provider, Says
+
+GATEWAY = """
+import sys
+from pathlib import Path
+from tests.gateway.running import running
+with running(Path(sys.argv[1]), sys.argv[2], serves=True) as url:
+    print(url, flush=True)
+    sys.stdin.read()
+"""
+LOOKS: list[Block] = [Says("I look."), Calls(TOOL, {"command": "a"})]
+
+
+@contextmanager
+def gateway_process(home: Path, provider: Provider) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    words = [sys.executable, "-c", GATEWAY, str(home), provider.url]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+async def take_steps(agent: Agent, count: int) -> None:
+    agent.say("look around")
+    for _ in range(count):
+        calls = await asyncio.to_thread(agent.ask)
+        agent.results([(call, name, "nothing") for call, name, _ in calls])
+
+
+async def ask_until_killed(
+    agent: Agent, process: subprocess.Popen[str], may_be_killed: Callable[[], Awaitable[object]]
+) -> None:
+    """Ask, and kill the gateway once this has returned."""
+    asking = asyncio.gather(asyncio.to_thread(agent.ask), return_exceptions=True)
+    await may_be_killed()
+    process.kill()
+    process.wait()
+    (failure,) = await asking
+    assert isinstance(failure, httpx.HTTPError)
+
+
+async def wait_for_note(home: Path) -> None:
+    async with asyncio.timeout(30):
+        while not list(home.rglob(f"{FOLDER}/*.json")):
+            await asyncio.sleep(0.01)
+
+
+async def paid_facts(window: Workbenches) -> list[ModelReplied | Spent]:
+    opened = await window.open_workspace(WORKSPACE)
+    (row,) = opened.list_conversations()
+    paid: list[ModelReplied | Spent] = []
+    for entry in await opened.read_conversation_facts(row.id):
+        if isinstance(entry.fact, ModelReplied | Spent):
+            paid.append(entry.fact)
+    return paid
+
+
+def require_estimate_of_step(paid: ModelReplied | Spent) -> None:
+    assert isinstance(paid, Spent)
+    assert paid.is_estimate
+    assert paid.purpose is Purpose.STEP
+    assert paid.usage.input > 0
+    assert paid.usage.cost > 0
+
+
+@pytest.mark.parametrize(("session", "steps_before"), [("one", 1), ("", 1), ("one", 0)])
+async def test_a_request_of_a_killed_gateway_is_paid_once_by_estimate(
+    tmp_path: Path, session: str, steps_before: int
+) -> None:
+    held = HeldReplies(*[LOOKS] * steps_before, [Says("never read")], [Says("a wall")])
+    held.may_answer.set()
+    with Provider(held.answer) as provider:
+        with gateway_process(tmp_path, provider) as (process, url):
+            agent = Agent("anthropic", url, session=session)
+            await take_steps(agent, steps_before)
+            held.is_asked.clear()
+            held.may_answer.clear()
+            may_be_killed: Callable[[], Awaitable[object]]
+            may_be_killed = partial(asyncio.to_thread, held.is_asked.wait, 30)
+            if not steps_before:  # It goes on before it is recorded.
+                may_be_killed = partial(wait_for_note, tmp_path)
+            await ask_until_killed(agent, process, may_be_killed)
+        held.may_answer.set()
+        with running(tmp_path, provider.url) as agent.url:
+            await asyncio.to_thread(agent.ask)
+    window = start_window(tmp_path)
+    *before, spent, reply = await paid_facts(window)
+    await window.aclose()
+    assert [type(fact) for fact in before] == [ModelReplied] * steps_before
+    require_estimate_of_step(spent)
+    assert isinstance(reply, ModelReplied)
+    assert not list(tmp_path.rglob(f"{FOLDER}/*.json"))
+
+
+async def test_a_reply_that_a_killed_gateway_was_relaying_is_paid_although_nobody_asks_again(
+    tmp_path: Path,
+) -> None:
+    held = HeldReplies(LOOKS, [Says("never read")])
+    held.may_answer.set()
+    has_begun = threading.Event()
+    may_end = threading.Event()
+
+    def hold_stream() -> None:
+        has_begun.set()
+        may_end.wait(30)
+
+    with Provider(held.answer) as provider, gateway_process(tmp_path, provider) as (process, url):
+        agent = Agent("anthropic", url)
+        await take_steps(agent, 1)
+        provider.in_stream = hold_stream
+        await ask_until_killed(agent, process, partial(asyncio.to_thread, has_begun.wait, 30))
+        may_end.set()
+    words = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path), "cost", "--json"]
+    for _ in range(2):  # It is paid once, however often somebody looks.
+        printed = await asyncio.to_thread(subprocess.check_output, [*words, "-w", WORKSPACE])
+        tokens = {row["cause"]: row["tokens"] for row in json.loads(printed)["causes"]}
+        assert tokens[CauseKind.UNANSWERED.value] > 0
+    window = start_window(tmp_path)
+    step, spent = await paid_facts(window)
+    await window.aclose()
+    assert isinstance(step, ModelReplied)
+    require_estimate_of_step(spent)
+
+
+async def test_a_window_that_has_the_workspace_pays_for_a_gateway_that_was_killed(
+    tmp_path: Path,
+) -> None:
+    where = program_folders.find_program_folders(tmp_path)
+    AllWorkspaces(where.workspaces_folder).create_stored_workspace(WORKSPACE)
+    window = start_window(tmp_path)
+    await window.open_workspace(WORKSPACE)
+    held = HeldReplies(LOOKS, [Says("never read")])
+    held.may_answer.set()
+    with Provider(held.answer) as provider, gateway_process(tmp_path, provider) as (process, url):
+        agent = Agent("anthropic", url)
+        await take_steps(agent, 1)
+        held.is_asked.clear()
+        held.may_answer.clear()
+        await ask_until_killed(agent, process, partial(asyncio.to_thread, held.is_asked.wait, 30))
+        held.may_answer.set()
+    async with asyncio.timeout(30):
+        while len(await paid_facts(window)) < 2:
+            await asyncio.sleep(0.02)
+    step, spent = await paid_facts(window)
+    await window.aclose()
+    assert isinstance(step, ModelReplied)
+    require_estimate_of_step(spent)
