@@ -174,15 +174,18 @@ def _format_unanswered(figures: Sequence[dict[str, Any]]) -> str:
 
 
 def _format_saved_money(figures: Sequence[dict[str, Any]]) -> str:
-    """Return what was paid and would have been paid, or nothing if a price is not known."""
+    """Return what was paid and would have been paid, or nothing if a price is not known or both
+    are the same in cents.
+    """
     for figure in figures:
         if not float(figure["paid"]):
             return ""
-    paid = _sum_of(figures, "paid")
-    paid_without = _sum_of(figures, "paid_without")
-    if paid >= paid_without:
-        return ""
-    return f", ${paid:.2f} instead of ${paid_without:.2f}"
+    paid = f"${_sum_of(figures, 'paid'):.2f}"
+    paid_without = f"${_sum_of(figures, 'paid_without'):.2f}"
+    is_cheaper = _sum_of(figures, "paid") < _sum_of(figures, "paid_without")
+    if not is_cheaper or paid == paid_without:
+        return ""  # "$0.00 instead of $0.00" would say less than the tokens do.
+    return f", {paid} instead of {paid_without}"
 
 
 def _sum_of(figures: Sequence[dict[str, Any]], name: str) -> float:

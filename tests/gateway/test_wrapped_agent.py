@@ -166,6 +166,8 @@ def test_the_closing_line_says_nothing_it_does_not_know() -> None:
     lost = "Helix Desktop: requests were not recorded, and went on as they came. The disk is full."
     assert wrapped_agent.format_run_summary([], "The disk is full.") == lost
     assert wrapped_agent.format_run_summary([one], "The disk is full.").splitlines()[1:] == [lost]
+    alike = {**saved, "paid": 0.181, "paid_without": 0.184}
+    assert "$" not in wrapped_agent.format_run_summary([alike])  # In cents, both are the same.
     estimated = wrapped_agent.format_run_summary([{**saved, "unanswered": 1, "estimated": 1200}])
     assert estimated.endswith(" One request got no whole answer: its 1,200 tokens are an estimate.")
     twice = {**one, "unanswered": 2, "estimated": 1200}
