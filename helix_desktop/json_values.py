@@ -83,7 +83,32 @@ def has_more_values(text: bytes, limit: int) -> bool:
 
 
 def _count_signs_before_values(text: bytes) -> int:
-    return text.count(b",") + text.count(b"[") + text.count(b"{")
+    return len(text) - len(text.translate(None, b",[{"))
+
+
+class ValueLimit:
+    """Counts the values of a JSON text that comes in pieces, before anybody parses it."""
+
+    def __init__(self, most_values: int) -> None:
+        self.most_values = most_values
+        self.begin_text()
+
+    def begin_text(self) -> None:
+        self._pieces: list[bytes] = []
+        self._sign_count = 0
+        self._count_for_next_check = self.most_values
+
+    def is_exceeded_with(self, piece: bytes) -> bool:
+        """Whether the text with this next piece holds more values than allowed."""
+        self._pieces.append(piece)
+        self._sign_count += _count_signs_before_values(piece)
+        if self._sign_count <= self._count_for_next_check:
+            return False
+        if has_more_values(b"".join(self._pieces), self.most_values):
+            return True
+        # Most signs stand in strings, such as a table's commas.
+        self._count_for_next_check = 2 * self._sign_count
+        return False
 
 
 def parse_json_or_none(text: str | bytes) -> object:

@@ -182,6 +182,17 @@ def test_values_are_counted_without_parsing(value: Any) -> None:
         assert json_values.has_more_values(text, signs - 1)
 
 
+def test_values_of_a_text_in_pieces_are_counted_and_those_within_strings_are_not() -> None:
+    limit = json_values.ValueLimit(100)
+    table = b'{"a": "' + b"1,2,3;" * 1_000
+    for start in range(0, len(table), 50):
+        assert not limit.is_exceeded_with(table[start : start + 50])
+    assert not limit.is_exceeded_with(b'"}')
+    limit.begin_text()
+    pieces = [b"[0,0,0,", *[b"0,0,0,"] * 200]
+    assert any(limit.is_exceeded_with(piece) for piece in pieces)
+
+
 def test_long_texts_are_no_values() -> None:
     text = json_values.dump_json({"a": 'x,[{"\\",' * 10_000, "b": ["\\", ",,,,", '\\"']})
     assert not json_values.has_more_values(text, 5)

@@ -19,6 +19,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.facts import Fact
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
+from helix_desktop.json_values import has_more_values
 
 KINDS: Mapping[str, type] = {kind.__name__: kind for kind in typing.get_args(Fact)}
 # Fields may hold one of several of these, so their JSON says which.
@@ -40,6 +41,9 @@ CONVERSATION_ID = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,80}")
 LATEST_TIME = 1e11  # A later time, in seconds since 1970, cannot be shown as a date everywhere.
 _Read = Callable[[typing.Any], object]
 _Check = Callable[[typing.Any], bool]
+_LONG_FACT = 1 << 20
+# Of a fact from elsewhere. As objects in memory, many small values take a hundred times their JSON.
+_MOST_VALUES = 500_000
 _AMOUNT_LIMIT = 2**40  # Millions of such numbers have a sum of 64 bits.
 # An exit code is negative for a signal, a file time has nanoseconds, and a fork could
 # get a window below 0.
@@ -86,6 +90,9 @@ def decode_fact(text: str, *, is_foreign: bool = False) -> Fact:
     """Decode a fact of any version. Raises WrittenByNewerVersion or JournalCorrupt. `is_foreign`:
     it is from another machine or a file, so every value is checked against its field's type.
     """
+    is_long = is_foreign and len(text) > _LONG_FACT
+    if is_long and has_more_values(text.encode("utf-8", "replace"), _MOST_VALUES):
+        raise JournalCorrupt(f"A record holds more than {_MOST_VALUES:,} values.")
     try:
         body = _parse_fact_json(text)
         kind = body.pop("fact")

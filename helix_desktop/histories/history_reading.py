@@ -36,7 +36,7 @@ from helix_desktop.histories.recorded_session import (
     time_of_newest_message,
 )
 from helix_desktop.histories.unknown_shapes import known_shapes
-from helix_desktop.json_values import parse_json_or_none
+from helix_desktop.json_values import has_more_values, parse_json_or_none
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # This much of a file is enough to see whether it is one document or has one on each line.
@@ -45,6 +45,9 @@ MOST_BYTES_OF_FIRST_LINE = 1 << 16
 LARGEST_DOCUMENT_OVER_LINES = 256 << 20
 # Reading a line takes ten times its length, for its values and their copies.
 LONGEST_LINE_BYTES = 64 << 20
+# Many small values take a hundred times their length. An export of years of chats has fewer.
+MOST_VALUES_IN_LINE = 2_000_000
+MOST_VALUES_IN_DOCUMENT = 20_000_000
 LARGEST_FILE_BYTES = 2 << 30  # Larger files are not read.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Qwen Code, Copilot CLI, Cline and goose; exports of ChatGPT; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
 # Suffixes of files that lie beside a session but are not sessions themselves.
@@ -367,6 +370,10 @@ def _rows_of_lines(
             why = f"it has {megabytes} MB, and lines of more than {LONGEST_LINE_BYTES >> 20} MB are kept as they are, but not read"
             report.complain_about_row(HistoryRow({}, place, line), why)
             continue
+        if has_more_values(line, MOST_VALUES_IN_LINE):
+            why = f"it has more than {MOST_VALUES_IN_LINE:,} values, and such lines are kept as they are, but not read"
+            report.complain_about_row(HistoryRow({}, place, line), why)
+            continue
         text = line
         if number == 1:
             text = line.removeprefix(BYTE_ORDER_MARK)
@@ -379,6 +386,11 @@ def _rows_of_lines(
 
 def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iterator[HistoryRow]:
     """Yield the rows of a document, or those before the place where it is damaged."""
+    if has_more_values(content, MOST_VALUES_IN_DOCUMENT):
+        complaints.append(
+            f"{path}: the JSON holds more than {MOST_VALUES_IN_DOCUMENT:,} values; the file was left out."
+        )
+        return
     text = content.decode("utf-8-sig", "replace")
     try:
         yield from _rows_of_value(json.loads(text), path)

@@ -22,6 +22,7 @@ from mcp.shared.message import SessionMessage
 
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import has_more_values
 from helix_desktop.processes.jail import jail_command_line
 from helix_desktop.processes.running_command import RunningCommand, kill_descendants
 from helix_desktop.processes.starter import (
@@ -33,6 +34,7 @@ from helix_desktop.processes.starter import (
 )
 
 LONGEST = 24 << 20  # Messages with more bytes are refused.
+MOST_VALUES = 500_000  # So are those with more values: parsed, they would take gigabytes.
 IN_THREAD = 1 << 20  # Messages with more bytes are parsed in a thread.
 MOST_LOG_LINES = 500
 LONGEST_LOG_LINE = 4_000  # In bytes. Of a longer line, only the end is kept.
@@ -109,32 +111,40 @@ async def _read_process_messages(
 ) -> None:
     """Pass on the server's messages, each a line of JSON, until its output ends.
 
-    It also ends at a message that is too long. Then the connection counts as lost.
+    It also ends at a message that is too large. Then the connection counts as lost.
     """
     output = cast(asyncio.StreamReader, process.stdout)
-    unfinished_line: list[bytes] = []  # In pieces: joining them each time would copy them all.
-    unfinished_bytes = 0
-    reason = "it closed the connection"
     async with to_session:
-        while True:
-            data = await output.read(_PIECE)
-            if not data:
-                break
-            parts = data.split(b"\n")
-            beginning_of_next_line = parts.pop()
-            for end_of_line in parts:
-                unfinished_line.append(end_of_line)
-                await _deliver_message_line(b"".join(unfinished_line), to_session, record)
-                unfinished_line.clear()
-                unfinished_bytes = 0
-            unfinished_line.append(beginning_of_next_line)
-            unfinished_bytes += len(beginning_of_next_line)
-            if unfinished_bytes > LONGEST:
-                reason = f"it sent a message of more than {LONGEST:,} bytes"
-                break
-        record.why = reason  # From here on, the connection counts as lost.
+        # From here on, the connection counts as lost.
+        record.why = await _deliver_lines_until_end(output, to_session, record)
     await _wait_for_standard_error(process)
     lost()
+
+
+async def _deliver_lines_until_end(
+    output: asyncio.StreamReader, to_session: MemoryObjectSendStream[Incoming], record: ServerLog
+) -> str:
+    """Pass on each line, and return why no more are read."""
+    unfinished_line: list[bytes] = []  # In pieces: joining them each time would copy them all.
+    unfinished_bytes = 0
+    while True:
+        data = await output.read(_PIECE)
+        if not data:
+            return "it closed the connection"
+        parts = data.split(b"\n")
+        beginning_of_next_line = parts.pop()
+        for end_of_line in parts:
+            unfinished_line.append(end_of_line)
+            line = b"".join(unfinished_line)
+            if has_more_values(line, MOST_VALUES):
+                return f"it sent a message of more than {MOST_VALUES:,} values"
+            await _deliver_message_line(line, to_session, record)
+            unfinished_line.clear()
+            unfinished_bytes = 0
+        unfinished_line.append(beginning_of_next_line)
+        unfinished_bytes += len(beginning_of_next_line)
+        if unfinished_bytes > LONGEST:
+            return f"it sent a message of more than {LONGEST:,} bytes"
 
 
 async def _wait_for_standard_error(process: Process) -> None:

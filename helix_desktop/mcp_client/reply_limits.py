@@ -8,9 +8,10 @@ import httpx2
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding
-from helix_desktop.mcp_client.process_transport import LONGEST
+from helix_desktop.json_values import ValueLimit
+from helix_desktop.mcp_client.process_transport import LONGEST, MOST_VALUES
 
-MOST_VALUES = 500_000  # The maximum number of lists and objects in a reply.
+_ENDS_OF_EVENT = (b"\n\n", b"\n\r\n")
 
 
 def create_limited_client(
@@ -32,10 +33,17 @@ async def limit_reply_body(response: httpx2.Response) -> None:
     coding = response.headers.pop("content-encoding", "")
     response.headers.pop("content-length", None)
     content_type = response.headers.get("content-type", "")
-    # A stream of events has no end. Each event is limited where it is read.
-    is_endless = not coding and content_type.startswith("text/event-stream")
-    if not is_endless and isinstance(response.stream, httpx2.AsyncByteStream):
+    if not isinstance(response.stream, httpx2.AsyncByteStream):
+        return
+    # A stream of events has no end. Each event's length is limited where it is read.
+    if not coding and content_type.startswith("text/event-stream"):
+        response.stream = _LimitedEventStream(response.stream)
+    else:
         response.stream = _LimitedReplyStream(response.stream, coding)
+
+
+def _too_many_values_error() -> httpx2.StreamError:
+    return httpx2.StreamError(f"the server's reply holds more than {MOST_VALUES:,} values")
 
 
 class _LimitedReplyStream(httpx2.AsyncByteStream):
@@ -47,21 +55,40 @@ class _LimitedReplyStream(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the decompressed pieces, and fail once they exceed a limit."""
-        values = 0
+        limit = ValueLimit(MOST_VALUES)
         try:
             body = BodyDecompressor(self._coding, LONGEST)
             async for piece in self._stream:
                 decoded = body.decode_piece(piece)
-                values += decoded.count(b"[") + decoded.count(b"{")
-                if values > MOST_VALUES:
-                    break
+                if limit.is_exceeded_with(decoded):
+                    raise _too_many_values_error()
                 yield decoded
         except (DecodedTooLarge, UnreadableCoding) as error:
             raise httpx2.StreamError(f"the server's reply cannot be read: {error}") from error
-        if values > MOST_VALUES:
-            raise httpx2.StreamError(
-                f"the server's reply holds more than {MOST_VALUES:,} lists and objects"
-            )
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _LimitedEventStream(httpx2.AsyncByteStream):
+    """A stream of events, up to the limit of values for each."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces, and fail once an event exceeds the limit."""
+        limit = ValueLimit(MOST_VALUES)
+        end_of_last_piece = b""
+        async for piece in self._stream:
+            with_last = end_of_last_piece + piece
+            end = max(with_last.rfind(mark) for mark in _ENDS_OF_EVENT)
+            if end != -1:
+                limit.begin_text()
+            if limit.is_exceeded_with(piece):
+                raise _too_many_values_error()
+            yield piece
+            end_of_last_piece = piece[-3:]
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -26,7 +26,7 @@ from helix_desktop.decompression import open_foreign_archive, read_archive_membe
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.json_values import list_at, parse_json
+from helix_desktop.json_values import has_more_values, list_at, parse_json
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder, StagedEntry
 from helix_desktop.store.cache_reader import FORGOTTEN
@@ -41,7 +41,7 @@ _FACTS_AT_ONCE = 8 << 20  # In bytes. The facts in memory at a time, or one long
 # In bytes. Neither an entry's header nor workspace.toml is larger than this.
 _DESCRIPTION_LIMIT = 1 << 20
 _MANIFEST_LIMIT = 16 << 20
-_MOST_SIGNS = 500_000  # The most `[` and `{` allowed in a line, even inside texts.
+_MOST_VALUES = 500_000  # In a line.
 KEPT_FREE_BYTES = 200 << 20  # In bytes. An import stops if less disk space than this is free.
 _MOST_SETTINGS = 2_000  # tomlkit would take minutes to read more settings than this.
 _BATCH = 64
@@ -399,8 +399,8 @@ def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) 
 
 def _parse_export_line(raw: bytes) -> Any:
     """Parse a line. Raises ValueError for more values than our lines ever have."""
-    if len(raw) > _MOST_SIGNS and raw.count(b"[") + raw.count(b"{") > _MOST_SIGNS:
-        raise ValueError("a line has too many lists and objects")
+    if has_more_values(raw, _MOST_VALUES):
+        raise ValueError("a line has too many values")
     return parse_json(raw)
 
 

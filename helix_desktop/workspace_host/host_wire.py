@@ -34,6 +34,10 @@ PROTOCOL_VERSION = 8
 LENGTH = struct.Struct(">I")
 # A message and a model's reply may be long, and are one fact. Other content comes in ranges.
 LONGEST_FRAME = 64 << 20
+# Many small values take twenty times their bytes as objects. A list of ten thousand conversations is
+# shorter than the messages that are counted, as counting takes a while.
+MOST_VALUES = 2_000_000
+LEAST_COUNTED_BYTES = 8 << 20
 # Facts of fewer bytes are sent as they are, and so are those of more: a host that lies must not make
 # a window unpack much with little.
 LEAST_PACKED_BYTES = 4 << 10
@@ -210,6 +214,13 @@ HostMessage = (
 )
 # Whatever a host sends of the facts of a conversation.
 FactsMessage = FactsSent | PackedFactsSent
+# How many bytes follow the first one of a value in MessagePack: those of the length of a string or of
+# bytes, and those of all other values that are longer than one byte.
+_BYTES_OF_LENGTH = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+_BYTES_OF_VALUE = {
+    0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8,
+    0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4,
+}  # fmt: skip
 _encoder = msgspec.msgpack.Encoder()
 _client_decoder = msgspec.msgpack.Decoder(ClientMessage)
 _host_decoder = msgspec.msgpack.Decoder(HostMessage)
@@ -256,6 +267,31 @@ class FrameReader:
             raise BrokenStream("The connection broke off in the middle of a message.")
 
 
+def check_number_of_values(content: bytes) -> None:
+    """Raises BrokenStream for a MessagePack that holds so many small values that they would take
+    gigabytes as objects. It does not have to be well formed.
+    """
+    if len(content) <= LEAST_COUNTED_BYTES:
+        return
+    value_count = 0
+    position = 0
+    while position < len(content):
+        value_count += 1
+        if value_count > MOST_VALUES:
+            raise BrokenStream(
+                f"The other side sent a message of more than {MOST_VALUES:,} values. The connection was closed."
+            )
+        first_byte = content[position]
+        position += 1
+        if 0xA0 <= first_byte <= 0xBF:  # A short string, with its length in the same byte.
+            position += first_byte & 0x1F
+        elif first_byte in _BYTES_OF_LENGTH:
+            end_of_length = position + _BYTES_OF_LENGTH[first_byte]
+            position = end_of_length + int.from_bytes(content[position:end_of_length], "big")
+        else:
+            position += _BYTES_OF_VALUE.get(first_byte, 0)
+
+
 def decode_client_message(frame: bytes) -> ClientMessage:
     message: ClientMessage = _decode_or_raise(_client_decoder, frame)
     return message
@@ -267,6 +303,7 @@ def decode_host_message(frame: bytes) -> HostMessage:
 
 
 def _decode_or_raise(decoder: Any, frame: bytes) -> Any:
+    check_number_of_values(frame)
     # msgspec raises ValueError for a digest of another length, which our own class refuses.
     try:
         return decoder.decode(frame)
@@ -408,6 +445,7 @@ def decode_event(message: FactsMessage | EventSent) -> ConversationEvent:
     """Reads an event of a host. Raises BrokenStream for what is none."""
     try:
         if isinstance(message, EventSent):
+            check_number_of_values(message.body)
             return _decode_other_event(message)
         if isinstance(message, PackedFactsSent):
             wire_facts = _unpack_facts(message.packed)

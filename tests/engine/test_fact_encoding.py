@@ -84,6 +84,12 @@ def test_a_kind_a_version_or_a_depth_that_makes_no_sense_is_named_corrupt(text: 
         decode_fact(text)
 
 
+def test_a_foreign_fact_of_millions_of_values_is_refused_before_it_is_parsed() -> None:
+    text = '{"fact":"UserSaid","version":1,"parts":[' + "[]," * 600_000 + "[]]}"
+    with pytest.raises(JournalCorrupt, match="more than 500,000 values"):
+        decode_fact(text, is_foreign=True)
+
+
 def _sample(hint: typing.Any) -> typing.Any:
     """JSON for a value of this type."""
     origin = typing.get_origin(hint)

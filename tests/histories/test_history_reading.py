@@ -80,6 +80,32 @@ def test_a_line_that_is_too_long_to_be_read_is_kept_and_named(
     ]
 
 
+def test_a_line_of_very_many_values_is_kept_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_reading, "MOST_VALUES_IN_LINE", 1_000)
+    long_line = json.dumps({"role": "assistant", "content": [[]] * 2_000})
+    table = json.dumps({"role": "assistant", "content": "[1, 2], " * 2_000})
+    path = written(tmp_path, "s.jsonl", HELLO, long_line, table)
+    report = ReadingReport()
+    recordings = list(history_reading.read_sessions(path, report))
+    assert len(recordings[0].messages) == 2
+    assert report.unread == [long_line.encode()]
+    assert report.complaints == [
+        f"{path}, line 2: it has more than 1,000 values, and such lines are kept as they are, but not read; the line was left out."
+    ]
+
+
+def test_a_document_of_very_many_values_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_reading, "MOST_VALUES_IN_DOCUMENT", 1_000)
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps([HELLO, {"role": "assistant", "content": [[]] * 2_000}]))
+    with pytest.raises(InvalidInput, match="more than 1,000 values"):
+        history_reading.read_history_file(path)
+
+
 def test_a_file_without_a_session_is_refused_by_name(tmp_path: Path) -> None:
     path = written(tmp_path, "usage.jsonl", {"message": 1, "input": 2})
     with pytest.raises(InvalidInput, match="doesn't contain a session") as caught:

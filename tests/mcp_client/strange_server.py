@@ -44,7 +44,7 @@ def tools() -> list[dict[str, Any]]:
     return TOOLS
 
 
-def call(request: dict[str, Any]) -> None:
+def call(request: dict[str, Any]) -> None:  # noqa: PLR0911 -- one way after the other
     if WAY == "hang at call":
         Path(sys.argv[2]).write_text("called")
         return
@@ -53,6 +53,9 @@ def call(request: dict[str, Any]) -> None:
         os._exit(3)
     if WAY == "huge":
         answer(request, {"content": [{"type": "text", "text": "x" * (50 << 20)}]})
+        return
+    if WAY == "many values":
+        answer(request, {"content": [], "structuredContent": {"a": [0] * 1_000_000}})
         return
     if WAY == "large":
         answer(request, {"content": [{"type": "text", "text": "x" * (5 << 20)}]})

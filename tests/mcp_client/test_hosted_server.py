@@ -153,6 +153,14 @@ async def test_a_message_of_fifty_megabytes_ends_the_connection_with_a_reason() 
             await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
 
 
+async def test_a_message_of_millions_of_small_values_ends_the_connection_with_a_reason() -> None:
+    """Parsed, ten million empty lists took 3 GB, and held the window for six seconds."""
+    async with hosting(strange("many values")) as here:
+        await here.settled()
+        with pytest.raises(ProviderUnreachable, match=r"message of more than 500,000 values"):
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+
+
 async def test_a_large_message_does_not_hold_the_loop() -> None:
     async with hosting(strange("large")) as here:
         await here.settled()
@@ -499,9 +507,15 @@ async def test_a_compressed_answer_over_http_is_read(
 
 
 @pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("coding", ["identity", "gzip", "gzip, deflate"])
+@pytest.mark.parametrize("coding", ["", "identity", "gzip", "gzip, deflate"])
 @pytest.mark.parametrize(
-    "more", [b"x" * (100 << 20), b'", "a": [' + b"[]," * 4_000_000 + b'1], "b": "']
+    "more",
+    [
+        b"x" * (100 << 20),
+        b'", "a": [' + b"[]," * 4_000_000 + b'1], "b": "',
+        b'", "a": [' + b"0," * 2_000_000 + b'1], "b": "',
+    ],
+    ids=["long", "lists", "numbers"],
 )
 async def test_an_answer_over_http_that_stands_for_much_is_refused_with_a_reason(
     coding: str, streams: bool, more: bytes, expect: Expect

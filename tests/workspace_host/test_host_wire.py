@@ -111,6 +111,26 @@ def test_a_giant_length_is_refused_before_anything_is_kept() -> None:
         reader.take_whole_frames(b"\xff\xff\xff\xff")
 
 
+@pytest.mark.parametrize(
+    "value", [b"\x93\x00\x00\xa0", b"\x93\xcc\x00\xcb" + bytes(8) + b"\xd9\x00"]
+)
+def test_a_message_of_millions_of_small_values_is_not_made_into_objects(value: bytes) -> None:
+    """Facts without content: 57 MB of them took 1.5 GB, and two seconds of the window."""
+    count = 3_000_000
+    facts_of_message = b"\xdd" + count.to_bytes(4, "big") + value * count
+    frame = b"\x84\xa1m\xa9FactsSent\xa6number\x01\xacconversation\xa1c\xa5facts" + facts_of_message
+    with pytest.raises(BrokenStream, match="more than 2,000,000 values"):
+        host_wire.decode_host_message(frame)
+
+
+def test_a_long_message_of_few_values_is_read_as_it_is() -> None:
+    rows = tuple(host_wire.WireFact(seq, 1.0, "x" * (1 << 20)) for seq in range(12))
+    frame = host_wire.encode_frame(host_wire.FactsSent(1, "c", rows))
+    read = host_wire.decode_host_message(frame[host_wire.LENGTH.size :])
+    assert isinstance(read, host_wire.FactsSent)
+    assert read.facts == rows
+
+
 def test_a_message_that_is_too_long_to_send_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_wire, "LONGEST_FRAME", 100)
     with pytest.raises(BrokenStream, match="too long to be sent"):

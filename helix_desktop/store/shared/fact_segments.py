@@ -26,6 +26,7 @@ from helix_desktop.store.journal_file import StoredFact, checksum_of_fact
 VERSION = 1
 NOTHING = bytes(32)  # Stands for "no fact before" in a conversation's chain of hashes.
 MOST_FACTS_IN_SEGMENT = 4_096  # A segment with this many facts is never rewritten.
+_LONGEST_HEAD = 10_000
 MOST_SEGMENT_BYTES = 64 << 20  # Bytes. Another machine's row must not decompress to more.
 _ERRORS_OF_UNKNOWN_ROWS = (
     ValueError,
@@ -108,6 +109,8 @@ def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
         if not has_acceptable_count:
             raise ValueError("a segment has too many facts")
         head, *rows = segment_text.decode().split("\n")
+        if len(head) > _LONGEST_HEAD:
+            raise ValueError("a segment's description is too long")
         description = json.loads(head)
         if description["segment"] > VERSION:
             raise _newer_version_error()
