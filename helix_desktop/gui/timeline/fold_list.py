@@ -23,6 +23,7 @@ LEFT = 22  # The room at the left of a row's ring, in pixels.
 # The room at the left and at the right of a row's text, in pixels.
 TEXT_LEFT = LEFT + 26
 TEXT_RIGHT = 18
+LEAST_TITLE = 60  # With less room in pixels, a title says nothing.
 SEPARATOR = " · "  # Between two figures of an event.
 # In a longer list, all rows have the same height and long figures are cut, because measuring each
 # row would hold up the window.
@@ -65,11 +66,32 @@ class _FoldRowPainter(RowPainter):
         pixels = self._theme.zoomed_pixels
         room = view.viewport().width() - pixels(TEXT_LEFT) - pixels(TEXT_RIGHT)
         event = model.items[index.row()]
-        words = _describe_below_title(event, model.window)
         metrics = QFontMetrics(self._theme.build_font())
+        words = self._describe_below_title(event, model.window, metrics, room)
         lines = wrap_figures(words, metrics, room)
         extra_height = (len(lines) - 1) * pixels(FIGURES_LINE)
         return QSize(size.width(), size.height() + extra_height)
+
+    def _has_time_beside_title(
+        self, event: TimelineEvent, metrics: QFontMetrics, room: int
+    ) -> bool:
+        """Whether the time leaves enough of the line for the title. That of several events, such as
+        "27 Nov 18:02–Sat 09:14", may take a whole line of a narrow list.
+        """
+        time_width = metrics.horizontalAdvance(describe_event_time(event))
+        return room - time_width >= self._theme.zoomed_pixels(LEAST_TITLE)
+
+    def _describe_below_title(
+        self, event: TimelineEvent, window: int, metrics: QFontMetrics, room: int
+    ) -> str:
+        """What is below the title, which keeps the room of its line: the state and the figures."""
+        words = [describe_event_briefly(event, window)]
+        state_words = describe_event_state(event)
+        if state_words:
+            words.insert(0, state_words)
+        if not self._has_time_beside_title(event, metrics, room):
+            words.insert(0, describe_event_time(event))
+        return SEPARATOR.join(words)
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         """Draws a row of the list: a ring in the colour of its kind, what was
@@ -118,13 +140,15 @@ class _FoldRowPainter(RowPainter):
         plain_font = theme.build_font()
         title_font = theme.build_font(weight=QFont.Weight.DemiBold)
         title_colour = "text"
-        time_words = describe_event_time(event)
         if describe_event_state(event):
             title_font.setStrikeOut(True)
             title_colour = "muted"
 
         # The time is always complete, so the title gets the room that it leaves.
         plain_metrics = QFontMetrics(plain_font)
+        time_words = ""
+        if self._has_time_beside_title(event, plain_metrics, int(text_width)):
+            time_words = describe_event_time(event)
         title_metrics = QFontMetrics(title_font)
         elide_right = Qt.TextElideMode.ElideRight
         title_room = int(text_width) - plain_metrics.horizontalAdvance(time_words) - gap
@@ -132,10 +156,13 @@ class _FoldRowPainter(RowPainter):
         title = title_metrics.elidedText(whole_title, elide_right, title_room)
         theme.draw_words(painter, title_rect, title, title_font, title_colour)
         title_width = title_metrics.horizontalAdvance(title)
-        time_rect = title_rect.adjusted(title_width + gap, 0, 0, 0)
-        theme.draw_words(painter, time_rect, time_words, plain_font, "faint")
+        if time_words:
+            time_rect = title_rect.adjusted(title_width + gap, 0, 0, 0)
+            theme.draw_words(painter, time_rect, time_words, plain_font, "faint")
 
-        what_it_did = _describe_below_title(event, model.window)
+        what_it_did = self._describe_below_title(
+            event, model.window, plain_metrics, int(text_width)
+        )
         lines = wrap_figures(what_it_did, plain_metrics, int(text_width))
         # As many lines are drawn as the row was measured for.
         extra_height = row_rect.height() - pixels(ROW)
@@ -243,15 +270,6 @@ def describe_event_state(event: TimelineEvent) -> str:
     if event.is_left_behind:
         return tr("no longer part of this conversation")
     return tr("undone")
-
-
-def _describe_below_title(event: TimelineEvent, window: int) -> str:
-    """What is below the title, which keeps the room of its line: the state and the figures."""
-    words = describe_event_briefly(event, window)
-    state_words = describe_event_state(event)
-    if state_words:
-        return f"{state_words}{SEPARATOR}{words}"
-    return words
 
 
 def _shows_event(event_of_row: TimelineEvent, event: TimelineEvent) -> bool:

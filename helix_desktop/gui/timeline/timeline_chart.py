@@ -46,6 +46,7 @@ from helix_desktop.gui.timeline.timeline_marks import CHOSEN_RING, LANE, REACH, 
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 HEIGHT = 390
+LEAST_PLOT = 90  # The least height of the plot in a low page, in pixels.
 # The room around the plot, in pixels.
 LEFT = 60
 RIGHT = 60
@@ -82,6 +83,11 @@ class TimelineChart(StepPlot):
 
     def minimumSizeHint(self) -> QSize:
         return QSize(240, self._theme.zoomed_pixels(HEIGHT // 2))
+
+    def least_readable_height(self) -> int:
+        """Returns the height that leaves the plot enough room between legends, lanes and dates."""
+        height_around_plot = self.height() - self._plot_area.height()
+        return round(height_around_plot) + self._theme.zoomed_pixels(LEAST_PLOT)
 
     def _set_story_to_plot(self, story: ConversationTimeline) -> None:
         self._story = story

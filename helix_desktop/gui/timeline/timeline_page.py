@@ -70,6 +70,9 @@ FACTS_PER_STEP = 64
 # wide and narrower than the first.
 NARROW = 700
 TOO_NARROW = 520
+# The heading, a few rows of the list and the beginning of the document beside them need so many
+# pixels. The chart has what is left of the page.
+LEAST_BESIDE_CHART = 430
 
 
 class TimelinePage(QWidget):
@@ -156,6 +159,7 @@ class TimelinePage(QWidget):
         list would then show hardly a row.
         """
         super().resizeEvent(event)
+        self._lower_chart_in_low_page()
         pixels = self._theme.zoomed_pixels
         least_width_for_row = min(pixels(NARROW), self.height())
         least_width_for_row = max(least_width_for_row, pixels(TOO_NARROW))
@@ -163,6 +167,11 @@ class TimelinePage(QWidget):
             self._lower.setOrientation(Qt.Orientation.Vertical)
         else:
             self._lower.setOrientation(Qt.Orientation.Horizontal)
+
+    def _lower_chart_in_low_page(self) -> None:
+        least_height = self.chart.least_readable_height()
+        room_for_chart = self.height() - self._theme.zoomed_pixels(LEAST_BESIDE_CHART)
+        self.chart.setMaximumHeight(max(least_height, room_for_chart))
 
     def _connect_timeline_signals(self) -> None:
         self.chart.chosen.connect(self._choose_event)
@@ -280,6 +289,7 @@ class TimelinePage(QWidget):
             self._add_facts_to_timeline(facts[self._last_read_seq : end_of_step])
             yield
         self.chart.plot_timeline(self.timeline, self._list_thresholds())
+        self._lower_chart_in_low_page()
         self._update_heading_and_price_link()
         yield
         self._refill_fold_list()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -305,6 +306,18 @@ def test_a_narrow_row_cuts_its_title_and_never_its_time(rows: FoldList, theme: T
     assert when.text == describe_event_time(rows.rows.items[2])
     metrics = QFontMetrics(theme.build_font())
     assert when.rect.left() + metrics.horizontalAdvance(when.text) <= 230
+
+
+def test_a_long_time_stands_below_the_title_of_a_narrow_row(
+    rows: FoldList, story: ConversationTimeline
+) -> None:
+    """There was no title at all beside it."""
+    month = 30 * 86_400
+    event = replace(story.events[1], time=story.events[1].time - month, last_time=time.time())
+    rows.show_fold_events([event], 128_000, keep=None)
+    title, below, *_ = painted(rows, 0, ROW + 6 * FIGURES_LINE, width=230).words
+    assert len(title.text) > 8
+    assert below.text.startswith(describe_event_time(event)[:6])
 
 
 def test_a_resized_list_keeps_the_chosen_row_in_sight(

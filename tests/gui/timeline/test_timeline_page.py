@@ -78,6 +78,21 @@ def page(theme: Theme, written: Written, settle: Settle) -> Iterator[tuple[Timel
 Page = tuple[TimelinePage, Editable]
 
 
+def test_in_a_low_page_the_chart_leaves_room_for_the_rows_and_the_document(
+    page: Page, theme: Theme, settle: Settle
+) -> None:
+    """In a window of 900x600 it had nearly the whole height, and the document one line."""
+    made, _ = page
+    made.resize(590, 540)
+    settle()
+    assert made._lower.height() > 230
+    assert made.chart.height() < 0.5 * made.height()
+    assert made.chart._plot_area.height() >= theme.zoomed_pixels(90)
+    made.resize(1130, 900)
+    settle()
+    assert made.chart.height() > 380
+
+
 @pytest.mark.parametrize(
     ("zoom", "width", "height"), [(1.0, 670, 500), (2.0, 590, 470), (3.0, 970, 730)]
 )
