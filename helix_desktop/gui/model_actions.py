@@ -54,7 +54,10 @@ class ModelActions(QObject):
         if not self._showing.has_workspace():
             return
         if not self._showing.foreign_agent:
-            self.chooser.open_below(self._model_button, self._showing.main_model)
+            does_message_wait = self._after_model_chosen is not None
+            self.chooser.open_below(
+                self._model_button, self._showing.main_model, message_waits=does_message_wait
+            )
             return
         bench = self._showing.bench
         session = self._showing.session

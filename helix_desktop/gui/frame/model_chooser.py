@@ -303,6 +303,7 @@ class ModelChooser(SearchPopup):
         self.inside.setSpacing(0)
         self._state = build_plain_label("", "small", self.line, wraps=False)
         self._refresh_status = ""
+        self._nothing_listed = build_plain_label("", "muted", self.list)
         self.inside.addWidget(self._build_chooser_footer())
         self.line.textChanged.connect(lambda _words: self._refill_models())
         self.list.viewport().installEventFilter(self)
@@ -316,9 +317,17 @@ class ModelChooser(SearchPopup):
         build_row((keys, 1), connect, edit, owner=footer, margins=(14, 6, 8, 6))
         return footer
 
-    def open_below(self, anchor: QWidget, current: str, query: str = "") -> None:
-        """Opens below the button. The receiver of `opened` supplies the models."""
+    def open_below(
+        self, anchor: QWidget, current: str, query: str = "", *, message_waits: bool = False
+    ) -> None:
+        """Opens below the button. The receiver of `opened` supplies the models. `message_waits`:
+        the choice sends a message, so what is typed now is easily meant for that.
+        """
         self._anchor = anchor
+        placeholder = tr("Search models")
+        if message_waits:
+            placeholder = tr("Which model should answer your message?")
+        self.line.setPlaceholderText(placeholder)
         self._current = current
         self.open_popup(query)
         self._refill_models()
@@ -356,6 +365,7 @@ class ModelChooser(SearchPopup):
     def _show_count_and_status(self) -> None:
         """Says how many models are listed, and of how many while words are typed."""
         listed_count = len(self.selectable_rows())
+        self._explain_empty_list(listed_count)
         status = format_count(len(self._models), "{n} model", "{n} models")
         if listed_count < len(self._models):
             status = tr("{n} of {models}", n=listed_count, models=status)
@@ -363,6 +373,15 @@ class ModelChooser(SearchPopup):
             status = f"{status} · {self._refresh_status}"
         self._state.setText(status)
         self._place_refresh_status()
+
+    def _explain_empty_list(self, listed_count: int) -> None:
+        words = ""
+        if not listed_count and self._models:
+            words = tr("No model matches “{words}”.", words=self.line.text().strip())
+        self._nothing_listed.setText(words)
+        self._nothing_listed.setVisible(bool(words))
+        px = self._theme.zoomed_pixels
+        self._nothing_listed.setGeometry(px(14), 0, self.list.width() - px(28), px(ROW))
 
     def selectable_rows(self) -> list[int]:
         row_numbers: list[int] = []

@@ -253,7 +253,7 @@ class ConnectModelDialog(widgets.TransientDialog):
         column = build_column(owner=self, margins=20)
         column.addWidget(widgets.build_plain_label(tr("Which model should answer?"), "title"))
         if message_waits:
-            notice = tr("Your message will be sent as soon as a model is connected.")
+            notice = tr("Your message will be sent once you have connected a model and chosen it.")
             column.addWidget(widgets.build_plain_label(notice, "muted"))
         column.addWidget(self.panel, 1)
         cancel = widgets.build_push_button(tr("Cancel"), self, self.reject)

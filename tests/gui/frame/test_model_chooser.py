@@ -11,7 +11,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QFontMetrics
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.gui import translation
@@ -160,6 +160,24 @@ def test_a_provider_that_does_not_answer_is_named(chooser: ModelChooser) -> None
     shown = [name for name in names(chooser) if not name.startswith("—")]
     assert chooser._state.text() == f"{len(set(shown))} of 4 models · just refreshed"
     assert len(set(shown)) < 4, "the words must leave some out"
+
+
+def test_an_empty_list_says_that_no_model_matches(chooser: ModelChooser) -> None:
+    """It was white without a word, above all for who went on typing a message."""
+    chooser.open_below(chooser.box, "")
+    chooser.line.setText("please look at this")
+    assert chooser._nothing_listed.isVisible()
+    assert chooser._nothing_listed.text() == "No model matches “please look at this”."
+    chooser.line.clear()
+    assert not chooser._nothing_listed.isVisible()
+
+
+def test_the_field_says_that_a_message_waits_for_the_choice(chooser: ModelChooser) -> None:
+    anchor = QPushButton(chooser.parentWidget())
+    chooser.open_below(anchor, "", message_waits=True)
+    assert chooser.line.placeholderText() == "Which model should answer your message?"
+    chooser.open_below(anchor, "")
+    assert chooser.line.placeholderText() == "Search models"
 
 
 def test_headings_cannot_be_chosen(chooser: ModelChooser) -> None:
