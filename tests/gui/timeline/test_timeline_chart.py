@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt
-from PySide6.QtGui import QImage, QMouseEvent, QPainter
+from PySide6.QtGui import QFontMetrics, QImage, QMouseEvent, QPainter
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QSizePolicy
 
 from helix_desktop.engine.facts import (
     Folded,
@@ -33,7 +34,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
     TimelineEvent,
     TimelineLane,
 )
-from helix_desktop.gui.timeline.timeline_chart import TimelineChart
+from helix_desktop.gui.timeline.timeline_chart import LegendRow, TimelineChart
 from helix_desktop.gui.timeline.timeline_marks import TimelineMarks
 from tests.gui.timeline.conftest import Written
 from tests.gui.timeline.recording_painter import RecordingPainter
@@ -436,3 +437,300 @@ def test_the_pointer_on_a_point_says_its_figures_and_nothing_where_there_is_none
     move_pointer(chart, chart.scale.x_of_point(2), chart.scale.area.center().y())
     assert chart.grab().toImage() != without_pointer
     assert chart.minimumSizeHint().height() < chart.height()
+
+
+def tokens_of(label: str) -> float:
+    """The number that a label of the axis stands for."""
+    return float(label.removesuffix("K")) * 1_000 ** label.endswith("K")
+
+
+def test_each_figure_of_the_scale_stands_beside_its_line(theme: Theme, written: Written) -> None:
+    chart, _story = chart_of(theme, written)
+    scale = chart.scale
+    area = scale.area
+    painter = drawn(chart)
+    at_left = [words for words in painter.words if words.rect.right() == area.left() - 8]
+    figures = [words for words in at_left if words.text[0].isdigit()]
+    lines = [line for line in painter.lines if line.width == 1 and not line.fill]
+    assert len(figures) == len(lines) > 3
+    assert len(figures) <= 8
+    assert figures[0].text == "0"
+    for words, line in zip(figures, lines, strict=True):
+        y = scale.y_of_tokens(tokens_of(words.text))
+        assert line.points == ((area.left(), round(y) + 0.5), (area.right(), round(y) + 0.5))
+        assert line.colour == theme.colour_of_token("line").name()
+        assert words.rect.center().y() == pytest.approx(round(y) + 0.5)
+        assert words.colour == theme.colour_of_token("faint").name()
+        assert words.rect.left() == 0
+    (unit,) = [words for words in at_left if words.text == "tokens"]
+    assert unit.rect.bottom() == area.top() - 4
+    assert unit.colour == theme.colour_of_token("faint").name()
+    names = [words.text for words in at_left if words not in (*figures, unit)]
+    assert names == ["You", "Files", "Errors"]
+    for words in at_left[-3:]:
+        assert words.rect.top() >= area.bottom() + 3
+        assert words.rect.left() == 0
+
+
+def test_a_low_chart_has_fewer_figures_so_that_none_touch(theme: Theme, written: Written) -> None:
+    chart, _story = chart_of(theme, written)
+    few = chart_of(theme, written)[0]
+    few.resize(640, 170)
+
+    def figures(of: TimelineChart) -> int:
+        return sum(words.text.endswith("K") for words in drawn(of).words)
+
+    assert 0 < figures(few) < figures(chart)
+
+
+def test_dollars_stand_at_the_right_at_the_height_of_the_cost_curve(
+    theme: Theme, written: Written
+) -> None:
+    chart, story = chart_of(theme, written)
+    area = chart.scale.area
+    dollars = replace(chart.scale, top=story.dollars[-1] * 1.25)
+    painter = drawn(chart)
+    labels = [words for words in painter.words if "$" in words.text]
+    assert len(labels) > 2
+    assert labels[0].rect.center().y() == pytest.approx(area.bottom() - 3)
+    for words in labels:
+        amount = float(words.text.removeprefix("$"))
+        assert words.rect.center().y() == pytest.approx(dollars.y_of_tokens(amount), abs=0.01)
+        assert words.rect.left() == area.right() + 8
+        assert words.rect.right() == chart.width()
+    (curve,) = [line for line in painter.lines if line.style is Qt.PenStyle.DashLine]
+    assert (curve.width, curve.colour) == (1.5, theme.colour_of_token("text").name())
+    assert len(curve.points) == len(story.dollars)
+    for (x, y), (point, spent) in zip(curve.points, enumerate(story.dollars), strict=True):
+        assert x == pytest.approx(dollars.x_of_point(point))
+        assert y == pytest.approx(dollars.y_of_tokens(spent))
+
+
+def test_each_kind_is_an_area_down_to_the_ground_the_highest_drawn_first(
+    theme: Theme, written: Written
+) -> None:
+    chart, story = chart_of(theme, written)
+    areas = [line for line in drawn(chart).lines if line.fill]
+    colours = [colour.name() for _, colour in chart._names_and_colours_of_layers()]
+    assert [area.fill for area in areas] == colours[::-1]
+    assert len(set(colours)) > 3
+    ground = chart.scale.area.bottom() - 3
+    for area, layer in zip(areas, story.layers[::-1], strict=True):
+        assert area.style is Qt.PenStyle.NoPen
+        edge = area.points[1:-1]
+        assert area.points[0] == (edge[0][0], ground)
+        assert area.points[-1] == (edge[-1][0], ground)
+        assert [y for _, y in edge] == pytest.approx([chart.scale.y_of_tokens(n) for n in layer])
+
+
+def test_a_zoomed_curve_reaches_both_edges_of_the_plot(theme: Theme) -> None:
+    written = Written()
+    for number in range(200):
+        written.step(1_000 + number)
+    chart, _ = chart_of(theme, written)
+    chart.zoom_plot(0.2, 100.0)
+    scale = chart.scale
+    xs = [point.x() for point in chart._highest_points(chart._costs, scale)]
+    assert xs[0] <= scale.area.left()
+    assert xs[-1] >= scale.area.right()
+    beyond = 2.5 * scale.pixels_per_point
+    assert scale.area.left() - xs[0] < beyond
+    assert xs[-1] - scale.area.right() < beyond
+
+
+def test_each_name_of_the_legend_stands_beside_its_colour_and_the_row_ends_at_the_plot(
+    theme: Theme, written: Written
+) -> None:
+    chart, _story = chart_of(theme, written)
+    chart.resize(1_400, 390)
+    painter = drawn(chart)
+    (row,) = chart._build_legend_rows(chart._plot_area.width())
+    colours = [colour.name() for _, colour in row.names_and_colours]
+    dots = [dot for dot in painter.dots if dot.rect.center().y() == 15]
+    assert [dot.colour for dot in dots] == colours
+    names = [label for label in painter.labels if label.y == 19]
+    assert [label.text for label in names] == [name for name, _ in row.names_and_colours] + [
+        "- - -  cost"
+    ]
+    assert {label.colour for label in names} == {theme.colour_of_token("muted").name()}
+    metrics = painter_metrics(theme)
+    for dot, label, following in zip(dots, names, names[1:], strict=False):
+        assert dot.rect.size().toTuple() == (8, 8)
+        assert label.x == dot.rect.center().x() + 9
+        gap = following.x - label.x - metrics.horizontalAdvance(label.text)
+        assert gap == pytest.approx(22 - 13 * (following is names[-1]))
+    last = names[-1]
+    end = last.x + metrics.horizontalAdvance(last.text)
+    assert end == pytest.approx(chart._plot_area.right())
+
+
+def painter_metrics(theme: Theme) -> QFontMetrics:
+    return QFontMetrics(theme.build_font(11))
+
+
+def test_a_legend_without_room_is_left_out(theme: Theme, written: Written) -> None:
+    chart, _story = chart_of(theme, written)
+    painter = RecordingPainter(640, 390)
+    row = LegendRow((("x" * 200, theme.colour_of_token("text")),))
+    chart._draw_legend_row(painter, row, 0)
+    assert painter.labels == []
+    chart._draw_legend_row(painter, LegendRow((("x", theme.colour_of_token("text")),)), 1)
+    painter.end()
+    assert [label.text for label in painter.labels] == ["x", ""]
+    assert painter.dots[0].rect.center().y() == 45, "the second row"
+
+
+def test_only_kinds_that_there_are_stand_in_the_legend(theme: Theme) -> None:
+    written = Written()
+    written.add(UserSaid((Text("go", 10),)))
+    written.step(1_000)
+    chart, story = chart_of(theme, written)
+    names = [name for name, _ in chart._build_legend_rows(2_000)[0].names_and_colours]
+    grown = []
+    below = [0.0] * len(story.points)
+    for (name, _), layer in zip(chart._names_and_colours_of_layers(), story.layers, strict=True):
+        if list(layer) != below:
+            grown.append(name)
+        below = list(layer)
+    assert names == grown
+    assert 0 < len(names) < len(story.layers)
+
+
+def test_the_dates_stand_below_the_lanes_within_the_plot(theme: Theme) -> None:
+    written = Written()
+    for number in range(200):
+        written.step(1_000 + number)
+    chart, _ = chart_of(theme, written)
+    area = chart.scale.area
+    dates = [label for label in drawn(chart).labels if label.y == chart.height() - 12]
+    metrics = painter_metrics(theme)
+    assert len(dates) > 2
+    assert {label.colour for label in dates} == {theme.colour_of_token("faint").name()}
+    assert dates[0].x == area.left()
+    ends = [label.x + metrics.horizontalAdvance(label.text) for label in dates]
+    assert ends[-1] == pytest.approx(area.right() - 2)
+    for end, following in zip(ends, dates[1:], strict=False):
+        assert following.x - end > 12
+
+
+def test_the_plot_leaves_room_for_what_stands_around_it(theme: Theme, written: Written) -> None:
+    chart, _story = chart_of(theme, written)
+    rows = len(chart._build_legend_rows(chart._plot_area.width()))
+    assert chart._plot_area.getCoords() == (60, 30 * rows, 640 - 60, 390 - 3 * 15 - 26)
+    empty = TimelineChart(theme)
+    empty.resize(640, 390)
+    assert empty._plot_area.getCoords() == (60, 30, 640 - 16, 390 - 3 * 15 - 26)
+    assert empty._top_dollars == 0.0
+    assert empty.minimumSizeHint().toTuple() == (240, 195)
+    assert empty.accessibleName() == "Tokens over time"
+    assert empty.sizePolicy().horizontalPolicy() is QSizePolicy.Policy.Expanding
+
+
+@pytest.mark.parametrize(
+    ("share", "is_drawn"), [(0.0, False), (0.0001, True), (1.0, True), (1.001, False)]
+)
+def test_a_threshold_is_drawn_from_above_nothing_to_the_top(
+    theme: Theme, written: Written, share: float, *, is_drawn: bool
+) -> None:
+    chart, story = chart_of(theme, written)
+    scale = replace(chart.scale, top=float(story.model_window))
+    chart._thresholds = [("a summary", ContextKind.HANDOVER, share)]
+    painter = RecordingPainter(640, 390)
+    chart._draw_thresholds(painter, scale)
+    painter.end()
+    if not is_drawn:
+        assert (painter.lines, painter.labels) == ([], [])
+        return
+    (line,) = painter.lines
+    y = round(scale.y_of_tokens(share * story.model_window)) + 0.5
+    assert line.points == ((scale.area.left(), y), (scale.area.right(), y))
+    assert line.colour == theme.fill_colour_of_kind(ContextKind.HANDOVER).name()
+    (label,) = painter.labels
+    assert (label.x, label.y, label.text) == (scale.area.left() + 6, y - 6, "a summary")
+    assert label.colour == theme.text_colour_of_kind(ContextKind.HANDOVER).name()
+
+
+def pointer(chart: TimelineChart) -> RecordingPainter:
+    """What is drawn of the choice and the pointer."""
+    painter = RecordingPainter(chart.width(), chart.height())
+    chart._draw_choice_and_pointer(painter, chart.scale)
+    painter.end()
+    return painter
+
+
+def test_the_pointer_is_a_line_with_a_dot_on_the_curve_and_its_figures(
+    theme: Theme, written: Written
+) -> None:
+    chart, story = chart_of(theme, written)
+    last = len(story.points) - 1
+    for hover in (-1, last + 1):
+        chart._hover = hover
+        assert (pointer(chart).lines, pointer(chart).words) == ([], [])
+    for hover in (0, last):
+        chart._hover = hover
+        painter = pointer(chart)
+        (line,) = painter.lines
+        x = chart.scale.x_of_point(hover)
+        assert line.points == ((x, chart.scale.area.top()), (x, chart.scale.area.bottom()))
+        (dot,) = painter.dots
+        assert dot.rect.center().toTuple() == (x, chart.scale.y_of_tokens(story.points[hover]))
+        assert dot.colour == theme.fill_colour_of_kind(ContextKind.CONVERSATION).name()
+        (words,) = painter.words
+        assert words.text == chart.describe_point(hover)
+
+
+def test_the_chosen_fold_has_a_ring_while_it_is_in_sight(theme: Theme, written: Written) -> None:
+    chart, story = chart_of(theme, written)
+    fold = next(event for event in story.events if event.current_folds)
+    chart._selected = fold
+    for first, last, rings in (
+        (fold.point, fold.point + 2, 1),
+        (fold.point - 2, fold.point, 1),
+        (fold.point + 0.5, fold.point + 2, 0),
+        (fold.point - 2, fold.point - 0.5, 0),
+    ):
+        chart._first, chart._last = float(first), float(last)
+        assert len(pointer(chart).shapes) == rings
+    start = next((event for event in story.events if not event.current_folds), None)
+    chart._first, chart._last = 0.0, float(len(story.points) - 1)
+    chart._selected = start
+    assert pointer(chart).shapes == []
+    chart._selected = None
+    assert pointer(chart).shapes == []
+
+
+def test_the_picture_is_drawn_again_when_something_new_is_in_it(theme: Theme) -> None:
+    written = Written()
+    for number in range(20):
+        written.step(1_000 + number)
+    chart, story = chart_of(theme, written)
+    chart.grab()
+    before = chart._drawn
+    chart.grab()
+    assert chart._drawn is before
+    written.add(UserSaid((Text("more", 10),)))
+    story.read_next_fact(written.facts[-1])
+    chart.extend_timeline_plot()
+    chart.grab()
+    assert chart._drawn is not before
+
+
+@pytest.mark.parametrize(("more", "is_said"), [(0, False), (1_000, True)])
+def test_a_step_says_if_the_model_counts_fewer_than_are_shown(
+    theme: Theme, written: Written, more: int, *, is_said: bool
+) -> None:
+    chart, story = chart_of(theme, written)
+    step = len(story.points) - 2
+    story.points[step] = story.layers[-1][step] - more
+    assert ("The model counts fewer" in chart._describe_step(step)) is is_said
+
+
+def test_a_drag_chooses_nothing(theme: Theme, written: Written) -> None:
+    chart, _story = chart_of(theme, written)
+    steps: list[int] = []
+    chart.step_chosen.connect(steps.append)
+    chart.chosen.connect(steps.append)
+    QTest.mousePress(chart, Qt.MouseButton.LeftButton, pos=QPoint(300, 60))
+    chart._moved = True
+    QTest.mouseRelease(chart, Qt.MouseButton.LeftButton, pos=QPoint(300, 60))
+    assert steps == []
