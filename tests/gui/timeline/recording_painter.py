@@ -87,7 +87,7 @@ class RecordingPainter(QPainter):
             self._note_line(given)
         super().drawLine(*given)
 
-    def drawPolyline(self, points: Any) -> None:  # type: ignore[override]  # the one that is used
+    def drawPolyline(self, points: Any) -> None:
         self._note_line(points)
         super().drawPolyline(points)
 

@@ -441,7 +441,9 @@ def test_the_pointer_on_a_point_says_its_figures_and_nothing_where_there_is_none
 
 def tokens_of(label: str) -> float:
     """The number that a label of the axis stands for."""
-    return float(label.removesuffix("K")) * 1_000 ** label.endswith("K")
+    if label.endswith("K"):
+        return float(label.removesuffix("K")) * 1_000
+    return float(label)
 
 
 def test_each_figure_of_the_scale_stands_beside_its_line(theme: Theme, written: Written) -> None:
