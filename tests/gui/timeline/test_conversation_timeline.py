@@ -23,6 +23,7 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     Origin,
     PartRef,
+    PolicySet,
     Purpose,
     Recorded,
     Refolded,
@@ -36,6 +37,8 @@ from helix_desktop.engine.facts import (
     ToolCall,
     ToolReturned,
     ToolsOffered,
+    TurnEnd,
+    TurnEnded,
     Unfolded,
     Usage,
     UserSaid,
@@ -49,6 +52,7 @@ from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
     TimelineLane,
+    _stack_kinds_up_to_total,
     find_last_seq_of_event,
     group_timeline_events,
     merge_timeline_events,
@@ -677,3 +681,120 @@ def test_of_a_recorded_request_a_kind_that_is_not_in_it_takes_no_room() -> None:
     system, handover, observations, conversation, outputs, _ = (layer[0] for layer in story.layers)
     assert system == handover == observations
     assert observations < conversation == outputs
+
+
+@pytest.mark.parametrize(("count", "rows"), [(29, 29), (30, 1)])
+def test_a_list_is_long_from_thirty_rows_on(written: Written, count: int, rows: int) -> None:
+    story = story_of(written)
+    marker = next(one for one in story.events if one.fold_kind is FoldKind.MARKER)
+    events = [replace(marker, time=float(n), writing=Usage(n, cost=1.0)) for n in range(count)]
+    grouped = group_timeline_events(events)
+    assert len(grouped) == rows
+    if rows == 1:
+        assert (grouped[0].time, grouped[0].last_time) == (0.0, 29.0)
+        assert grouped[0].writing == Usage(sum(range(30)), cost=30.0)
+        assert len(grouped[0].made_folds) == 30 * len(marker.made_folds)
+
+
+def test_what_is_no_part_or_of_another_kind_has_a_row_of_its_own(written: Written) -> None:
+    story = story_of(written)
+    marker = next(one for one in story.events if one.fold_kind is FoldKind.MARKER)
+    handover = next(one for one in story.events if one.fold_kind is FoldKind.HANDOVER)
+    summaries = [handover] * 30
+    assert group_timeline_events(summaries) == summaries
+    mixed = [marker, handover, marker] * 10
+    kinds = [row.fold_kind for row in group_timeline_events(mixed)]
+    assert kinds == [FoldKind.MARKER, FoldKind.HANDOVER] * 10 + [FoldKind.MARKER]
+
+
+@pytest.mark.parametrize(
+    ("by_kind", "tokens", "system", "heights"),
+    [
+        ([10, 30, 60], 190, 10, [10, 70, 190, 190]),  # The others take twice what was counted.
+        ([10, 0, 0], 190, 10, [190, 190, 190, 190]),
+        ([10, 30, 60], 190, 500, [190, 190, 190, 190]),
+        ([10, 30, 60], 190, -5, [0, 63, 190, 190]),
+        ([0, 1, 0], 100, 0, [0, 100, 100, 100]),
+    ],
+)
+def test_kinds_are_stacked_in_proportion_up_to_what_was_billed(
+    by_kind: list[int], tokens: int, system: int, heights: list[int]
+) -> None:
+    assert _stack_kinds_up_to_total(by_kind, tokens, system) == heights
+
+
+def test_a_timeline_without_anything_knows_no_window_and_no_summary(written: Written) -> None:
+    empty = ConversationTimeline()
+    assert empty.model_window == 0
+    assert empty.find_event_of_fold("h1") is None
+    assert empty.costs_until_now() == (0.0, 0.0)
+    story = story_of(written)
+    assert story.model_window == 128_000
+    first = story.find_event_of_fold("h1")
+    second = story.find_event_of_fold("h2")
+    assert first is not None
+    assert second is not None
+    assert story.find_handover_before(second) is first
+    assert story.find_handover_before(first) is None
+    assert story.find_handover_before(replace(first)) is None
+
+
+def test_what_is_read_says_whether_the_chart_or_the_list_has_changed() -> None:
+    written = Written()
+    story = ConversationTimeline()
+
+    def read(fact: Fact) -> tuple[bool, int]:
+        before = story.change_count
+        written.add(fact)
+        return story.read_next_fact(written.facts[-1]), story.change_count - before
+
+    assert read(ConversationStarted("Extract")) == (True, 1)
+    assert read(PolicySet("layered")) == (False, 0)
+    assert story.events[0].words == "layered"
+    assert read(PolicySet("none")) == (False, 0)
+    assert story.events[0].words == "layered", "the conversation began with it"
+    assert read(SystemSet("You are Helix.", 500)) == (False, 0)
+    assert read(UserSaid((Text("go", 10),))) == (True, 0)
+    assert list(story.marks[TimelineLane.YOU].points) == [0]
+    reply = ModelReplied((Text("x", 20),), "m", Stop.END, Usage(input=1_000, cost=0.5))
+    assert read(reply) == (True, 0)
+    assert list(story.points) == [1_000]
+    assert list(story.dollars) == [0.5]
+    assert list(story.steps) == [1]
+    assert read(Unfolded("nobody")) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("fact", "lane"),
+    [
+        (TurnEnded(TurnEnd.FAILED, "It broke."), TimelineLane.ERRORS),
+        (TurnEnded(TurnEnd.STOPPED), None),
+        (TurnEnded(TurnEnd.DONE), None),
+        (ToolReturned("c", Stored(Digest(bytes(32)), 1), 1, ok=False), TimelineLane.ERRORS),
+        (ToolReturned("c", Stored(Digest(bytes(32)), 1), 1, ok=False, stopped=True), None),
+        (ToolReturned("c", Stored(Digest(bytes(32)), 1), 1), None),
+    ],
+)
+def test_a_fact_is_marked_in_the_lane_where_it_belongs(
+    fact: Fact, lane: TimelineLane | None
+) -> None:
+    written = Written()
+    written.step(1_000)
+    seq = written.add(fact)
+    story = story_of(written)
+    marked = {one: list(marks.seqs) for one, marks in story.marks.items() if len(marks.seqs)}
+    if lane is None:
+        assert marked == {}
+    else:
+        assert marked == {lane: [seq]}
+
+
+def test_an_imported_cost_is_spread_by_what_each_step_sent() -> None:
+    written = Written()
+    for tokens in (1_000, 3_000, 6_000):
+        written.add(ModelReplied((Text("x", 20),), "m", Stop.END, Usage(input=tokens)))
+    story = story_of(written)
+    story._spread_imported_cost(2, 9.0)
+    assert list(story.dollars) == pytest.approx([0.0, 3.0, 9.0])
+    story._spread_imported_cost(99, 9.0)
+    assert list(story.dollars) == pytest.approx([0.0, 3.0, 9.0])

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtGui import QFontMetrics
+from PySide6.QtGui import QFont, QFontMetrics
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QStyle, QStyleOptionViewItem
+from PySide6.QtWidgets import QAbstractItemView, QApplication, QStyle, QStyleOptionViewItem
 
 from helix_desktop.engine.facts import Rewound, Unfolded
+from helix_desktop.engine.messages import ContextKind
+from helix_desktop.gui.common.fold_descriptions import context_kind_of_fold
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline import fold_list
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
@@ -330,3 +332,45 @@ def test_a_resized_list_keeps_the_chosen_row_in_sight(
     for _ in range(5):
         QApplication.processEvents()
     assert rows.viewport().rect().intersects(rows.visualRect(rows.rows.index(60)))
+
+
+def test_everything_of_a_row_has_its_exact_place(rows: FoldList, theme: Theme) -> None:
+    event = rows.rows.items[0]
+    painter = painted(rows, 0, ROW + FIGURES_LINE, width=230)
+    title, when, first, second = painter.words
+    assert title.rect.getCoords() == (48, 8, 230 - 18, 28)
+    width = QFontMetrics(theme.build_font(weight=QFont.Weight.DemiBold)).horizontalAdvance(
+        title.text
+    )
+    assert when.rect.getCoords() == (48 + width + 10, 8, 230 - 18, 28)
+    assert first.rect.top() - title.rect.top() == theme.zoomed_pixels(19.5)
+    assert second.rect.top() - first.rect.top() == theme.zoomed_pixels(19.5)
+    (ring,) = painter.shapes
+    assert ring.rect.getCoords() == (26, 14, 34, 22)
+    kind = context_kind_of_fold(event.fold_kind) if event.fold_kind else ContextKind.OUTPUT
+    assert ring.colour == theme.fill_colour_of_kind(kind).name()
+    assert (title.colour, when.colour) == (
+        theme.colour_of_token("text").name(),
+        theme.colour_of_token("faint").name(),
+    )
+    assert first.colour == second.colour == theme.colour_of_token("muted").name()
+    surface = painted(rows, 0, ROW, is_selected=True).shapes[0]
+    assert surface.rect.getCoords() == (12, 0, 600 - 12, ROW - 2)
+
+
+def test_as_many_lines_are_drawn_as_the_row_has_room_for(rows: FoldList) -> None:
+    lines = len(painted(rows, 0, ROW + 9 * FIGURES_LINE, width=230).words) - 2
+    assert lines > 2
+    for room in range(1, lines + 1):
+        height = ROW + (room - 1) * FIGURES_LINE
+        for higher in (0, FIGURES_LINE - 1):
+            figures = painted(rows, 0, height + higher, width=230).words[2:]
+            assert len(figures) == room
+            assert figures[-1].text.endswith("…") is (room < lines)
+
+
+def test_a_list_says_what_it_is_and_is_never_lower_than_two_rows(rows: FoldList) -> None:
+    assert rows.accessibleName() == "What was shortened, newest first"
+    assert rows.minimumHeight() == 2 * ROW
+    assert rows.selectionMode() is QAbstractItemView.SelectionMode.SingleSelection
+    assert rows.verticalScrollMode() is QAbstractItemView.ScrollMode.ScrollPerPixel
