@@ -284,19 +284,13 @@ def _check_histories(installation: CheckedInstallation) -> Iterator[DoctorFindin
 
 
 def check_histories_of_agents(where: ProgramFolders) -> Iterator[DoctorFinding]:
-    """Finds what agents write and Helix Desktop does not read yet, and how much of it is read."""
-    from helix_desktop.histories import history_finding, read_share, unknown_shapes
+    """Finds what agents write and Helix Desktop does not read yet."""
+    from helix_desktop.histories import read_share
     from helix_desktop.histories.history_format import HistoryPlaces
 
-    sentences = list(unknown_shapes.read_noted_sentences(where.data))
-    places = HistoryPlaces.of_this_user()
-    shares = read_share.measure_read_shares(places)
-    sentences += history_finding.find_unread_databases(places)
-    sentences += read_share.sentences_about_unread_agents(shares)
-    for sentence in dict.fromkeys(sentences):
+    shares = read_share.measure_read_shares(HistoryPlaces.of_this_user(), where.data)
+    for sentence in read_share.sentences_about_unread(where.data, shares):
         yield DoctorFinding("Histories", _NOTE, sentence, "Look for a newer Helix Desktop.")
-    for share in shares:
-        yield DoctorFinding("Histories", _GOOD, read_share.describe_read_share(share))
 
 
 def _check_extensions(installation: CheckedInstallation) -> Iterator[DoctorFinding]:

@@ -7,6 +7,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from functools import cache, partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import project_workspace, wrapped_agent
 from helix_desktop.histories import history_finding, read_share
+from helix_desktop.histories.daily_read_check import DailyReadCheck
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.pending_copies import original_paths_of_copies, path_of_copy
 from helix_desktop.histories.program_names import history_kinds_of_agents
@@ -278,20 +280,21 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
         if folder.is_dir():
             folders_that_are_read.append({"agent": kind, "folder": str(folder)})
 
-    shares = read_share.measure_read_shares(places)
+    shares = read_share.measure_read_shares(places, where.data)
     shares_as_json: list[dict[str, Any]] = []
     for share in shares:
         share_as_json = {
             "agent": share.kind,
-            "bytes": share.bytes,
+            "bytes": share.all_files.bytes,
             "read_bytes": share.read_bytes,
-            "unread_names": list(share.unread_names),
+            "unread_names": list(share.unread.names),
+            "partly_read_files": share.partly_read.count,
+            "partly_read_bytes": share.partly_read.bytes,
+            "unknown": dict(share.unknown),
         }
         shares_as_json.append(share_as_json)
 
-    unread = list(running.get("unread", []))
-    unread += history_finding.find_unread_databases(places)
-    unread += read_share.sentences_about_unread_agents(shares)
+    unread = list(read_share.sentences_about_unread(where.data, shares))
     status: dict[str, Any] = {
         "on": settings[RECORDER],
         "recording": bool(running),
@@ -303,13 +306,11 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
         "trouble": running.get("trouble", ""),
         "damaged": running.get("damaged", []),
         "keys": running.get("keys", []),
-        "unread": list(dict.fromkeys(unread)),
+        "unread": unread,
         "read_shares": shares_as_json,
     }
 
     lines = _describe_status(status)
-    for share in shares:
-        lines.append(f"- {read_share.describe_read_share(share)}")
     lines += notes
     printing = workspace_access.print_result(arguments, Terminal(), status, *lines)
     return asyncio.run(printing)
@@ -364,12 +365,45 @@ def _answer_import_requests(arguments: Namespace) -> int:
         claim = running_instance.claim_instance(where.run, CLAIM)
 
     databases_read: set[FolderOfDatabase] = set()
+    check: DailyReadCheck | None = None
     for line in sys.stdin:
         request = json.loads(line)
-        answer = _answer_import_request(where, request, databases_read)
+        if "check" in request:
+            if check is None:
+                check = _begin_check(where, request["now"])
+            answer = _answer_check_request(check, request["check"])
+            if answer["is_checked"] is not False:
+                check = None
+        else:
+            answer = _answer_import_request(where, request, databases_read)
         print_text(json.dumps(answer), flush=True)
     claim.close()
     return 0
+
+
+def _begin_check(where: ProgramFolders, now: float) -> DailyReadCheck:
+    """Begins the check of what agents write. Work in folders that are excluded is not read for it."""
+    folders = list_history_folders_to_record(where, HistoryPlaces.of_this_user())
+    excluded_folders = _folders_not_recorded(where)
+
+    def may_read(kind: str, file: Path) -> bool:
+        if not excluded_folders:
+            return True
+        with suppress(OSError):  # It may have been deleted meanwhile.
+            for history in history_finding.find_histories_in_file(kind, file):
+                if not is_folder_within(history.folder, excluded_folders):
+                    return True
+        return False
+
+    return DailyReadCheck(where.data, folders, may_read, now)
+
+
+def _answer_check_request(check: DailyReadCheck, seconds: float) -> dict[str, object]:
+    """Checks more files. `is_checked` is None if what was found could not be kept."""
+    try:
+        return {"is_checked": check.check_for(seconds), "files_read": check.files_read}
+    except OSError as error:
+        return {"is_checked": None, "trouble": f"{error.strerror}"}
 
 
 @dataclass(frozen=True, slots=True)

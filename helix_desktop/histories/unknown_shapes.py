@@ -19,8 +19,10 @@ from helix_desktop.histories.program_names import NAMES
 from helix_desktop.json_values import first_text, parse_json_or_none, text_at
 from helix_desktop.resources import read_table
 
+SHAPES_TABLE = "history_shapes"  # In `resources/tables`.
 NOT_READ_YET = "is not read yet"  # Part of each sentence, by which it is recognised.
 NOTED = "recorder/unread.json"  # In the program's folder of data.
+_START_OF_SENTENCE = "Something that "
 MOST_NAMES = 8  # So many names are said; the others are counted.
 
 
@@ -80,7 +82,7 @@ class FormsOfFields:
 @cache
 def known_shapes(shape: str) -> KnownShapes | None:
     """Return what is known of a kind of history, or None for files of no known program."""
-    entry = read_table("history_shapes").get(shape)
+    entry = read_table(SHAPES_TABLE).get(shape)
     if entry is None:
         return None
     holders: dict[str, str] = {}
@@ -238,6 +240,21 @@ def describe_unknown_shapes(
     """Return the sentence that tells people what a program writes that is not read. `counts` says
     how often, by what it is. `is_kept`: its rows are in the cache, or else in the file alone.
     """
+    program = NAMES.get(shape.removesuffix("-2"), shape) or "another program"
+    writer = f"{program} {version}".rstrip()
+    sentences = [
+        f"{_START_OF_SENTENCE}{writer} writes {NOT_READ_YET}: {list_most_frequent(counts)}."
+    ]
+    if is_kept:
+        sentences.append("It is kept as it is.")
+    else:
+        sentences.append("Its file stays as it is.")
+    sentences += sentences_about_seen_versions(shape)
+    return " ".join(sentences)
+
+
+def list_most_frequent(counts: Mapping[str, int]) -> str:
+    """Return names of what is unknown with how often it is there, and how many more there are."""
     # The most frequent first, and those that are equally frequent by their names.
     names = sorted(counts)
     names.sort(key=counts.__getitem__, reverse=True)
@@ -245,14 +262,52 @@ def describe_unknown_shapes(
     listed_names = ", ".join(names_with_counts)
     if len(names) > MOST_NAMES:
         listed_names += f", and {len(names) - MOST_NAMES:,} more"
-    program = NAMES.get(shape.removesuffix("-2"), shape) or "another program"
-    writer = f"{program} {version}".rstrip()
-    sentences = [f"Something that {writer} writes {NOT_READ_YET}: {listed_names}."]
-    if is_kept:
-        sentences.append("It is kept as it is.")
-    else:
-        sentences.append("Its file stays as it is.")
+    return listed_names
+
+
+def sentences_about_seen_versions(shape: str) -> Iterator[str]:
     shapes = known_shapes(shape)
     if shapes is not None:
-        sentences.append(f"Its versions {shapes.versions} were seen.")
-    return " ".join(sentences)
+        yield f"Its versions {shapes.versions} were seen."
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedShapes:
+    """What one of the sentences above names."""
+
+    program: str
+    names: frozenset[str]
+
+
+def parse_described_shapes(sentence: str) -> DescribedShapes:
+    """Return what a sentence names, without versions and counts, so that it is not said again when
+    only these are others.
+    """
+    writer, _, rest = sentence.removeprefix(_START_OF_SENTENCE).partition(
+        f" writes {NOT_READ_YET}: "
+    )
+    listed_names, _, _ = rest.partition(". It")
+    names: set[str] = set()
+    for part in listed_names.split(", "):
+        name, has_count, _ = part.rpartition(" (")
+        if has_count:
+            names.add(name)
+    programs = [name for name in NAMES.values() if f"{writer} ".startswith(f"{name} ")]
+    return DescribedShapes(max(programs, key=len, default=writer), frozenset(names))
+
+
+def add_new_sentences(sentences: Sequence[str], more: Iterable[str]) -> list[str]:
+    """Return the sentences and those of `more` that name something else."""
+    all_sentences = list(sentences)
+    names_by_program: dict[str, set[str]] = {}
+    for sentence in sentences:
+        described = parse_described_shapes(sentence)
+        names_by_program.setdefault(described.program, set()).update(described.names)
+    for sentence in more:
+        described = parse_described_shapes(sentence)
+        names = names_by_program.setdefault(described.program, set())
+        is_named = bool(described.names) and described.names <= names
+        if not is_named and sentence not in all_sentences:
+            names.update(described.names)
+            all_sentences.append(sentence)
+    return all_sentences

@@ -23,12 +23,17 @@ from typing import Any
 from helix_desktop import concurrency
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
+from helix_desktop.histories.daily_read_check import read_checked_files, seconds_until_check
 from helix_desktop.histories.history_finding import find_history_of_changed_file, history_folders
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.subagent_files import put_subagents_last
-from helix_desktop.histories.unknown_shapes import note_sentences
+from helix_desktop.histories.unknown_shapes import (
+    add_new_sentences,
+    note_sentences,
+    read_noted_sentences,
+)
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import open_process
 from helix_desktop.program_folders import ProgramFolders
@@ -51,6 +56,9 @@ PAUSE_SHARE = 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 5_000  # At most this many files are in one request to the importing process.
 RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed within this many seconds.
+CHECK_SECONDS = 1.0  # So long the importing process checks what agents write before it answers.
+CHECK_AGAIN_SECONDS = 3600.0  # A check that failed is tried again after this many seconds.
+CLOCK_SECONDS = 3600.0  # So often the clock is looked at, as it may be set, or the computer sleep.
 END_SECONDS = 30.0  # When the recorder stops, it waits this many seconds for a copy or an import.
 CLOSE_SECONDS = 3  # The process that imports has this many seconds to end.
 MOST_DEATHS = 3  # The process that imports may crash this many times in a row.
@@ -143,6 +151,7 @@ class HistoryRecorder:
         places: HistoryPlaces,
         importing: "ImportingProcess | None" = None,
         previous: "HistoryRecorder | None" = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._where = where
         self._places = places
@@ -164,17 +173,20 @@ class HistoryRecorder:
         # Failures, and crashes of the importing process, in a row.
         self._failures = 0
         self._deaths = 0
+        # The check of what agents write: when one came to its end, by the clock, and when the next
+        # may begin, by the time since the computer was started.
+        self._now = now
+        self._checked_at = read_checked_files(where.data).finished_at
+        self._may_check_at = 0.0
         self.trouble = ""
         self.last_import = 0.0
         # Sentences, also of the recorder before.
         self.damaged: dict[str, None] = {}
         self.keys: dict[str, None] = {}
-        self.unread: dict[str, None] = {}
         if previous is not None:
             self.last_import = previous.last_import
             self.damaged = previous.damaged
             self.keys = previous.keys
-            self.unread = previous.unread
 
     def start_recording(self) -> None:
         """Start a thread that copies changes, and one that imports the copies."""
@@ -207,7 +219,7 @@ class HistoryRecorder:
             "pid": self._importing.pid,
             "damaged": list(self.damaged),
             "keys": list(self.keys),
-            "unread": list(self.unread),
+            "unread": read_noted_sentences(self._where.data),
         }
 
     def _watch_folders(self) -> None:
@@ -382,32 +394,63 @@ class HistoryRecorder:
         self._has_work.set()
 
     def import_until_ended(self) -> None:
-        """Import what waits, pause, and import again. End the importing process when it is idle."""
+        """Import what waits, pause, and import again. End the importing process when it is idle. Once
+        a day, check what agents write.
+        """
         while not self._is_ending.is_set():
-            # Without an importing process, there is nothing to end, so wait as long as it takes.
-            idle_seconds: float | None = None
+            longest_seconds = CLOCK_SECONDS
             if self._importing.pid:
-                idle_seconds = IDLE_SECONDS
-            has_work = self._has_work.wait(idle_seconds)
-            if not has_work:
+                longest_seconds = IDLE_SECONDS
+            has_work = self._has_work.wait(min(longest_seconds, self._seconds_until_check()))
+            is_check_due = self._seconds_until_check() <= 0.0
+            if not has_work and not is_check_due:
                 self._importing.end_importing()
                 continue
 
             start_time = time.monotonic()
-            self._has_work.clear()
-            try:
-                is_all_imported = self._import_copies() and self._import_files()
-            except OSError as error:  # The disk is full or damaged. It may pass.
-                is_all_imported = False
-                self._failures += 1
-                self.trouble = f"The copies cannot be taken up: {error.strerror}."
-                log.warning("recording: %s", self.trouble)
-            if not is_all_imported:
-                self._has_work.set()
+            if has_work:
+                self._import_waiting_work()
+            # Work that comes all the time does not keep the check from being done.
+            if is_check_due:
+                self._check_more_files()
             import_seconds = time.monotonic() - start_time
             pause_seconds = compute_import_pause(import_seconds, self._failures)
             self._is_ending.wait(pause_seconds)
         self._importing.end_importing()  # The last round may have started the process again.
+
+    def _import_waiting_work(self) -> None:
+        self._has_work.clear()
+        try:
+            is_all_imported = self._import_copies() and self._import_files()
+        except OSError as error:  # The disk is full or damaged. It may pass.
+            is_all_imported = False
+            self._failures += 1
+            self.trouble = f"The copies cannot be taken up: {error.strerror}."
+            log.warning("recording: %s", self.trouble)
+        if not is_all_imported:
+            self._has_work.set()
+
+    def _seconds_until_check(self) -> float:
+        """Return how long the check of what agents write can wait."""
+        seconds_by_clock = seconds_until_check(self._checked_at, self._now())
+        return max(seconds_by_clock, self._may_check_at - time.monotonic())
+
+    def _check_more_files(self) -> None:
+        """Let the importing process check more files. It starts for this only if agents have any."""
+        if self._is_ending.is_set():
+            return
+        folders = list_history_folders_to_record(self._where, self._places)
+        if not any(folder.is_dir() for _, folder in folders):
+            self._may_check_at = time.monotonic() + CHECK_AGAIN_SECONDS
+            return
+        answer = self._importing.ask_process({"check": CHECK_SECONDS, "now": self._now()})
+        if answer is not None and answer.get("is_checked") is False:
+            return  # More files are checked behind the next pause.
+        if answer is None or not answer.get("is_checked"):
+            log.warning("recording: what agents write could not be checked")
+            self._may_check_at = time.monotonic() + CHECK_AGAIN_SECONDS
+            return
+        self._checked_at = self._now()
 
     def _import_copies(self) -> bool:
         """Import all copies. Return False if some failed. Copies that often crash the
@@ -474,11 +517,11 @@ class HistoryRecorder:
     def _remember_sentences(self, answer: Mapping[str, Any]) -> None:
         self.damaged |= dict.fromkeys(answer.get("damaged", ()))
         self.keys |= dict.fromkeys(answer.get("keys", ()))
-        unread = self.unread | dict.fromkeys(answer.get("unread", ()))
+        noted = read_noted_sentences(self._where.data)
+        with_new = add_new_sentences(noted, answer.get("unread", ()))
         # The file of these sentences is written only if there is a new one.
-        if unread != self.unread:
-            self.unread = unread
-            note_sentences(self._where.data, list(unread))
+        if with_new != noted:
+            note_sentences(self._where.data, with_new)
 
 
 class ImportingProcess:

@@ -388,8 +388,8 @@ class FakeInstallation:
         return [
             DoctorFinding(
                 "Histories",
-                DoctorFindingState.GOOD,
-                "Codex: 1.0 of 2.1 MB that may hold sessions are read. Not read: index.db.",
+                DoctorFindingState.NOTE,
+                "Codex: 1 file (1.1 MB) is not read: index.db. It stays as it is.",
             )
         ]
 

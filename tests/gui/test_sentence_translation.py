@@ -63,7 +63,6 @@ PUT_TOGETHER = {
     "the provider's cache has expired, and {} tokens are freed",
     "replacing outputs from #{} onward frees {} tokens and saves money",
     "Nothing was shortened: you stopped it",  # in the source, of several pieces
-    "In the last seven days, {} wrote {} MB where its sessions are, and nothing of it can be read: {}. Its files stay as they are.",
     "it closed the connection.",
     "it sent a message of more than {} bytes.",
     "the connection was lost.",

@@ -23,8 +23,10 @@ import pytest
 
 from helix_desktop import cli, program_folders
 from helix_desktop.histories import pending_copies
+from helix_desktop.histories.daily_read_check import DAY_SECONDS, read_checked_files
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.pending_copies import path_of_copy
+from helix_desktop.processes.starter import own_program_command
 from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, ProgramSettings
 from helix_desktop.resident import history_recorder
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
@@ -118,7 +120,7 @@ class HeldBack(history_recorder.ImportingProcess):
 
     def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
         self.may_end.wait(200)
-        return {"imported": 0, "trouble": ""}
+        return {"imported": 0, "trouble": "", "is_checked": True}
 
 
 @pytest.mark.parametrize(
@@ -549,3 +551,64 @@ def test_a_recorder_that_rests_stops_at_once_and_without_agents_it_rests_too(
     wait_until(
         lambda: count_kernel_watches() <= handles, 20
     )  # The library ends its own thread, which closes the last one.
+
+
+def test_what_agents_write_is_checked_once_a_day_after_restarts_and_whatever_the_clock_says(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = tmp_path / "me"
+    monkeypatch.setattr(history_recorder, "SHORTEST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(history_recorder, "PAUSE_SHARE", 0.0)
+    monkeypatch.setenv("HOME", str(me))
+    for name in AGENT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    ProgramSettings(where.settings_file).change_setting(RECORDER_WITHOUT_AGENTS, "codex")
+    sessions = me / ".claude" / "projects" / "-p"
+    mood = written.claude_said(99, None, "more", mood="good", cwd=str(me / "project"))
+    path = written.lines(sessions / "session-1.jsonl", [*session(me, 2), mood])
+    written.lines(me / ".codex" / "sessions" / "rollout-1.jsonl", [{"type": "tomorrow"}])
+    clock = [2_000_000_000.0]
+    command = own_program_command("--home", str(tmp_path / "helix"))
+
+    def start() -> history_recorder.HistoryRecorder:
+        places = HistoryPlaces(me, {})
+        started = history_recorder.HistoryRecorder(where, command, places, now=lambda: clock[0])
+        started.start_recording()
+        return started
+
+    def look_at_clock() -> None:
+        recorder.queue_files_for_import([])
+        wait_until(lambda: not recorder._has_work.is_set())
+
+    def is_checked() -> bool:
+        return read_checked_files(where.data).finished_at == clock[0]
+
+    recorder = start()
+    wait_until(is_checked)
+    wait_until(lambda: recorder._seconds_until_check() > 0)
+    (sentence,) = helix("recorder", "status")["unread"]
+    assert "Claude Code 2.1.197: 1 file" in sentence
+    assert "not read yet: the field mood (1)." in sentence
+
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(mood | {"weather": "fine", "uuid": "u100"}) + "\n")
+    clock[0] += DAY_SECONDS - 1
+    look_at_clock()
+    recorder.stop_recording()
+    recorder = start()
+    assert recorder._seconds_until_check() == 1.0, "a restart is no reason to check again"
+    clock[0] += 1
+    look_at_clock()
+    wait_until(is_checked)
+    (sentence,) = helix("recorder", "status")["unread"]
+    assert "not read yet: the field mood (2), the field weather (1)." in sentence
+
+    for days in (-365, 365):
+        wait_until(lambda: recorder._seconds_until_check() > 0)
+        clock[0] += days * DAY_SECONDS
+        look_at_clock()
+        wait_until(is_checked)
+        wait_until(lambda: recorder._seconds_until_check() == DAY_SECONDS)
+    recorder.stop_recording()
+    assert list(read_checked_files(where.data).files) == [str(path)], "what is excluded is not read"

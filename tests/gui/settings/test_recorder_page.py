@@ -47,10 +47,8 @@ def test_what_would_exclude_nothing_from_being_recorded_is_refused(
     assert not told.visibleRegion().isEmpty(), "it stands below what fits the window"
 
 
-def test_the_recorder_says_how_much_of_each_agents_files_is_read(
+def test_the_recorder_says_what_of_the_agents_files_is_not_read(
     window: MainWindow, settings: ProgramSettings, program: FakeInstallation
 ) -> None:
     page = RecorderPage(settings, program, window.background_runner)
-    assert "✓ Codex: 1.0 of 2.1 MB that may hold sessions are read. Not read: index.db." in said(
-        page
-    )
+    assert "• Codex: 1 file (1.1 MB) is not read: index.db. It stays as it is." in said(page)
