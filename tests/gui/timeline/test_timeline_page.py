@@ -8,6 +8,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
@@ -19,19 +21,27 @@ from helix_desktop.engine.facts import (
     DocumentEdited,
     FoldKind,
     Forgotten,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
     Recorded,
     Rewound,
+    Stop,
     Unfolded,
+    Usage,
 )
+from helix_desktop.engine.facts import Text as FactText
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.request_costs import explain_requests
-from helix_desktop.engine.session_events import FactAppended
+from helix_desktop.engine.session_events import FactAppended, MeterChanged
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.state.moment import Moment
 from helix_desktop.errors import StoreFull
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline import timeline_page
 from helix_desktop.gui.timeline.fold_list import (
     FIGURES_LINE,
     ROW,
@@ -46,7 +56,13 @@ from helix_desktop.gui.timeline.fold_sentences import describe_event_briefly
 from helix_desktop.gui.timeline.timeline_chart import LEGEND
 from helix_desktop.gui.timeline.timeline_page import TimelinePage
 from helix_desktop.gui.transcript.basic_boxes import LinkAddress, ToggleSection
-from helix_desktop.gui.transcript.chat_actions import AskToFold, ChatIntent, OpenEntry, ShowInChat
+from helix_desktop.gui.transcript.chat_actions import (
+    AskToFold,
+    ChatIntent,
+    ConversationAct,
+    OpenEntry,
+    ShowInChat,
+)
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from tests.gui.fake_catalogue import FakeCatalogue
@@ -631,3 +647,277 @@ def test_of_an_agent_that_reports_no_context_it_is_said_instead_of_an_empty_char
     assert made.chart.isHidden()
     assert made._heading._words.startswith("Echo does not report what it sends")
     assert made._price_link.isHidden()
+
+
+# --- Where things stand, and what the menu offers
+
+
+def test_the_page_has_its_margins_and_the_panel_a_little_more_room_than_the_list(
+    page: Page, settle: Settle
+) -> None:
+    made, _ = page
+    settle()
+    QApplication.processEvents()
+    assert made._heading.mapTo(made, QPoint()).x() == 24
+    button = made.menu_button
+    assert button.mapTo(made, QPoint(button.width(), 0)).x() == made.width() - 16
+    tops = [one.mapTo(made, QPoint()).y() for one in (made._heading, button)]
+    assert min(tops) == 12
+    chart = made.chart
+    assert chart.mapTo(made, QPoint()).x() == 24
+    assert made._lower.mapTo(made, QPoint()).y() - chart.mapTo(made, QPoint()).y() == (
+        chart.height() + 8
+    )
+    listed, panel = made._lower.sizes()
+    assert 0.6 < listed / panel < 0.8
+    assert made._lower.handleWidth() == 1
+    assert not made._lower.childrenCollapsible()
+    above = made._savings_label.mapTo(made, QPoint(0, made._savings_label.height())).y()
+    assert chart.mapTo(made, QPoint()).y() - above == 8
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "beside"),
+    [
+        (700, 900, True),
+        (699, 900, False),
+        (600, 600, True),
+        (599, 600, False),
+        (520, 300, True),
+        (519, 300, False),
+    ],
+)
+def test_the_panel_moves_below_the_list_exactly_where_the_page_is_too_narrow(
+    page: Page, width: int, height: int, *, beside: bool
+) -> None:
+    made, _ = page
+    made.resize(width, height)
+    expected = Qt.Orientation.Horizontal if beside else Qt.Orientation.Vertical
+    assert made._lower.orientation() is expected
+
+
+def actions_of(page: TimelinePage) -> list[str]:
+    return [act.text() for act in page.menu_button.menu().actions() if not act.isSeparator()]
+
+
+def trigger(page: TimelinePage, text: str) -> None:
+    (action,) = [act for act in page.menu_button.menu().actions() if act.text() == text]
+    action.trigger()
+
+
+def checked(page: TimelinePage) -> list[str]:
+    return [act.text() for act in page.menu_button.menu().actions() if act.isChecked()]
+
+
+def test_the_menu_offers_kinds_the_whole_workspace_and_what_can_be_done(page: Page) -> None:
+    made, _ = page
+    assert actions_of(made) == [
+        "All kinds",
+        "Summaries",
+        "Dated notes",
+        "Stored outputs",
+        "Excerpts",
+        "This conversation",
+        "Whole workspace",
+        "Shorten now…",
+        "What each request cost",
+    ]
+    assert made.menu_button.text() == "All kinds ▾"
+    assert checked(made) == ["All kinds", "This conversation"]
+    separators = [act.isSeparator() for act in made.menu_button.menu().actions()]
+    assert [number for number, is_one in enumerate(separators) if is_one] == [5, 8]
+    for name, rows in (
+        ("Summaries", 2),
+        ("Stored outputs", 1),
+        ("Excerpts", 0),
+        ("Dated notes", 0),
+        ("All kinds", 4),
+    ):
+        trigger(made, name)
+        assert made.list.rows.rowCount() == rows
+        assert made.menu_button.text() == f"{name} ▾"
+        assert checked(made) == [name, "This conversation"]
+
+
+def test_without_a_conversation_nothing_can_be_shortened(page: Page, settle: Settle) -> None:
+    made, session = page
+    assert made._fold_now_action.isEnabled()
+    made.show_timeline_of(None)
+    settle()
+    assert not made._fold_now_action.isEnabled()
+    assert made.list.rows.rowCount() == 0
+    made._show_step_in_chat(3)
+    made._undo_or_redo_folds("undo_fold", ["h2"])
+    made.compare_handovers()
+    made.compare_views_around_fold()
+    assert session.done == []
+    assert dialogs(TextComparisonDialog) == []
+    made.show_timeline_of(session)
+    settle()
+    assert made._fold_now_action.isEnabled()
+
+
+def test_a_step_that_is_pressed_is_shown_in_the_chat(page: Page) -> None:
+    made, _ = page
+    wanted: list[object] = []
+    made.intent_wanted.connect(wanted.append)
+    made.chart.step_chosen.emit(7)
+    assert wanted == [ShowInChat("c", 7)]
+
+
+def test_the_costs_are_shown_until_they_are_switched_off(page: Page, settle: Settle) -> None:
+    made, session = page
+    trigger(made, "What each request cost")
+    settle()
+    assert made.chart._bars.names_and_colours_of_parts()
+    made.show_timeline_of(session)
+    settle()
+    assert not made._costs_action.isChecked()
+    assert not made.chart._bars.names_and_colours_of_parts()
+    held = made._doing._spawn = Held()
+    trigger(made, "What each request cost")
+    trigger(made, "What each request cost")
+    held.let()
+    assert not made.chart._bars.names_and_colours_of_parts(), "they came too late"
+
+
+# --- What it listens to
+
+
+def test_what_happens_elsewhere_changes_nothing(page: Page, written: Written) -> None:
+    made, _ = page
+    points = len(made.timeline.points)
+    written.step(31_000)
+    elsewhere = replace(written.facts[-1], conversation="other")
+    made.update_timeline_from_events([MeterChanged("c"), FactAppended(elsewhere)])
+    assert len(made.timeline.points) == points
+    made.update_timeline_from_events([MeterChanged("c"), FactAppended(written.facts[-1])])
+    assert len(made.timeline.points) == points + 1
+
+
+def test_a_fold_is_chosen_now_or_once_it_has_been_read(
+    page: Page, written: Written, settle: Settle
+) -> None:
+    made, session = page
+    made.choose_fold("h1")
+    assert made.panel._title._words == "Summary 1"
+    assert made.list.currentIndex().row() == 1
+    made.show_timeline_of(session)
+    made.choose_fold("h1")
+    assert made._wanted_fold == "h1"
+    settle()
+    assert made.panel._title._words == "Summary 1"
+    assert made._wanted_fold == ""
+    made.choose_fold("nobody")
+    settle()
+    assert made.panel._title._words == "Summary 1"
+
+
+def test_rows_of_several_conversations_are_the_newest_first(
+    page: Page, written: Written, settle: Settle
+) -> None:
+    made, session = page
+    bench = FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0), Row("d", "", 1.0)])
+    later = [replace(one, conversation="d", time=one.time + 30) for one in written.facts]
+    bench.sessions["c"] = session
+    bench.sessions["d"] = FakeSession("d", later)
+    made.show_timeline_of(session, bench)
+    settle()
+    trigger(made, "Whole workspace")
+    settle()
+    times = [row.time for row in made.list.rows.items]
+    assert times == sorted(times, reverse=True)
+    assert len(times) == 8
+    assert [row.conversation for row in made.list.rows.items][:2] == ["d", "c"]
+    trigger(made, "This conversation")
+    assert {row.conversation for row in made.list.rows.items} == {"c"}
+
+
+def test_a_fold_of_another_conversation_is_not_marked_in_the_chart(
+    page: Page, written: Written, settle: Settle
+) -> None:
+    made, session = page
+    bench = FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0), Row("d", "", 1.0)])
+    bench.sessions["c"] = session
+    bench.sessions["d"] = FakeSession(
+        "d", [replace(one, conversation="d") for one in written.facts]
+    )
+    made.show_timeline_of(session, bench)
+    settle()
+    assert made.chart._selected is made._chosen
+    made._show_timeline_scope(everywhere=True)
+    settle()
+    other = next(
+        one for one in made.list.rows.items if one.conversation == "d" and one.current_folds
+    )
+    made._choose_event(other)
+    assert made.chart._selected is None
+    assert made._timeline_of_event(other) is made._other_timelines[0]
+    made.compare_views_around_fold()
+    settle()
+    assert dialogs(TextComparisonDialog) == [], "the chart has only this conversation's moments"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "difference"),
+    [(30_000, 12_500, "-17,500"), (1_000, 1_250, "+250"), (1_000, 1_000, "0")],
+)
+def test_a_comparison_says_how_many_tokens_more_or_fewer_there_are(
+    page: Page, before: int, after: int, difference: str
+) -> None:
+    made, _ = page
+    event = made._newest_event_with_folds()
+    assert event is not None
+    moments = [cast(Moment, SimpleNamespace(counted_tokens=count)) for count in (before, after)]
+    old, new = timeline_page._titles_of_comparison(event, *moments)
+    assert old == f"Before Summary 2 · {format_token_count(before)}"
+    assert new == f"After Summary 2 · {format_token_count(after)} ({difference})"
+
+
+def test_only_a_second_summary_can_be_compared_with_one_before(page: Page, settle: Settle) -> None:
+    made, _ = page
+    labels = [made._label_of_comparison(event) for event in made.timeline.events]
+    assert labels == ["", "", "", "Compare with summary 1"]
+    made.choose_fold("h1")
+    made.compare_handovers()
+    assert dialogs(TextComparisonDialog) == []
+
+
+def test_the_price_can_be_set_where_none_is_known_and_nothing_was_paid(
+    theme: Theme, settle: Settle
+) -> None:
+    free = Written()
+    free.add(ModelSet(ModelRole.MAIN, "m", 90_000))
+    free.add(ModelReplied((FactText("x", 20),), "m", Stop.END, Usage(input=1_000)))
+    made = TimelinePage(theme, BackgroundRunner(now))
+    made.show()
+    made.show_timeline_of(FakeSession("c", free.facts))
+    settle()
+    assert made._price_link.isVisible()
+    assert made._savings_label.isHidden()
+    wanted: list[object] = []
+    made.intent_wanted.connect(wanted.append)
+    QTest.mouseClick(made._price_link, LEFT)
+    assert wanted == [ConversationAct.SET_MODEL_PRICE]
+    free.add(ModelReplied((FactText("x", 20),), "m", Stop.END, Usage(input=1_000, cost=0.5)))
+    made.show_timeline_of(FakeSession("c", free.facts))
+    settle()
+    assert made._price_link.isHidden()
+    made.close()
+
+
+def test_a_long_conversation_is_read_in_slices(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, session = page
+    monkeypatch.setattr(timeline_page, "READ_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(timeline_page, "FACTS_PER_STEP", 3)
+    made.show_timeline_of(session)
+    made._run_read_slice()
+    assert made._last_read_seq == 3
+    assert made._read_timer.isActive()
+    made._run_read_slice()
+    assert made._last_read_seq == 6
+    monkeypatch.setattr(timeline_page, "READ_SLICE_SECONDS", 60.0)
+    made._run_read_slice()
+    assert made._last_read_seq == len(session.conversation.state.facts)
+    assert not made._read_timer.isActive()
+    assert made.list.rows.rowCount() == 4
