@@ -1,7 +1,7 @@
 """The list of changed files, grouped by turn and folder, with paths that checkpoints leave out."""
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QModelIndex, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QPainter
@@ -23,6 +23,8 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 
 # Of the width of a row: the name of a path that is not covered. The reason has the rest.
 SHARE_OF_UNCOVERED_NAME = 0.6
+# Folders that only programs fill, beside the empty ones that a run of tests leaves.
+_CACHES_OF_PROGRAMS = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
 
 
@@ -55,11 +57,33 @@ class ChangesListRow:
 def group_rows_by_folder(
     files: Sequence[FileChange], turn: TurnOfChanges | None, committed: frozenset[str]
 ) -> list[ChangesListRow]:
-    """Groups files by folder, with counts. Files outside any folder come last."""
-    files_by_folder: dict[str, list[FileChange]] = {}
+    """Groups files by folder, with counts. Files outside any folder come behind the others, and
+    behind them what programs leave: empty folders and byte code.
+    """
+    users_files: dict[str, list[FileChange]] = {}
+    left_by_programs: dict[str, list[FileChange]] = {}
     for file in sorted(files, key=lambda file: file.place):
         folder, _slash, _name = file.place.rpartition("/")
+        files_by_folder = users_files
+        if _is_left_by_program(file):
+            files_by_folder = left_by_programs
         files_by_folder.setdefault(folder, []).append(file)
+    rows = _build_rows_of_folders(users_files, turn, committed)
+    rows += _build_rows_of_folders(left_by_programs, turn, committed)
+    return rows
+
+
+def _is_left_by_program(file: FileChange) -> bool:
+    if is_change_of_folder(file.change) or file.place.endswith(".pyc"):
+        return True
+    return not _CACHES_OF_PROGRAMS.isdisjoint(file.place.split("/"))
+
+
+def _build_rows_of_folders(
+    files_by_folder: Mapping[str, Sequence[FileChange]],
+    turn: TurnOfChanges | None,
+    committed: frozenset[str],
+) -> list[ChangesListRow]:
     rows: list[ChangesListRow] = []
     for folder in sorted(files_by_folder, key=_folder_order):
         files_inside = files_by_folder[folder]

@@ -8,7 +8,11 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges
-from helix_desktop.gui.changes.changed_files_list import ChangedFilesList, ChangesListRow
+from helix_desktop.gui.changes.changed_files_list import (
+    ChangedFilesList,
+    ChangesListRow,
+    group_rows_by_folder,
+)
 from helix_desktop.gui.theme import Theme
 
 
@@ -54,6 +58,25 @@ def test_the_first_file_is_opened_and_not_an_empty_folder_before_it(
     assert changed_files.current_changes_row is folder, "what the user opened stays open"
     changed_files.show_changes_rows([folder])
     assert changed_files.current_changes_row is folder
+
+
+def test_what_programs_leave_comes_behind_the_files_of_the_user() -> None:
+    made_folder = PathChange("0/.benchmarks", None, TreeItem(PathKind.FOLDER, 0o755))
+    files = [FileChange(made_folder, ".benchmarks")]
+    for place in ("__pycache__/a.pyc", "fees.py", "src/a.py", ".pytest_cache/README.md"):
+        files.append(FileChange(PathChange(f"0/{place}", None, file_item()), place))
+    rows = group_rows_by_folder(files, None, frozenset())
+    assert [row.file.place for row in rows if row.file] == [
+        "src/a.py",
+        "fees.py",
+        ".pytest_cache/README.md",
+        "__pycache__/a.pyc",
+        ".benchmarks",
+    ]
+
+
+def file_item() -> TreeItem:
+    return TreeItem(PathKind.FILE, 0o644)
 
 
 def row_of(name: str, turn: TurnOfChanges) -> ChangesListRow:
