@@ -771,6 +771,43 @@ def test_a_rewound_message_is_in_the_box_again_and_no_longer_sent(
     assert rewound not in texts_for_model(session)
 
 
+def test_what_an_edited_message_takes_along_is_dimmed_until_the_edit_is_given_up(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """Nothing showed that messages below the edited one would leave."""
+    seqs: list[int] = []
+    for number in range(3):
+        session.append(UserSaid((Text(f"MMMM {number}", 5),)))
+        seqs.append(session.state.seq)
+    window.chat.bridge.emit_waiting_events()
+    window.sides.jump_to_end_of(session)
+    qt_works(20)
+    view = window.chat.transcript.view
+
+    def darkest_of_messages() -> list[int]:
+        image = view.viewport().grab().toImage()
+        y = view.verticalScrollBar().value()
+        darkest: list[int] = []
+        for seq in seqs:
+            item = view.items.item_of_fact(seq)
+            top = round(view.column.content_top(item) - y)
+            shades = [
+                image.pixelColor(view.column_left + x, top + line).lightness()
+                for x in range(5, 100)
+                for line in range(5, 40)
+            ]
+            darkest.append(min(shades))
+        return darkest
+
+    usual = darkest_of_messages()
+    window.chat.composer.edit_earlier_message(seqs[1], (Text("Better."),))
+    edited = darkest_of_messages()
+    assert edited[:2] == usual[:2]
+    assert edited[2] > usual[2] + 60
+    window.chat.composer.stop_editing_and_restore_draft()
+    assert darkest_of_messages() == usual
+
+
 def test_a_rewound_message_loses_neither_a_draft_nor_a_message_that_is_edited(
     window: MainWindow, session: FakeSession
 ) -> None:

@@ -141,6 +141,8 @@ class ChatPage(QWidget):
         # On the page, so that Escape in the message box closes the bar, too.
         EscapeCloser(self, pane.is_find_bar_open, pane.close_find_bar)
         self._transcript_place.addWidget(pane)
+        pane.view.mark_edited_message(self.composer.replaced_message)
+        self.composer.edited_message_changed.connect(pane.view.mark_edited_message)
         return pane
 
     def resizeEvent(self, event: QResizeEvent) -> None:

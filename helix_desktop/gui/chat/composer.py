@@ -58,6 +58,8 @@ class Composer(QWidget):
 
     sent = Signal(object, bool)
     resent = Signal(int, object)
+    # Carries the earlier message that is edited from now on, or 0.
+    edited_message_changed = Signal(int)
     stop_wanted = Signal()
     fold_wanted = Signal()
     context_wanted = Signal()
@@ -113,7 +115,10 @@ class Composer(QWidget):
         self._mode = self._build_composer_button("", "quiet", tr("Permission mode"))
         self._mode.hide()
         editing_label = tr("Editing an earlier message  ✕")
-        self._editing = self._build_composer_button(editing_label, "chip", tr("Cancel editing"))
+        editing_hint = tr(
+            "Cancel editing. What is dimmed leaves the conversation with the new message."
+        )
+        self._editing = self._build_composer_button(editing_label, "chip", editing_hint)
         self._editing.hide()
 
         context_hint = tr("Show what is in the context")
@@ -220,6 +225,7 @@ class Composer(QWidget):
             self._edited = edited.seq
             self._interrupted_draft = edited.interrupted_draft
         self._editing.setVisible(edited is not None)
+        self.edited_message_changed.emit(self._edited)
         self._show_draft(self.drafts.get_draft(place))
         self.draft_place = place
 
@@ -387,6 +393,7 @@ class Composer(QWidget):
         self.text.clear()
         self.attachments.show_attachments([])
         self._editing.show()
+        self.edited_message_changed.emit(seq)
         self.put_message_back(parts)
 
     def stop_editing_and_restore_draft(self) -> None:
@@ -394,6 +401,7 @@ class Composer(QWidget):
             self._edited = 0
             self.drafts.save_edited_message(self.draft_place, None)
             self._editing.hide()
+            self.edited_message_changed.emit(0)
             self.text.clear()
             self.attachments.show_attachments([])
             self._add_message_parts(self._interrupted_draft)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from PySide6.QtCore import QObject, QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import QAccessible, QColor, QPainter, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractSlider, QScrollBar, QWidget
 
 from helix_desktop.engine import session_events
@@ -45,6 +45,7 @@ SLICE = 0.003  # The seconds of idle work after which the window takes its turn.
 LETTING_GO = 0.001  # The same for freeing what was closed.
 DESCRIBED = 4_000  # So many of the visible characters are given to a screen reader.
 MANY = 1_000  # A conversation with more facts than this is read in a thread.
+SHARE_OF_VEIL = 0.65  # So much of what will leave the conversation is covered.
 EDGE = 4  # Drawing may extend this many pixels beyond the edge of a box.
 
 _FETCHING = (TranscriptItemKind.CALL, TranscriptItemKind.USER, TranscriptItemKind.ADDITION)
@@ -65,6 +66,8 @@ class TranscriptCanvas(BoxSurface):
         self.items = TranscriptItems()
         self.finding: TranscriptSearch | None = None
         self.scrolling = FollowingScroll(self.verticalScrollBar())
+        # The message that is being edited, or 0: it and what follows it leave with the new one.
+        self._edited_seq = 0
         self.over: QWidget | None = None  # A button that covers part of the canvas at the bottom.
         self._drawn: DrawnPlaces = {}
         self._floated = QRect()  # The area that was drawn on top of the items.
@@ -444,6 +447,12 @@ class TranscriptCanvas(BoxSurface):
                 self._drawn = self._currently_drawn_places()
         painter.end()
 
+    def mark_edited_message(self, seq: int) -> None:
+        """Marks the message that is being edited and dims what follows it. 0: none is."""
+        if seq != self._edited_seq:
+            self._edited_seq = seq
+            self.viewport().update()
+
     def _draw_visible_items(self, painter: QPainter, place: QRect) -> None:
         """Draws the items that lie in `place`, and a few pixels beyond it, for what
         stands out of an item. An item without a layout was not in sight before and is
@@ -464,10 +473,16 @@ class TranscriptCanvas(BoxSurface):
             active_box = self._active_box_of(index, layout)
             first_drawn = top - item_top
             layout.draw_boxes(painter, first_drawn, first_drawn + height, marks, active_box)
-            if index == self._marked_item:
+            seq = self.items.all[index].fact_seq
+            if index == self._marked_item or (self._edited_seq and seq == self._edited_seq):
                 px = self.theme.zoomed_pixels
                 mark = QRectF(-px(14), 0, px(3), layout.bottom_edge)
                 painter.fillRect(mark, self.theme.colour_of_token("accent"))
+            if 0 < self._edited_seq < seq:
+                veil = QColor(self.theme.colour_of_token("panel"))
+                veil.setAlphaF(SHARE_OF_VEIL)
+                whole_item = QRectF(-self.column_left, 0, self.width(), layout.bottom_edge)
+                painter.fillRect(whole_item, veil)
             self.draw_keyboard_focus(painter, index, layout)
             painter.restore()
 
