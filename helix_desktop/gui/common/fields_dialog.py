@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QComboBox, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.common.setting_fields import (
@@ -40,7 +40,7 @@ class FieldsDialog(TransientDialog):
         """Builds a field for each declaration. `save` gets all values; if it raises,
         the dialog stays open and says why. `above`: what stands above the fields.
         """
-        super().__init__(title, parent, 520)
+        super().__init__(title, parent, 600)
         self.values = {field.name: field.value for field in fields}
         self._save = save
         self.trouble = build_plain_label("", "danger", self)
@@ -49,10 +49,18 @@ class FieldsDialog(TransientDialog):
         for field in fields:
             keep_value = partial(self.values.__setitem__, field.name)
             column.addWidget(build_field_row(field, keep_value, self))
+        self._align_choices()
         self._focus_first_field(fields)
         column.addStretch(1)
         column.addWidget(self.trouble)
         column.addWidget(self.buttons)
+
+    def _align_choices(self) -> None:
+        """Gives all choices the width of the widest, so that they begin below each other."""
+        choices = self.findChildren(QComboBox)
+        widest = max((choice.maximumWidth() for choice in choices), default=0)
+        for choice in choices:
+            choice.setFixedWidth(widest)
 
     def _focus_first_field(self, fields: Sequence[FieldDeclaration]) -> None:
         """Without this, the main button has the focus, and a typed space presses it."""

@@ -92,6 +92,7 @@ class RuleBlock:
 Block = ParagraphBlock | CodeBlock | TableBlock | MathBlock | RuleBlock
 
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`\u201c\u201d]{1,2000}", re.IGNORECASE)
+_BLANKS = re.compile(r"[ \t]{2,}")
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _TASK = re.compile(r"\[([ xX])\][ \t]+")
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*\S[^\n]{0,2000}$", re.MULTILINE)
@@ -431,8 +432,13 @@ def _build_spans_of_token(
     line_ends = {"softbreak": soft_break, "hardbreak": "\n"}
     if token.type in line_ends:
         return [StyledSpan(line_ends[token.type], style, link)]
-    if token.content:
-        return _link_bare_addresses(token.content, style, link)
+    text = token.content
+    if soft_break == " ":
+        # As everywhere in Markdown: a line of a tool's that is quoted without quoting it may have
+        # a gap of half a screen.
+        text = _BLANKS.sub(" ", text)
+    if text:
+        return _link_bare_addresses(text, style, link)
     return []
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QComboBox, QPlainTextEdit, QPushButton, QWidget
 
+from helix_desktop.gui import translation
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, RefusedValueLine
 from helix_desktop.gui.fleet.fleet_rows import declare_schedule_fields, declare_task_fields
@@ -75,3 +77,17 @@ def test_letters_in_a_number_are_said_before_the_dialog_saves_and_closes(owner: 
     assert field.hasFocus()
     QTest.keyClick(field, Qt.Key.Key_Return)
     assert (dialog.isVisible(), saved) == (False, [{"price": 3.0}])
+
+
+@pytest.mark.parametrize("language", ["en", "de", "zh_CN"])
+def test_the_choices_of_a_new_task_begin_below_each_other(
+    owner: QWidget, language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if language != "en":
+        path = translation.translation_catalogue_path(language)
+        monkeypatch.setattr(translation, "_translations", json.loads(path.read_text("utf-8")))
+    dialog, _saved = open_dialog(owner, declare_task_fields({"w": "Workspace", "v": "Other"}))
+    choices = dialog.findChildren(QComboBox)
+    assert len(choices) == 2
+    lefts = {choice.mapTo(dialog, QPoint()).x() for choice in choices}
+    assert len(lefts) == 1

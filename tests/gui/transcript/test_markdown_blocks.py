@@ -144,3 +144,10 @@ def test_what_a_person_types_keeps_its_backslashes() -> None:
     (chunk,) = split_markdown_chunks(text)
     (shown,) = parse_markdown_blocks(text, chunk, breaks=True)
     assert block_as_plain_text(shown) == text
+
+
+def test_a_gap_of_many_blanks_is_one_blank_but_not_in_code() -> None:
+    """A quoted line of pytest's was torn apart by half a screen in the card of a task."""
+    (block,) = parsed("It said: ." + 60 * " " + "[100%] and `a" + 3 * " " + "b`")
+    assert isinstance(block, ParagraphBlock)
+    assert join_span_texts(block.spans) == "It said: . [100%] and a   b"
