@@ -1,49 +1,27 @@
 from __future__ import annotations
 
-import asyncio
 import base64
-import gzip
 import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QDeadlineTimer, Qt
 from PySide6.QtGui import QColor, QImage
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QLabel, QPushButton
+from PySide6.QtWidgets import QPushButton
 
-from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.text_selection import TextPosition
-from helix_desktop.gui.preview import svg_worker
-from helix_desktop.gui.preview.file_views import WIDEST_COLUMN, parse_csv_rows
 from helix_desktop.gui.preview.preview_pane import PreviewPane, format_comment
 from helix_desktop.gui.preview.svg_drawing import draw_svg_as_png
-from helix_desktop.gui.theme import Theme
 from tests.documents import written_documents as written
-from tests.gui.fake_desk import FakeWorkbench
 from tests.gui.preview.opened_files import OpenedFiles
+from tests.gui.preview.shown_files import show
 
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg' width='20' height='10'><rect width='9' height='9'/></svg>"
-
-
-@pytest.fixture
-def pane(theme: Theme, doing: BackgroundRunner) -> PreviewPane:
-    made = PreviewPane(theme, doing)
-    made.resize(500, 700)
-    made.show()
-    return made
-
-
-def show(pane: PreviewPane, folder: Path, name: str, content: bytes, line: int = 0) -> None:
-    (folder / name).write_bytes(content)
-    bench = FakeWorkbench("one", "#0d7d74", folder)
-    file = asyncio.run(bench.read_file_for_preview("", name))
-    pane.show_file(bench, file, line, line)
 
 
 def button(pane: PreviewPane, words: str) -> QPushButton:
@@ -122,81 +100,6 @@ def test_only_a_changed_file_can_be_shown_in_changes(pane: PreviewPane, tmp_path
     assert button(pane, "Show in Changes").isVisible()
     QTest.mouseClick(button(pane, "read.py"), Qt.MouseButton.LeftButton)
     assert button(pane, "Show in Changes").isHidden()
-
-
-# Each ended the process, or held the window's thread for more than two seconds.
-HOSTILE_PAGES = {
-    "tables inside each other": "<table><tr><td>" * 5_000,
-    "divisions inside each other": "<div>" * 20_000,
-    "tables that a comment seems to close": "<table><tr><td><!--</table>-->" * 300,
-    "tables that an attribute seems to close": "<table><tr><td title='</table>'>" * 300,
-    "lists inside each other": "<ul><li>" * 20_000,
-    "a word": "a" * 300_000,
-    "many cells": "<table>" + "<tr><td>a</td><td>a</td></tr>" * 30_000,
-    "many rules": "<style>" + "p{color:red}" * 60_000 + "</style>" + "<p>a</p>" * 2_000,
-    "a rule of many selectors": "<style>" + "p," * 200_000 + "p{color:red}</style>" + "<p>a</p>" * 9_000,
-    "many letters": "word " * 1_000_000,
-    "a few very wide cells": "<table>" + "<tr><td colspan=60000>x" * 300,
-    "wide cells behind an attribute": "<table>" + "<tr><td title='>' colspan=60000>x" * 300,
-    "wide cells in what seems a comment": "<table>" + "<tr><td a='<!--' colspan=60000 b='-->'>x" * 300,
-    "wide cells of another spelling": "<table>" + "<tr><td colspan='&#54;0000'>x" * 300,
-    "many wide cells": "<table>" + ("<tr>" + "<td a=\"'\" colspan=300>x" * 20) * 300,
-    "a long list": "<ul>" + "<li>x" * 15_000,
-    "many fonts": "".join(f"<span style='font-family:f{n}'>x</span>" for n in range(9_000)),
-    "pictures beside each other": "<img style='float:left' width=3>" * 6_000,
-    "tables beside each other": "<style>table{float:right}</style>" + "<table><tr><td>x</table>" * 4_000,
-    "pictures beside each other, in entities": "<img style='&#102;loat:right' width=3>x " * 6_000,
-    "fonts, in entities": "".join(f"<font f&#97;ce='F{n}'>x</font>" for n in range(9_000)),
-    "wide cells, in entities": "<table>" + "<tr><td c&#111;lspan=60000>x" * 300,
-    "cells over many rows, in entities": "<table>" + "<tr><td r&#111;wspan=60000>x" * 4_000,
-    "lines": "<pre>" + "x\n" * 400_000,
-    "tabs": "<pre>" + "\t" * 900_000,
-    "letters without spaces": ("ภาษาไทยไม่มีช่องว่าง" * 400 + " ") * 110,
-    "emoji": "👩‍💻 " * 200_000,
-    "cells over many rows": "<table>" + "<tr><td rowspan=60000>x" * 4_000,
-    "tables in tables side by side": ("<table><tr><td>" * 8 + "x" + "</table>" * 8) * 790,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("page", HOSTILE_PAGES.values(), ids=HOSTILE_PAGES)
-def test_a_page_that_would_hold_the_window_is_shown_as_its_source(
-    page: str, pane: PreviewPane, tmp_path: Path
-) -> None:
-    show(pane, tmp_path, "a.html", page.encode())
-    assert pane.stack.currentWidget() is pane.lines
-
-
-def test_a_usual_page_with_tables_in_tables_and_a_picture_in_itself_is_drawn(
-    pane: PreviewPane, tmp_path: Path
-) -> None:
-    row = "<tr><td>a<td><table><tr><td>b</table></tr>"
-    picture = f"<img src='data:image/png;base64,{'A' * 50_000}'>"
-    row += "<tr><td colspan=4 style='font-family: Arial; float: left'>x"
-    page = f"<style>{'p {color: red}' * 100}</style><p>one<p>two<ul><li>a<li>b</ul><table>{row * 200}</table>{picture}"
-    show(pane, tmp_path, "a.html", page.encode())
-    assert pane.stack.currentWidget() is pane.html
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a\n\n" * 10_000,
-        "|a|b|\n|-|-|\n" + "|a|b|\n" * 10_000,
-        "*a " * 400_000,
-        "a" * 900_000,
-        "a\u202e" * 90_000,
-        "<" * 300_000,
-        "*_" * 200_000,
-        "http://a.b " * 90_000,
-        ("ภาษาไทยไม่มีช่องว่าง" * 400 + " ") * 40,
-    ],
-    ids=["lines", "table", "large", "word", "marks", "brackets", "stars", "links", "letters"],
-)
-def test_a_text_that_would_hold_the_window_is_shown_as_its_source(
-    text: str, pane: PreviewPane, tmp_path: Path
-) -> None:
-    show(pane, tmp_path, "a.md", text.encode())
-    assert pane.stack.currentWidget() is pane.lines
 
 
 # All by which a page of HTML can name a file that is to be loaded with it.
@@ -283,50 +186,6 @@ def test_the_same_file_is_one_tab_and_closing_leaves_none(
     assert (pane.previewed_paths, closed.count()) == ([], 1)
 
 
-def test_a_cell_of_a_million_letters_does_not_hold_the_window(
-    pane: PreviewPane, tmp_path: Path
-) -> None:
-    """The defect: sixteen million letters in a cell held it for more than a minute."""
-    before = time.process_time()
-    show(pane, tmp_path, "a.csv", b"a,b\n" + b"x" * 2_000_000 + b",y\n")
-    pane.table.grab()
-    assert time.process_time() - before < 2
-
-
-def test_a_file_of_very_many_lines_does_not_hold_the_window(
-    pane: PreviewPane, tmp_path: Path
-) -> None:
-    """The defect: thirty million ends of lines held it for more than forty seconds."""
-    before = time.process_time()
-    show(pane, tmp_path, "a.txt", b"\n" * 3_000_000)
-    assert time.process_time() - before < 2
-    assert "1,000,000" in " ".join(label.text() for label in pane.findChildren(QLabel))
-
-
-def test_columns_of_a_table_are_as_wide_as_their_cells(pane: PreviewPane, tmp_path: Path) -> None:
-    """An id had room for twenty letters, and each date was cut."""
-    cells = b"7,2026-01-31T08:30:00+01:00 in the morning," + b"word " * 200
-    show(pane, tmp_path, "a.csv", b"id,lent,remarks\n" + cells + b"\n")
-    table = pane.table
-    letters = table.fontMetrics().horizontalAdvance("2026-01-31T08:30:00+01:00 in the morning")
-    assert table.columnWidth(0) < letters / 2
-    assert letters < table.columnWidth(1) < 2 * letters
-    assert table.columnWidth(2) == WIDEST_COLUMN
-
-
-def test_a_table_of_very_many_columns_does_not_hold_the_window(
-    pane: PreviewPane, tmp_path: Path
-) -> None:
-    before = time.process_time()
-    show(pane, tmp_path, "a.csv", b"1," * 20_000 + b"\n" + b"2," * 20_000 + b"\n")
-    pane.table.grab()
-    assert time.process_time() - before < 2
-
-
-def test_csv_is_read() -> None:
-    assert parse_csv_rows('a;b\n"1;1";2\n') == [["a", "b"], ["1;1", "2"]]
-
-
 async def test_svg_is_drawn_and_names_no_other_file(tmp_path: Path) -> None:
     image = read_picture(await draw_svg_as_png(SVG))
     assert image is not None
@@ -342,95 +201,6 @@ async def test_svg_is_drawn_and_names_no_other_file(tmp_path: Path) -> None:
     drawn = read_picture(await draw_svg_as_png(named))
     assert drawn is not None
     assert drawn.pixelColor(4, 4) == QColor("white")
-
-
-OUTSIDE = "/outside/picture.png"
-IMAGE = f"<svg xmlns='http://www.w3.org/2000/svg'><image href='{OUTSIDE}'/></svg>"
-SVG_OF_ENEMIES = {
-    "plain": IMAGE.encode(),
-    "in 16 bits": IMAGE.encode("utf-16"),
-    "in 16 bits without a mark": IMAGE.encode("utf-16-le"),
-    "in 32 bits": IMAGE.encode("utf-32"),
-    "in 32 bits without a mark": IMAGE.encode("utf-32-be"),
-    "declared": ('<?xml version="1.0" encoding="UTF-16"?>' + IMAGE).encode("utf-16"),
-    "packed": gzip.compress(IMAGE.encode()),
-    "in two halves": IMAGE.replace("href", "hrhref='x'ef").encode(),
-    "around another one": IMAGE.replace("href=", "href href='x' =").encode(),
-    "around an import": IMAGE.replace("href=", "href@import x;=").encode(),
-    "around an address": IMAGE.replace("href=", "href url(x)=").encode(),
-    "in what seems a part": IMAGE.replace("href", "title='href=\"#' href").replace("/></svg", " alt='\"'/></svg").encode(),
-    "behind a part": IMAGE.replace("<image", "<![CDATA[ href='# ]]><image").encode(),
-    "in an entity": f"<!DOCTYPE svg [<!ENTITY i \"<image h&#114;ef='{OUTSIDE}'/>\">]><svg>&i;</svg>".encode(),
-    "in a style sheet": f'<?xml-stylesheet href="{OUTSIDE}"?>{IMAGE}'.encode(),
-    "in itself": f"<svg><image href='data:image/png;base64,{base64.b64encode(IMAGE.encode()).decode()}'/></svg>".encode(),
-    "in itself, hidden": f"<svg><image href='data:image/png;base64,iVBORw0KGgo;base64, {base64.b64encode(IMAGE.encode()).decode()}'/></svg>".encode(),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("svg", SVG_OF_ENEMIES.values(), ids=SVG_OF_ENEMIES)
-def test_an_svg_names_no_other_file_however_it_is_written(svg: bytes) -> None:
-    """The defect: in another encoding, packed, or put together, the name of a file stayed in it."""
-    kept = svg_worker.without_outside_references(svg)
-    assert b"\0" not in kept
-    assert not kept.startswith(b"\x1f\x8b")
-    assert base64.b64encode(IMAGE.encode()) not in kept
-    try:
-        elements = list(ET.fromstring(kept).iter())  # noqa: S314 -- our own texts
-    except ET.ParseError:  # Qt does not read it, either.
-        return
-    for element in elements:
-        references = [value for name, value in element.items() if name.endswith("href")]
-        assert OUTSIDE not in references
-
-
-def parts_in_parts(part: str, drawn: str, count: int = 10) -> bytes:
-    """A picture with `count` parts, of which each draws the one before it."""
-    parts = [part.format(number=0, inside="<rect width='1' height='1'/>")]
-    for number in range(1, count):
-        parts.append(part.format(number=number, inside=drawn.format(number=number - 1)))
-    last = drawn.format(number=count - 1)
-    return f"<svg width='9' height='9'><defs>{''.join(parts)}</defs>{last}</svg>".encode()
-
-
-LINE = "d='M0 0" + " L1 1" * 300 + "'"
-SVG_OF_BILLIONS = {
-    "by using": parts_in_parts("<g id='a{number}'>{inside}</g>", "<use href='#a{number}'/>" * 10),
-    "by two": parts_in_parts("<g id='a{number}'>{inside}</g>", "<use xlink:href=' #a{number}'/>" * 2, 40),
-    "by patterns": parts_in_parts("<pattern id='a{number}'>{inside}</pattern>", "<rect fill='url(#a{number})'/>" * 10),
-    "by a style": parts_in_parts("<mask id='a{number}'>{inside}</mask>", "<g style='x:1;mask:url( \"#a{number}\" )'/>" * 10),
-    "at points": parts_in_parts("<marker id='a{number}'>{inside}</marker>", f"<path {LINE} marker-mid='url(#a{{number}})'/>", 4),
-    "in itself": b"<svg><g id='a'><use href='#a'/></g></svg>",
-    "before a mistake": parts_in_parts("<g id='a{number}'>{inside}</g>", "<use href='#a{number}'/>" * 10) + b"<",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("svg", SVG_OF_BILLIONS.values(), ids=SVG_OF_BILLIONS)
-def test_a_small_svg_that_draws_billions_of_shapes_is_known_before_it_is_drawn(svg: bytes) -> None:
-    """The defect: it was drawn until the process was ended, after up to 15 seconds."""
-    begun = time.process_time()
-    assert svg_worker.draws_too_much(svg)
-    assert time.process_time() - begun < 3
-
-
-def test_an_svg_with_many_shapes_or_with_ids_that_are_not_unique_is_drawn() -> None:
-    shapes = "<rect id='a' width='1' height='1'/>" * 5_000
-    icons = "".join(
-        f"<symbol id='i{n}'><path d='M0 0'/></symbol><use href='#i{n}'/>" for n in range(500)
-    )
-    assert not svg_worker.draws_too_much(f"<svg>{shapes}{icons}</svg>".encode())
-    assert not svg_worker.draws_too_much(b"no picture")
-
-
-def test_what_an_svg_has_itself_stays() -> None:
-    entity = '<!DOCTYPE svg [<!ENTITY ns "http://www.w3.org/2000/svg">]>'
-    for svg in (
-        "<svg><use href='#a'/><rect fill='url(#b)'/></svg>",
-        "<svg><image href='data:image/png;base64,iVBORw0KGgoAAAANSUhEUg=='/></svg>",
-        f"{entity}<svg xmlns='&ns;'/>",
-        "<svg><text>Grüße</text></svg>",
-    ):
-        assert svg_worker.without_outside_references(svg.encode()).decode() == svg
-        assert svg_worker.without_outside_references(svg.encode("utf-16")).decode() == svg
 
 
 def test_a_narrow_pane_hides_the_oldest_tabs_and_never_the_shown_one(

@@ -13,10 +13,7 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import TextBox
 from helix_desktop.gui.transcript.formula_pictures import (
-    LONGEST,
     FormulaBox,
-    FormulaRequest,
-    draw_formulas,
 )
 from helix_desktop.gui.transcript.markdown_blocks import (
     CodeBlock,
@@ -65,37 +62,6 @@ def test_code_stays_code() -> None:
     assert [type(block) for block in parse_markdown_blocks(text, MarkdownChunk(0, len(text)))] == [
         CodeBlock
     ]
-
-
-async def test_it_is_drawn_in_its_colour_and_what_is_none_is_not(application: QApplication) -> None:
-    texts = (r"\frac{a}{b}\,dx", r"\frac{a", "x" * 5_000)
-    made, broken, long = await draw_formulas(
-        [FormulaRequest(text, True, 17.0, "#ff0000", 2.0) for text in texts]
-    )
-    assert made is not None
-    assert made.width > made.height / 4
-    assert made.image.width() == round(made.width * 2)
-    colours = {
-        made.image.pixelColor(x, y).name()
-        for x in range(made.image.width())
-        for y in range(made.image.height())
-    }
-    assert "#ff0000" in colours
-    assert (broken, long) == (None, None)
-
-
-async def test_a_formula_that_takes_too_long_is_given_up_and_the_next_one_is_drawn(
-    application: QApplication,
-) -> None:
-    """Each level doubles the work: this one would take an hour. 500 others:
-    `packaging/dev.py faults formulas`.
-    """
-    deep = r"\frac{1}{" * 20 + "x" + "}" * 20
-    assert len(deep) < LONGEST
-    before, lost, after = await draw_formulas(
-        [FormulaRequest(text, True, 17.0, "#000000") for text in ("x", deep, "y")]
-    )
-    assert (before is not None, lost, after is not None) == (True, None, True)
 
 
 def test_an_answer_shows_the_source_and_then_the_picture_and_copies_the_source(
