@@ -9,11 +9,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import (
     Fact,
     FilesChanged,
@@ -734,3 +737,265 @@ async def test_what_is_not_in_the_store_never_exceeds_the_bound_while_all_tasks_
         await asyncio.wait_for(working, 120)
         assert {task.state for task in await tasks.list_fleet_tasks()} == {FleetTaskState.DONE}
         assert max(unsent) <= max(bound, *sizes)
+
+
+# --- One decision at a time
+
+
+async def add(tasks: FleetTaskList, *texts: str) -> list[str]:
+    return await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder(text)) for text in texts])
+
+
+async def test_who_wants_the_workspace_at_once_gets_it_and_who_drains_waits(
+    desks: Desks, folder: Path
+) -> None:
+    async with place(desks, folder) as (bench, tasks, _):
+        worker = worker_of(bench, tasks)
+        assert not worker.must_release_workspace
+        worker.drain()
+        assert (worker._drain_seconds, worker.must_release_workspace) == (20.0, False)
+        worker.drain(0.0)
+        assert worker.must_release_workspace
+        assert worker._is_draining.is_set()
+
+
+async def test_each_worker_of_a_process_has_a_name_of_its_own(desks: Desks, folder: Path) -> None:
+    async with place(desks, folder) as (bench, tasks, _):
+        names = [worker_of(bench, tasks)._name for _ in range(2)]
+        numbers = [int(name.rpartition(".")[2]) for name in names]
+        assert numbers[1] == numbers[0] + 1
+        assert names[0].rpartition(".")[0] == names[1].rpartition(".")[0]
+        assert names[0].startswith(f"{bench.sharing.machine_name} ")
+
+
+async def test_there_is_no_work_if_nothing_runs_and_nothing_will_by_itself(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with place(desks, folder) as (bench, tasks, _):
+        worker = worker_of(bench, tasks)
+        attempt = fleet_worker.ClaimAttempt
+        assert await worker._has_no_work(attempt.NONE_READY)
+        assert await worker._has_no_work(attempt.NOT_ALLOWED)
+        assert not await worker._has_no_work(attempt.STARTED)
+        assert not await worker._has_no_work(attempt.UNKNOWN)
+        await add(tasks, "later")
+        (claimed,) = await tasks.claim_fleet_tasks("one", 1, 30)
+        await tasks.give_back_after_setback(claimed, FleetTaskResult("full"))
+        assert not await worker._has_no_work(attempt.NONE_READY), "one may run later"
+        assert await worker._has_no_work(attempt.NOT_ALLOWED)
+
+        async def fail() -> float | None:
+            raise StoreFailed("away")
+
+        monkeypatch.setattr(tasks, "seconds_until_next_try", fail)
+        assert not await worker._has_no_work(attempt.NONE_READY), "nobody knows"
+
+
+async def claimed_by(
+    tasks: FleetTaskList, count: int = 1
+) -> list[claimed_fleet_task.ClaimedFleetTask]:
+    until = seconds_since_start_of_computer() + 100
+    claimed = await tasks.claim_fleet_tasks("one", count, 30)
+    return [claimed_fleet_task.ClaimedFleetTask(task, until, 0.0) for task in claimed]
+
+
+async def idle() -> None:
+    """A task of a worker that goes on until it is ended."""
+    await asyncio.Event().wait()
+
+
+async def test_a_worker_takes_only_what_it_has_room_for(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    async with place(desks, folder) as (bench, tasks, _):
+        await add(tasks, "a", "b")
+        running = await claimed_by(tasks, 2)
+        worker = worker_of(bench, tasks)
+
+        async def claim(_worker: str, most: int, _seconds: float) -> list[FleetTask]:
+            asked.append(most)
+            return []
+
+        monkeypatch.setattr(tasks, "claim_fleet_tasks", claim)
+        attempt = fleet_worker.ClaimAttempt
+        owned = OwnedTasks("room")
+        assert await worker._claim_and_start() is attempt.NONE_READY
+        for number, one in enumerate(running):
+            worker._claimed[owned.spawn_task(idle(), name=str(number))] = one
+            if number == 0:
+                assert await worker._claim_and_start() is attempt.NONE_READY
+        assert await worker._claim_and_start() is attempt.NOT_ALLOWED
+        running[0].waiting.append("child")  # It waits for others, so another one may run.
+        assert await worker._claim_and_start() is attempt.NONE_READY
+        assert asked == [2, 1, 1]
+        worker._claimed.clear()
+        await owned.aclose()
+        monkeypatch.setattr(bench.sharing.unsent, "may_write_more_facts", lambda: False)
+        assert await worker._claim_and_start() is attempt.NOT_ALLOWED
+
+
+async def test_a_worker_takes_nothing_while_all_is_stopped_spent_or_away(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = fleet_worker.ClaimAttempt
+    async with place(desks, folder) as (bench, tasks, _):
+        await add(tasks, "a")
+        worker = worker_of(bench, tasks)
+        stop = tasks.notes.build_stop_statement
+        await tasks._run_statements([stop(is_stopped=True)])
+        assert await worker._claim_and_start() is attempt.NOT_ALLOWED
+        await tasks._run_statements([stop(is_stopped=False)])
+        await tasks.notes.set_limit("workspace", -0.5)
+        assert await worker._claim_and_start() is attempt.NOT_ALLOWED
+        await tasks.notes.set_limit("workspace", 0.0)
+        worker._rests_until = time.monotonic() + 60
+        assert await worker._claim_and_start() is attempt.UNKNOWN
+        worker._rests_until = 0.0
+        monkeypatch.setattr(claimed_fleet_task, "AWAY_SECONDS", 0.0)
+
+        async def fail(*_: object) -> list[FleetTask]:
+            raise SharedStoreUnreachable("away")
+
+        monkeypatch.setattr(tasks, "claim_fleet_tasks", fail)
+        assert await worker._claim_and_start() is attempt.UNKNOWN
+        assert (await tasks.count_fleet_tasks()).by_state["waiting"] == 1
+
+
+async def test_a_task_is_taken_by_another_if_it_was_claimed_since(
+    desks: Desks, folder: Path
+) -> None:
+    async with place(desks, folder) as (bench, tasks, _):
+        worker = worker_of(bench, tasks)
+        await add(tasks, "a")
+        (claimed,) = await claimed_by(tasks)
+        assert not await worker._is_taken_by_another(claimed.task)
+        await tasks._run_statements([("UPDATE tasks SET claims = claims + 1", ())])
+        assert await worker._is_taken_by_another(claimed.task)
+        gone = replace(claimed.task, id="0" * 20)
+        assert not await worker._is_taken_by_another(gone)
+
+
+async def test_leases_are_renewed_and_what_is_too_late_is_stopped(
+    desks: Desks, folder: Path
+) -> None:
+    async with place(desks, folder) as (bench, tasks, _):
+        worker = worker_of(bench, tasks)
+        await add(tasks, "held", "late", "lost")
+        held, late, lost = await claimed_by(tasks, 3)
+        for one in (held, late, lost):
+            one.held_until = 0.0
+        late.deadline = 1.0
+        held.deadline = seconds_since_start_of_computer() + 1_000
+        await tasks._run_statements(
+            [("UPDATE tasks SET claims = claims + 1 WHERE id = ?", (lost.task.id,))]
+        )
+        owned = OwnedTasks("leases")
+        for number, one in enumerate((held, late, lost)):
+            worker._claimed[owned.spawn_task(idle(), name=str(number))] = one
+        before = seconds_since_start_of_computer()
+        await worker._renew_leases()
+        assert held.held_until >= before + claimed_fleet_task.TASK_LEASE_SECONDS
+        assert (held.is_ending, late.is_ending) == (False, True)
+        assert late.lease is claimed_fleet_task.TaskLease.HELD
+        assert lost.lease is claimed_fleet_task.TaskLease.TAKEN
+        worker._claimed.clear()
+        await owned.aclose()
+
+
+async def test_a_setback_lets_the_worker_rest_longer_each_time_up_to_a_limit(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("helix_desktop.workbench.fleet_worker.time", clock)
+    setback = FleetTaskOutcome(FleetTaskState.WAITING, FleetTaskResult(), is_setback=True)
+    fine = FleetTaskOutcome(FleetTaskState.DONE, FleetTaskResult())
+    async with place(desks, folder) as (bench, tasks, _):
+        worker = worker_of(bench, tasks)
+        rests = []
+        for _ in range(14):
+            worker._rest_after_setback(setback)
+            rests.append(worker._rests_until - now)
+        assert rests == [2, 4, 8, 16, 32, *[60] * 9]
+        assert worker._setbacks == 14
+        worker._rest_after_setback(fine)
+        assert worker._rests_until - now == 60, "it rests on"
+        worker._rest_after_setback(setback)
+        assert worker._rests_until - now == 2
+        assert worker._setbacks == 15
+        monkeypatch.setattr(tasks, "is_shared", True)
+        worker._rest_after_setback(setback)
+        assert worker._rests_until - now == 4 + 5, "another computer may try first"
+
+
+async def test_an_outcome_is_recorded_as_the_end_or_as_a_setback(
+    desks: Desks, folder: Path
+) -> None:
+    setback = FleetTaskOutcome(FleetTaskState.WAITING, FleetTaskResult("full"), is_setback=True)
+    async with place(desks, folder) as (bench, tasks, _):
+        worker = worker_of(bench, tasks)
+        await add(tasks, "a", "b")
+        first, second = await claimed_by(tasks, 2)
+        done = FleetTaskOutcome(FleetTaskState.DONE, FleetTaskResult(answer="yes"))
+        assert await worker._record_outcome(first.task, done) is FleetTaskState.DONE
+        assert (await tasks.find_fleet_task(first.task.id)).result.answer == "yes"
+        assert await worker._record_outcome(second.task, setback) is FleetTaskState.WAITING
+        given_back = await tasks.find_fleet_task(second.task.id)
+        assert (given_back.state, given_back.setbacks) == (FleetTaskState.WAITING, 1)
+        assert await worker._record_outcome(second.task, setback) is FleetTaskState.WAITING
+        assert (await tasks.find_fleet_task(second.task.id)).setbacks == 1, "it has it no more"
+
+
+async def test_trouble_is_noted_while_there_is_any_and_once_more(
+    desks: Desks, folder: Path
+) -> None:
+    async with place(desks, folder) as (bench, tasks, _):
+        worker = worker_of(bench, tasks)
+        await worker._note_trouble(0)
+        assert (await tasks.notes.read_state()).setbacks == {}
+        worker._setbacks = 2
+        await worker._note_trouble(3)
+        state = await tasks.notes.read_state()
+        assert (state.setbacks, state.unsent_facts) == ({worker._name: 2}, {worker._name: 3})
+        worker._setbacks = 0
+        await worker._note_trouble(0)
+        state = await tasks.notes.read_state()
+        assert (state.setbacks, state.unsent_facts) == ({}, {})
+        assert not worker._has_noted_trouble
+
+
+async def test_conversations_leave_the_disk_when_there_are_half_as_many_again(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[set[str]] = []
+
+    async def release(conversations: set[str]) -> None:
+        released.append(set(conversations))
+
+    async with place(desks, folder) as (bench, tasks, _):
+        worker = worker_of(bench, tasks)
+        worker.most_kept = 2
+        monkeypatch.setattr(bench, "release_unused_conversations", release)
+        ids = await add(tasks, "a", "b", "c")
+        for number, task in enumerate(ids):
+            session = await bench.start_conversation(identity=task)
+            await session.conversation.append_facts(UserSaid(()))
+            if number < 2:
+                for claimed in await claimed_by(tasks):
+                    await tasks.end_fleet_task(claimed.task, FleetTaskState.DONE, FleetTaskResult())
+                await worker.release_old_conversations()
+        child = await bench.start_conversation(parent=ids[0])
+        grandchild = await bench.start_conversation(parent=child.id)
+        await worker.release_old_conversations()
+        assert released == [], "the third has not ended"
+        for claimed in await claimed_by(tasks):
+            await tasks.end_fleet_task(claimed.task, FleetTaskState.DONE, FleetTaskResult())
+        await worker.release_old_conversations()
+        newest_first = [row.id for row in bench.list_conversations() if not row.parent]
+        (gone,) = released
+        assert newest_first[2] in gone
+        assert not gone & set(newest_first[:2])
+        if newest_first[2] == ids[0]:
+            assert gone == {ids[0], child.id, grandchild.id}
