@@ -555,7 +555,8 @@ class ConversationFolding:
             )
         except ActionRefused as error:
             # A reached limit is one reason, and "; " would separate it into several attempts.
-            await self._planner.record_failure(plan.kind, error.what.replace(";", ","))
+            reason = error.what.replace(";", ",")
+            await self._planner.record_failure(plan.kind, reason)
         except HelixError as error:
             await self._planner.record_failure(plan.kind, error.what)
         except Exception:
@@ -564,9 +565,8 @@ class ConversationFolding:
         finally:
             self._writing_task = None
             self._plan_in_work = None
-            self.conversation.notify_listeners(
-                FoldProgress(self.conversation.id, plan.kind, plan.why, done=True)
-            )
+            end = FoldProgress(self.conversation.id, plan.kind, plan.why, done=True)
+            self.conversation.notify_listeners(end)
 
     async def _wait_for_fold_and_adopt_or_raise(
         self, kind: facts.FoldKind

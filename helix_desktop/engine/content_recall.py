@@ -260,10 +260,11 @@ def most_tokens_recalled_whole(
     Without a conversation, usual figures are taken. Tokens are as we count them.
     """
     if state is None or policy is None:
+        usual_prices = fold_economics.RelativePrices()
         return fold_economics.most_tokens_of_whole_entry(
             context=USUAL_CONTEXT,
             steps=USUAL_STEPS,
-            price=fold_economics.RelativePrices(),
+            price=usual_prices,
             least=PAGE_TOKENS,
             most=WHOLE_TOKENS,
         )
@@ -272,10 +273,12 @@ def most_tokens_recalled_whole(
     context_tokens = sum(meter.counted.values())
     free_tokens = round(meter.free_tokens / meter.factor)
     most_tokens = min(WHOLE_TOKENS, max(PAGE_TOKENS, free_tokens))
+    step_count = len(state.branch.steps)
+    prices = prices_of_main_model(state)
     return fold_economics.most_tokens_of_whole_entry(
         context=context_tokens,
-        steps=len(state.branch.steps),
-        price=prices_of_main_model(state),
+        steps=step_count,
+        price=prices,
         least=PAGE_TOKENS,
         most=most_tokens,
     )

@@ -795,15 +795,12 @@ def choose_fitting_details(
     what is left over to the kinds in their order, but not to lessons and reports. They are
     returned in the conversation's order.
     """
-    best_first = sorted(
-        missing_details,
-        key=lambda detail: (detail.times, _is_standing_rule(detail), detail.seq),
-        reverse=True,
-    )
+    best_first = sorted(missing_details, key=_importance_of_detail, reverse=True)
     candidates_by_kind: dict[str, list[_DetailCandidate]] = {kind: [] for kind in CRITICAL}
     for detail in best_first:
         if detail.is_critical:
-            line_tokens = tokens.count_tokens(format_document_line(detail))
+            line = format_document_line(detail)
+            line_tokens = tokens.count_tokens(line)
             candidate = _DetailCandidate(detail, line_tokens + 1)  # With the line end.
             candidates_by_kind[detail.kind].append(candidate)
 
@@ -817,6 +814,10 @@ def choose_fitting_details(
                 chosen.append(candidate.detail)
                 free_tokens -= candidate.tokens
     return sorted(chosen, key=lambda detail: detail.seq)
+
+
+def _importance_of_detail(detail: Detail) -> tuple[int, bool, int]:
+    return (detail.times, _is_standing_rule(detail), detail.seq)
 
 
 def _candidates_that_fit(

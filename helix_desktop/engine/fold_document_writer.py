@@ -577,6 +577,8 @@ class FoldDocumentWriter:
         number = 0
         if plan.kind is facts.FoldKind.HANDOVER:
             number = document_plan.number
+        entries = [document_plan.entry]
+        entries += document_plan.index
         return facts.Folded(
             fold=document_plan.fold,
             kind=plan.kind,
@@ -585,7 +587,7 @@ class FoldDocumentWriter:
             tokens=document.tokens,
             tokens_before=material.shown,
             batch=document_plan.fold,
-            entries=(document_plan.entry, *document_plan.index),
+            entries=tuple(entries),
             details=document.kept,
             number=number,
             model=model,

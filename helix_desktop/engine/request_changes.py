@@ -87,12 +87,9 @@ def find_changes_between_requests(
             cause = _describe_changed_bytes(facts_before, fact)
             changes.append(ChangePlace(0, cause, recorded.time))
         elif isinstance(fact, facts.Folded):
-            name = first_of_batch.setdefault(fact.batch or fact.fold, fact.fold)
-            if fact.is_by_agent:
-                # The connected agent changed its own history, and nothing was folded here.
-                cause = Cause(CauseKind.EDIT)
-            else:
-                cause = Cause(CauseKind.FOLD, name)
+            batch = fact.batch or fact.fold
+            name = first_of_batch.setdefault(batch, fact.fold)
+            cause = _cause_of_fold(fact, name)
             place = _first_seq_in_cover(fact.cover)
             changes.append(ChangePlace(place, cause, recorded.time))
         else:
@@ -100,6 +97,13 @@ def find_changes_between_requests(
             if edit is not None:
                 changes.append(replace(edit, time=recorded.time))
     return changes
+
+
+def _cause_of_fold(fold: facts.Folded, name: str) -> Cause:
+    if fold.is_by_agent:
+        # The connected agent changed its own history, and nothing was folded here.
+        return Cause(CauseKind.EDIT)
+    return Cause(CauseKind.FOLD, name)
 
 
 def first_seq_in_piece(piece: Block | facts.ToolsOffered) -> int:

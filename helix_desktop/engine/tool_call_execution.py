@@ -187,13 +187,16 @@ class ToolCallRunner:
                 note_wait(current_time() - time_asked)
 
         state = conversation.state
+        whole_tokens = content_recall.most_tokens_recalled_whole(state, conversation.policy)
+        note_begun = partial(self._started_calls.add, call.id)
+        note_waiting = partial(self._started_calls.discard, call.id)
         return CallContext(
             conversation.id,
             ask,
             show,
-            content_recall.most_tokens_recalled_whole(state, conversation.policy),
-            partial(self._started_calls.add, call.id),
-            partial(self._started_calls.discard, call.id),
+            whole_tokens,
+            note_begun,
+            note_waiting,
             state.is_shown_whole,
         )
 

@@ -464,10 +464,12 @@ class TurnLoop:
         self, reply: Reply, prepared: _PreparedRequest, start_time: float
     ) -> Reply:
         """Record a reply. A broken one keeps its words, but not its calls, which may be cut off."""
-        parts_to_record = reply.parts
-        if reply.stop in (facts.Stop.CUT, facts.Stop.STOPPED):
-            parts_to_record = tuple(part for part in reply.parts if isinstance(part, facts.Text))
-        parts = tuple(self._normalise_and_count_reply_part(part) for part in parts_to_record)
+        is_broken = reply.stop in (facts.Stop.CUT, facts.Stop.STOPPED)
+        recorded_parts: list[facts.ReplyPart] = []
+        for part in reply.parts:
+            if isinstance(part, facts.Text) or not is_broken:
+                recorded_parts.append(self._normalise_and_count_reply_part(part))
+        parts = tuple(recorded_parts)
         self._step_count += 1
         seconds = self._services.clock.current_time() - start_time
         model = reply.model or self._main_model_client().model_name

@@ -214,16 +214,21 @@ class ConfiguredProviders:
         """Return what the file says of a provider. What it leaves out is as usual for this name."""
         preset = PRESETS.get(name, ProviderConfig(name))
         text = partial(self._text_setting, name, table)
+        kind = text("kind", preset.kind)
+        base_url = text("base_url", preset.base_url)
+        variable = text("variable", preset.variable)
+        key_host = text("key_host", "")
+        key_header = text("key_header", preset.key_header)
         headers = self._texts_setting(name, table, "headers")
         query = self._texts_setting(name, table, "query")
         models = self._table_setting(name, table, "models")
         config = ProviderConfig(
             name,
-            kind=text("kind", preset.kind),
-            base_url=text("base_url", preset.base_url),
-            variable=text("variable", preset.variable),
-            key_host=text("key_host", ""),
-            key_header=text("key_header", preset.key_header),
+            kind=kind,
+            base_url=base_url,
+            variable=variable,
+            key_host=key_host,
+            key_header=key_header,
             headers=tuple(headers.items()),
             query=tuple(query.items()),
             patience=self._patience_setting(name, table),

@@ -366,28 +366,34 @@ class HttpAnswer:
         The first piece may take long, as the model reads the request before. Once the reply
         is complete, hardly anything is worth waiting for.
         """
-        import httpx
-
         seconds = self._patience.first_byte
         async with aclosing(self._response):
             pieces = self._decoded_pieces()
             while True:
-                try:
-                    async with asyncio.timeout(seconds):
-                        piece = await anext(pieces)
-                except StopAsyncIteration:
+                piece = await self._wait_for_piece(pieces, seconds)
+                if piece is None:
                     return
-                except TimeoutError as error:
-                    raise ProviderUnreachable(
-                        f"{self._where} sent nothing for {seconds:.0f} seconds."
-                    ) from error
-                except (httpx.HTTPError, OSError) as error:
-                    raise error_of_lost_connection(error, self._where) from error
                 yield piece
                 if self._is_reply_complete:
                     seconds = self._patience.after_end
                 else:
                     seconds = self._patience.silence
+
+    async def _wait_for_piece(self, pieces: AsyncIterator[bytes], seconds: float) -> bytes | None:
+        """Return the next piece, or None at the end of the body."""
+        import httpx
+
+        try:
+            async with asyncio.timeout(seconds):
+                return await anext(pieces)
+        except StopAsyncIteration:
+            return None
+        except TimeoutError as error:
+            raise ProviderUnreachable(
+                f"{self._where} sent nothing for {seconds:.0f} seconds."
+            ) from error
+        except (httpx.HTTPError, OSError) as error:
+            raise error_of_lost_connection(error, self._where) from error
 
     async def _decoded_pieces(self) -> AsyncGenerator[bytes]:
         """Yield the body decompressed, and raise ProviderUnreachable if it gets too large.

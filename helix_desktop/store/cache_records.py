@@ -143,25 +143,27 @@ def pack_record(record: CacheRecord) -> bytes:
 
 def unpack_record(number: int, value: bytes) -> CacheRecord:
     """Decode a record. Raises ValueError if it is not what was written."""
+    check = value[:_CHECK]
     payload = value[_CHECK:]
-    if hashlib.sha256(_U64.pack(number) + payload).digest()[:_CHECK] != value[:_CHECK]:
+    right_digest = hashlib.sha256(_U64.pack(number) + payload).digest()
+    if right_digest[:_CHECK] != check:
         raise ValueError("the record does not match its check")
     fields = _FIXED.unpack_from(payload)
     _, state, digest, blob, size, kept, lines, time = fields[:8]
     tool_length, source_length, media_length, chunk_count = fields[8:]
     # Behind the numbers: three texts, whose lengths are among the numbers, and the chunks' hashes.
-    source_start = _FIXED.size + tool_length
+    tool_start = _FIXED.size
+    source_start = tool_start + tool_length
     media_start = source_start + source_length
     chunks_start = media_start + media_length
-    about = EntryOrigin(
-        payload[_FIXED.size : source_start].decode(),
-        payload[source_start:media_start].decode(),
-        payload[media_start:chunks_start].decode(),
-    )
+    tool = payload[tool_start:source_start].decode()
+    source = payload[source_start:media_start].decode()
+    media_type = payload[media_start:chunks_start].decode()
     chunk_digests: list[bytes] = []
     for chunk in range(chunk_count):
         start = chunks_start + chunk * _HASH_BYTES
-        chunk_digests.append(payload[start : start + _HASH_BYTES])
+        end = start + _HASH_BYTES
+        chunk_digests.append(payload[start:end])
     return CacheRecord(
         number,
         blob,
@@ -170,7 +172,7 @@ def unpack_record(number: int, value: bytes) -> CacheRecord:
         kept,
         lines,
         time,
-        about,
+        EntryOrigin(tool, source, media_type),
         tuple(chunk_digests),
         EntryState(state),
     )

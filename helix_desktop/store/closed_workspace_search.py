@@ -2,13 +2,13 @@
 locking anything.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TypeVar
 
 from helix_desktop.engine.facts import Recorded
-from helix_desktop.engine.ports import ClosedSearchResult
+from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
 from helix_desktop.errors import StoreFailed
 from helix_desktop.store import full_text_search as open_search
 from helix_desktop.store import read_only_copy, sqlite_database, store_opening
@@ -26,34 +26,40 @@ def search_closed_stores(folder: Path, query: str, *, limit: int = 20) -> Closed
     The index is not brought up to date, as that would write. `behind` says that it lacks
     something that the journal or the cache has.
     """
-    if not (folder / "journal.sqlite3").is_file():
-        return ClosedSearchResult()  # It has no journal, so it was never opened.
-    if not (folder / store_opening.INDEX).is_file():
+    journal_file = folder / "journal.sqlite3"
+    index_file = folder / store_opening.INDEX
+    if not journal_file.is_file():
+        return ClosedSearchResult()  # It was never opened.
+    if not index_file.is_file():
         return ClosedSearchResult(behind=True)
     with ExitStack() as resources:
-        connection = sqlite_database.connect_read_only(
-            folder / store_opening.INDEX, IndexDamaged, "index"
-        )
+        connection = sqlite_database.connect_read_only(index_file, IndexDamaged, "index")
         resources.enter_context(closing(connection))
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
             if sqlite_database.schema_version(connection) != VERSION:
                 return ClosedSearchResult(behind=True)
             index_marks = dict(connection.execute("SELECT name, value FROM meta"))
-        journal = resources.enter_context(
-            closing(JournalFile(folder / "journal.sqlite3", upgrade=False, unseen=True))
-        )
+        journal = JournalFile(journal_file, upgrade=False, unseen=True)
+        resources.enter_context(closing(journal))
         source = _ClosedStores(folder, journal, resources)
         hits = open_search.search_full_text(connection, source, query, limit=limit)
         if source.failed is not None:
             raise source.failed
-        found_conversations = {hit.conversation for hit in hits}
-        titles = {}
-        for row in journal.conversation_rows():
-            if row.id in found_conversations:
-                titles[row.id] = row.title or row.begins
+        titles = _titles_of_conversations_with_hits(journal, hits)
         lacks_facts = index_marks.get("facts", 0) < journal.last_fact_id()
         lacks_words = index_marks.get("words", 0) < index_marks.get("rows", 0)
         return ClosedSearchResult(hits, titles, behind=lacks_facts or lacks_words)
+
+
+def _titles_of_conversations_with_hits(
+    journal: JournalFile, hits: Iterable[SearchHit]
+) -> dict[str, str]:
+    conversations_with_hits = {hit.conversation for hit in hits}
+    titles: dict[str, str] = {}
+    for row in journal.conversation_rows():
+        if row.id in conversations_with_hits:
+            titles[row.id] = row.title or row.begins
+    return titles
 
 
 def read_import_facts(folder: Path) -> Sequence[Recorded]:

@@ -8,7 +8,13 @@ from dataclasses import replace
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_statements import TableTransaction
 from helix_desktop.store.fleet_task_reading import FleetTaskReader
-from helix_desktop.store.fleet_tasks import ENDED, FleetTask, TaskRetention
+from helix_desktop.store.fleet_tasks import (
+    ENDED,
+    FleetTask,
+    FleetTaskOrder,
+    FleetTaskResult,
+    TaskRetention,
+)
 
 REMOVED_AT_ONCE = 1_000
 LISTED_AT_ONCE = 500
@@ -58,14 +64,8 @@ class FleetTaskHistory(FleetTaskReader):
         number_changed = 0
         running_ids: list[str] = []
         async for task in self._iterate_tasks():
-            blank_allowed = tuple(blank(permission) for permission in task.order.allowed)
-            blank_order = replace(task.order, text=blank(task.order.text), allowed=blank_allowed)
-            blank_result = replace(
-                task.result,
-                why=blank(task.result.why),
-                answer=blank(task.result.answer),
-                asked=blank(task.result.asked),
-            )
+            blank_order = _blank_order(task.order, blank)
+            blank_result = _blank_result(task.result, blank)
             if blank_order == task.order and blank_result == task.result:
                 continue
 
@@ -107,3 +107,15 @@ class FleetTaskHistory(FleetTaskReader):
             for task in page:
                 yield task
             page = await self.list_fleet_tasks(limit=LISTED_AT_ONCE, before=page[-1].position)
+
+
+def _blank_order(order: FleetTaskOrder, blank: Callable[[str], str]) -> FleetTaskOrder:
+    allowed = [blank(permission) for permission in order.allowed]
+    return replace(order, text=blank(order.text), allowed=tuple(allowed))
+
+
+def _blank_result(result: FleetTaskResult, blank: Callable[[str], str]) -> FleetTaskResult:
+    why = blank(result.why)
+    answer = blank(result.answer)
+    asked = blank(result.asked)
+    return replace(result, why=why, answer=answer, asked=asked)

@@ -159,8 +159,10 @@ def _find_newest(
             found_rows = [FoundRow._make(row) for row in rows]
             for place in reader.read_places(found_rows):
                 hit = _show_line_with_file(place, filters.file)
-                hits.setdefault((hit.digest, hit.conversation, hit.seq), hit)
-    return tuple(islice(hits.values(), limit))
+                entry_or_fact = (hit.digest, hit.conversation, hit.seq)
+                hits.setdefault(entry_or_fact, hit)
+    best_hits = islice(hits.values(), limit)
+    return tuple(best_hits)
 
 
 def _show_line_with_file(place: FoundPlace, file: str) -> SearchHit:

@@ -68,13 +68,11 @@ def read_known_entries(index: Path, witnesses: EntryWitnesses) -> dict[Digest, K
     known = dict(_iterate_index_entries(index))
     tool_of_call: dict[tuple[str, str], str] = {}
     for conversation, time, fact in _iterate_facts(witnesses.journal):
-        if isinstance(fact, ModelReplied):
-            for part in fact.parts:
-                if isinstance(part, facts.ToolCall):
-                    tool_of_call[conversation, part.id] = part.name
-
         tool = ""
-        if isinstance(fact, ToolReturned):
+        if isinstance(fact, ModelReplied):
+            for call in _list_calls(fact):
+                tool_of_call[conversation, call.id] = call.name
+        elif isinstance(fact, ToolReturned):
             tool = tool_of_call.get((conversation, fact.call), "")
         for how, digest in entries_used_by(fact):
             if how in _NAMED_ONLY:
@@ -86,6 +84,10 @@ def read_known_entries(index: Path, witnesses: EntryWitnesses) -> dict[Digest, K
             described = _describe_by_fact(known[digest], digest, fact)
             known[digest] = described.used_by(conversation)
     return known
+
+
+def _list_calls(reply: ModelReplied) -> list[facts.ToolCall]:
+    return [part for part in reply.parts if isinstance(part, facts.ToolCall)]
 
 
 def _iterate_index_entries(index: Path) -> Iterator[tuple[Digest, KnownEntry]]:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 import time as clock
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -222,7 +222,8 @@ class StoredWorkspace:
         Cancelling changes nothing until the whole cache has been read, and nothing can be
         cancelled after that. Sessions of the returned conversations must read them again.
         """
-        total = max((await self.index.compute_figures()).size, 1)
+        figures = await self.index.compute_figures()
+        total = max(figures.size, 1)
         wanted = forgetting.ForgetRequest(text, entries)
         bytes_read = 0
 
@@ -231,15 +232,13 @@ class StoredWorkspace:
             bytes_read += size
             report(min(bytes_read, total - 1), total)
 
-        await self._stores.thread.run_slices(
-            forgetting.find_entries_to_forget(self._stores.cache, wanted), note_bytes_read
-        )
+        finding = forgetting.find_entries_to_forget(self._stores.cache, wanted)
+        await self._stores.thread.run_slices(finding, note_bytes_read)
         report(total, total)
         if self.link is not None:
             # Saved first, so that other computers are told even if this one stops meanwhile.
-            find_record = self._stores.cache.reader.record_numbered
             renamed_entries = await self._stores.thread.run_work(
-                lambda: [find_record(number).digest for number in wanted.named]
+                self._digests_of_entries, wanted.named
             )
             await self.link.save_entries_to_forget(wanted.digests, renamed_entries)
         forgotten = await self._forget_without_interruption(wanted)
@@ -248,6 +247,10 @@ class StoredWorkspace:
         not_forgotten, ciphertext = await self.link.forget_saved_entries_in_store()
         elsewhere = list(forgotten.elsewhere) + list(not_forgotten)
         return replace(forgotten, elsewhere=tuple(elsewhere), ciphertext=ciphertext)
+
+    def _digests_of_entries(self, numbers: Iterable[int]) -> list[Digest]:
+        reader = self._stores.cache.reader
+        return [reader.record_numbered(number).digest for number in numbers]
 
     async def _forget_without_interruption(self, wanted: forgetting.ForgetRequest) -> ForgetResult:
         """Forget in all stores and build the index anew. If this is cancelled, it goes on to its end."""
@@ -289,9 +292,11 @@ class StoredWorkspace:
 
         traces = forgetting.find_remaining_traces(self.folder, wanted)
         elsewhere = await run_in_background(list, traces)
+        forgotten_entries = sorted(wanted.digests)
+        changed_facts = sum(changed_counts.values())
         return ForgetResult(
-            entries=tuple(sorted(wanted.digests)),
-            facts=sum(changed_counts.values()),
+            entries=tuple(forgotten_entries),
+            facts=changed_facts,
             conversations=tuple(changed_counts),
             backups=changed_backups,
             elsewhere=tuple(elsewhere),
@@ -581,22 +586,23 @@ class WorkspaceStores:
             journal = await thread.open_on_thread(
                 store_opening.open_or_repair_journal, folder, notes.append
             )
+            witnesses = build_entry_witnesses(journal, settings)
             cache = await thread.open_on_thread(
-                cache_opening.open_or_repair_cache,
-                folder,
-                notes.append,
-                build_entry_witnesses(journal, settings),
+                cache_opening.open_or_repair_cache, folder, notes.append, witnesses
             )
+            last_entry = cache.reader.last_entry_number()
             await thread.run_work(
                 store_opening.check_index_against_stores,
                 folder,
                 journal,
-                cache.reader.last_entry_number(),
+                last_entry,
                 notes.append,
             )
-            index = await WorkspaceIndex.open(folder, StoreFeed(cache, journal, thread), count)
+            feed = StoreFeed(cache, journal, thread)
+            index = await WorkspaceIndex.open(folder, feed, count)
             cleanup.pop_all()
-        return cls(thread, StoreThread("backup"), journal, cache, index, tuple(notes))
+        backup_thread = StoreThread("backup")
+        return cls(thread, backup_thread, journal, cache, index, tuple(notes))
 
     async def aclose(self) -> None:
         async with AsyncExitStack() as closing:

@@ -102,12 +102,14 @@ def export_workspace(
     workspace_settings.read_workspace_settings(settings)  # Reports an error with its line number.
     pipe = _Pipe()
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr("workspace.toml", settings_without_keys(settings.read_text("utf-8")))
+        settings_text = settings.read_text("utf-8")
+        archive.writestr("workspace.toml", settings_without_keys(settings_text))
         facts = 0
         with archive.open("facts.jsonl", "w", force_zip64=True) as member:
             for lines in _pages_of_facts(journal):
                 facts += len(lines)
-                member.write(b"".join(_format_fact_line(line) for line in lines))
+                page = b"".join(_format_fact_line(line) for line in lines)
+                member.write(page)
                 yield pipe.pop_bytes()
         entries = 0
         with archive.open("entries.bin", "w", force_zip64=True) as member:
@@ -115,15 +117,17 @@ def export_workspace(
                 entries += 1
                 for _ in _export_entry(member, cache, record, left_out):
                     yield pipe.pop_bytes()
+        forgotten_hashes = [raw.hex() for raw in cache.reader.marked[FORGOTTEN]]
         manifest: dict[str, Any] = {
             "format": "helix-desktop workspace",
             "version": VERSION,
             "facts": facts,
             "entries": entries,
+            "damaged": left_out,
+            "forgotten": sorted(forgotten_hashes),
         }
-        manifest["damaged"] = left_out
-        manifest["forgotten"] = sorted(raw.hex() for raw in cache.reader.marked[FORGOTTEN])
-        archive.writestr("manifest.json", json.dumps(manifest, indent=1))
+        manifest_text = json.dumps(manifest, indent=1)
+        archive.writestr("manifest.json", manifest_text)
     yield pipe.pop_bytes()
 
 

@@ -139,14 +139,16 @@ def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:
     try:
         document = tomlkit.parse(text).unwrap()
     except ParseError as error:
+        sentence = _sentence_without_place(str(error))
         raise ConfigFileMistake(
-            _sentence_without_place(str(error)),
+            sentence,
             where=f"{path}, line {error.line}",
             remedy="Fix the line and open the workspace again.",
         ) from error
     except TOMLKitError as error:
+        sentence = _sentence_without_place(str(error))
         raise ConfigFileMistake(
-            _sentence_without_place(str(error)),
+            sentence,
             where=str(path),
             remedy="Fix the file and open the workspace again.",
         ) from error

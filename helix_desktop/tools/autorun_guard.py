@@ -716,12 +716,15 @@ def _classify_folder_entries(
     `inside` is the folder's path in the workspace's folder, `hides` tells whether a path in it
     is hidden from agents, and `settled` whether the folder's last change is some time ago.
     """
+    path_before_name = ""
+    if inside:
+        path_before_name = f"{inside}/"
     all_names: set[str] = set()
     names_by_kind: dict[_EntryKind, list[str]] = {kind: [] for kind in _EntryKind}
     links: list[str] = []
     hidden: list[str] = []
     for entry in entries:
-        path = f"{inside}/{entry.name}" if inside else entry.name
+        path = path_before_name + entry.name
         all_names.add(entry.name)
         kind = _kind_of_entry(entry, path)
         names_by_kind[kind].append(entry.name)
@@ -731,6 +734,7 @@ def _classify_folder_entries(
             hidden.append(entry.name)
     autorun_folders = names_by_kind[_EntryKind.AUTORUN_FOLDER]
     links_as_folders = names_by_kind[_EntryKind.LINK_AS_AUTORUN_FOLDER]
+    notable_files = names_by_kind[_EntryKind.NOTABLE_FILE]
     folders = names_by_kind[_EntryKind.FOLDER] + autorun_folders
     has_git = _are_names_of_git_folder(all_names)
     # Outside `.git`, a folder is searched even if it looks like one of git's own.
@@ -741,7 +745,7 @@ def _classify_folder_entries(
         is_settled=settled,
         subfolder_names=tuple(folders),
         autorun_folders=tuple(autorun_folders + links_as_folders),
-        notable_names=tuple(names_by_kind[_EntryKind.NOTABLE_FILE] + links_as_folders),
+        notable_names=tuple(notable_files + links_as_folders),
         has_git=has_git,
         link_names=tuple(links),
         hidden_names=tuple(hidden),

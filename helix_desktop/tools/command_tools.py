@@ -252,10 +252,11 @@ async def run_command(
     """
     wanted = await _parse_wanted_command(arguments, resources)
     needs = await _parse_command_needs(commands, resources, arguments, network=wanted.network)
+    main_folder = resources.roots.folders[0]
     action = _build_run_action(
         commands,
         wanted.line,
-        resources.roots.folders[0],
+        main_folder,
         wanted.folder.full_path,
         network=wanted.network,
         outside=wanted.outside_sandbox,
@@ -280,9 +281,10 @@ async def run_command(
     is_locked_in = commands.sandbox.kind is not SandboxKind.NONE and not wanted.outside_sandbox
     has_no_network = is_locked_in and not wanted.network
     if wanted.background:
-        name = f"bg{next(commands.next_numbers)}"
+        number = next(commands.next_numbers)
+        begun = time.monotonic()
         background_command = BackgroundCommand(
-            name, wanted.line, command, time.monotonic(), check, has_no_network
+            f"bg{number}", wanted.line, command, begun, check, has_no_network
         )
         return await _add_to_background(commands, resources, background_command)
 

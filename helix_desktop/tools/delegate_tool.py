@@ -110,25 +110,30 @@ class AgentDelegation:
         self._check_delegation_bounds()
         task = args.text_argument("task").strip()
         context = args.text_argument("context")
-        if not task or len(task) + len(context) > _LONGEST_TASK:
+        length = len(task) + len(context)
+        if not task or length > _LONGEST_TASK:
             raise InvalidInput(
                 f"Specify a task. The task and its context together can be up to {_LONGEST_TASK:,} characters long."
             )
         named_tools = self._parse_tool_names(args)
-        role = self._find_allowed_role(args.text_argument("agent").strip())
+        named_role = args.text_argument("agent").strip()
+        role = self._find_allowed_role(named_role)
         role_name = ""
         if role is not None:
             role_name = role.name
+        tools = self._choose_subagent_tools(role, named_tools)
+        runs_in_background = args.flag_argument("background")
+        is_isolated = args.flag_argument("isolate")
         return Delegation(
             parent=resources.context.conversation,
             call=resources.call.id,
             task=task,
             context=context,
-            tools=self._choose_subagent_tools(role, named_tools),
+            tools=tools,
             depth=self._place.depth + 1,
             role=role_name,
-            background=args.flag_argument("background"),
-            isolated=args.flag_argument("isolate"),
+            background=runs_in_background,
+            isolated=is_isolated,
         )
 
     def _parse_tool_names(self, args: built_in_tool.ToolArguments) -> tuple[str, ...]:

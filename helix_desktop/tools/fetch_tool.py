@@ -105,22 +105,24 @@ async def _fetch_through_redirects(
     permitted: set[str] = set()
     next_url = url
     for _ in range(MOST_REDIRECTS + 1):
-        if next_url.host not in permitted and not _numeric_address(next_url.host):
+        host = next_url.host
+        if host not in permitted and not _numeric_address(host):
             await _ask_to_fetch(resources, FetchTarget(next_url, "", is_private=False))
-            permitted.add(next_url.host)
+            permitted.add(host)
         target = await _look_up_target(next_url)
-        if target.is_private or next_url.host not in permitted:
+        if target.is_private or host not in permitted:
             await _ask_to_fetch(resources, target)
-            permitted.add(next_url.host)
+            permitted.add(host)
 
         url_with_address = next_url.copy_with(host=target.address)
+        host_and_port = next_url.netloc.decode("ascii")
         headers = {
-            "Host": next_url.netloc.decode("ascii"),
+            "Host": host_and_port,
             "User-Agent": "helix-desktop",
             "Accept-Encoding": OFFERED_CODINGS,
         }
         # The server proves who it is by its name, although it is reached by its address.
-        extensions = {"sni_hostname": next_url.host}
+        extensions = {"sni_hostname": host}
         async with client.stream(
             "GET", url_with_address, headers=headers, extensions=extensions
         ) as response:

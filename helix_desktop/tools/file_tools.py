@@ -173,25 +173,25 @@ async def _read_any_file(
     """Read a file from the disk by its kind, which its first bytes tell: an image, another
     binary file, which is only described, or text in UTF-16 or else UTF-8.
     """
-    displayed_path = resources.roots.display_path(root_path)
-    beginning = await asyncio.to_thread(
-        workspace_roots.read_file_piece, resources.roots, root_path, 0, 8192
-    )
+    roots = resources.roots
+    displayed_path = roots.display_path(root_path)
+    beginning = await asyncio.to_thread(workspace_roots.read_file_piece, roots, root_path, 0, 8192)
     media_type = _media_type_of_image(beginning)
     if media_type:
         return await _read_image(resources, root_path, media_type)
-    if b"\0" in beginning and file_text.encoding_by_mark(beginning) == "utf-8":
+    is_utf8 = file_text.encoding_by_mark(beginning) == "utf-8"
+    if is_utf8 and b"\0" in beginning:
         return await _describe_binary_file(resources, root_path)
-    size = (await asyncio.to_thread(workspace_roots.stat_path, resources.roots, root_path)).st_size
+    stat_result = await asyncio.to_thread(workspace_roots.stat_path, roots, root_path)
+    size = stat_result.st_size
     if size > LARGEST_WHOLE and not last_line:
         raise _too_large_error(displayed_path, size)
-    if file_text.encoding_by_mark(beginning) != "utf-8":
+    if not is_utf8:
         return await _read_utf16_lines(resources, root_path, first_line or 1, last_line)
     if first_line or last_line:
         return await _read_lines_between(resources, root_path, first_line or 1, last_line)
-    stored = await resources.store_result(
-        _iterate_file_pieces(resources, root_path), displayed_path
-    )
+    pieces = _iterate_file_pieces(resources, root_path)
+    stored = await resources.store_result(pieces, displayed_path)
     resources.files_seen.set_content_seen(root_path.full_path, stored.digest)
     if not stored.size:
         return ToolOutput("[the file is empty]", source=displayed_path)

@@ -905,16 +905,15 @@ def plan_branch_move(source: GitCheckout, commit: str, find_versions: FindVersio
     staged_tree = source.git_line("write-tree")
     entries_of_commit = source.entries_of_commit(commit)
     changed_names = set(source.names_that_differ("HEAD", commit))
-    unstaged_names = set(
-        source.git_names("diff-files", "-z", "--name-only", "--ignore-submodules=all")
-    )
-    staged_names = set(source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD"))
+    diff_files = source.git_names("diff-files", "-z", "--name-only", "--ignore-submodules=all")
+    unstaged_names = set(diff_files)
+    diff_index = source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD")
+    staged_names = set(diff_index)
     # A file that is in the folder as in the commit is no obstacle, but git must be told so.
     # One that is also staged in another version holds work that would be lost.
     staged_in_another_version = unstaged_names & staged_names
-    names_as_in_commit = _find_files_as_in_commit(
-        source, changed_names - staged_in_another_version, entries_of_commit
-    )
+    names_that_may_match = changed_names - staged_in_another_version
+    names_as_in_commit = _find_files_as_in_commit(source, names_that_may_match, entries_of_commit)
     # What the commit brings back may replace a version that came from the copy earlier.
     names_to_compare = changed_names.intersection(entries_of_commit)
     names_to_compare -= staged_names
@@ -922,18 +921,21 @@ def plan_branch_move(source: GitCheckout, commit: str, find_versions: FindVersio
     names_to_replace = _find_files_of_versions(source, names_to_compare, find_versions)
 
     uncommitted_names = unstaged_names | staged_names
-    names_that_may_change = set(source.git_names("ls-files", "-z")) - uncommitted_names
+    tracked_names = set(source.git_names("ls-files", "-z"))
+    names_that_may_change = tracked_names - uncommitted_names
     names_that_may_change.update(names_as_in_commit, names_to_replace)
     _check_nothing_in_the_way(source, commit, names_that_may_change, uncommitted_names)
     lines_of_replaced = {}
     for name, line in _build_tree_lines(source, names_to_replace).items():
-        lines_of_replaced[os.fsdecode(name)] = os.fsdecode(line)
+        path = os.fsdecode(name)
+        lines_of_replaced[path] = os.fsdecode(line)
+    paths_as_in_commit = [os.fsdecode(name) for name in names_as_in_commit]
     return BranchMove(
         source=str(source.folder),
         head=source.head,
         commit=commit,
         staged=staged_tree,
-        same=tuple(map(os.fsdecode, names_as_in_commit)),
+        same=tuple(paths_as_in_commit),
         replaced=lines_of_replaced,
     )
 

@@ -122,6 +122,8 @@ class WorkspacePermissions:
         if "always" in decision.scopes:
             choices = permission.choices_to_offer(action, rules)
         shown_choices = [permission.describe_choice(choice) for choice in choices]
+        folders_of_choices = permission.list_folders_of_choices(action, choices)
+        asked_programs = permission.list_asked_programs(action, rules)
         command_access = ""
         # How an agent of another program runs its commands is not known.
         if call.name == ToolName.RUN_COMMAND and action.effect is ActionEffect.RUN:
@@ -133,9 +135,9 @@ class WorkspacePermissions:
             decision.reason,
             decision.scopes,
             rules=tuple(shown_choices),
-            rule_folders=permission.list_folders_of_choices(action, choices),
+            rule_folders=folders_of_choices,
             apart=decision.separate_permission,
-            programs=permission.list_asked_programs(action, rules),
+            programs=asked_programs,
             command_access=command_access,
         )
         answer = await context.ask(question)
@@ -313,9 +315,10 @@ class Toolbox:
         Once the tool is permitted to change files, a step is open (see `_begin_step_if_changing`).
         It is ended only after the output was stored; then hooks see the changed files, too.
         """
+        checkpoints = self._around.checkpoints
         running = _RunningCall(call, context, keep=call.keep)
-        if self._around.checkpoints is not None:
-            self._around.checkpoints.steps.disown_next_changes(context.conversation)
+        if checkpoints is not None:
+            checkpoints.steps.disown_next_changes(context.conversation)
         try:
             result = await self._run_hooks_and_tool(running)
         except StoreFailed:
@@ -328,8 +331,8 @@ class Toolbox:
         if running.open_step is not None:
             running.open_step.release_space()
         outcome = await self._build_call_outcome(running, result)
-        if running.open_step is not None and self._around.checkpoints is not None:
-            changed_files = await self._around.checkpoints.end_step(running.open_step)
+        if running.open_step is not None and checkpoints is not None:
+            changed_files = await checkpoints.end_step(running.open_step)
             outcome = replace(outcome, files=changed_files)
         if self._guard is not None and not outcome.refused:
             await self._guard.run_hooks_after_call(call, context, outcome)
@@ -479,6 +482,7 @@ class Toolbox:
             if decided.refused:
                 origin = NOT_RUN
             stored = await self._around.cache.store_content(output, origin)
+        is_repeated = bool(result.repeat_of)
         return CallOutcome(
             output=stored,
             ok=result.ok,
@@ -491,7 +495,7 @@ class Toolbox:
             decided_scope=decided.scope,
             decided_on=decided.device,
             keep=running.keep,
-            repeated=bool(result.repeat_of),
+            repeated=is_repeated,
             refused=decided.refused,
             stopped=result.stopped,
             content=content,

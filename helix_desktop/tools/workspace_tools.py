@@ -83,28 +83,22 @@ class WorkspaceTools:
         run later does. The scratch folder, which stands for /tmp in commands, is removed again if
         anything fails.
         """
+
+        def is_hidden_from_tools(inside: str) -> bool:
+            return hidden_files.matches_hidden_patterns(inside, options.hidden())
+
+        def is_planning() -> bool:
+            return permissions.mode_in_force is PermissionMode.PLAN
+
         all_roots = WorkspaceRoots.from_folders(
             folders, options.closed_paths, options.sample_folder
         )
         leave_out_of_search(all_roots.folders)
-        roots = replace(
-            all_roots,
-            is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(
-                inside, options.hidden()
-            ),
-        )
+        roots = replace(all_roots, is_hidden_inside=is_hidden_from_tools)
         await asyncio.to_thread(temporary_folders.remove_abandoned_scratch_folders)
         scratch, lock = temporary_folders.create_scratch_folder()
         try:
-            caches = options.caches or scratch / "caches"
-            sandbox = await find_sandbox(roots.folders, scratch, roots.closed_paths, caches)
-            writing = asyncio.to_thread(
-                write_identity, sandbox.command_folder / "git", roots.folders
-            )
-            await end_if_cancelled(
-                writing,
-                lambda _: asyncio.to_thread(temporary_folders.remove_scratch_folder, scratch),
-            )
+            sandbox = await _find_and_prepare_sandbox(roots, scratch, options.caches)
         except BaseException:
             temporary_folders.remove_scratch_folder(scratch, lock)
             raise
@@ -112,7 +106,7 @@ class WorkspaceTools:
         guard = FileGuard(all_roots, options.hidden)
         commands = WorkspaceCommands(sandbox, os.environ, spawn, CommandLimits(), guard)
         commands.opened = options.opened
-        commands.is_planning = lambda: permissions.mode_in_force is PermissionMode.PLAN
+        commands.is_planning = is_planning
         resources = WorkspaceResources(roots, *stores, checkpoints=checkpoints)
         return cls(resources, permissions, sandbox, commands, options, scratch_lock=lock)
 
@@ -194,3 +188,19 @@ class WorkspaceTools:
         lock = self.scratch_lock
         self.scratch_lock = -1  # Another call must not close a file number that is used anew.
         await asyncio.to_thread(temporary_folders.remove_scratch_folder, self.sandbox.scratch, lock)
+
+
+async def _find_and_prepare_sandbox(
+    roots: WorkspaceRoots, scratch: Path, caches: Path | None
+) -> Sandbox:
+    """Find the sandbox of this system, and write who commits in it."""
+    folder_of_caches = caches or scratch / "caches"
+    sandbox = await find_sandbox(roots.folders, scratch, roots.closed_paths, folder_of_caches)
+    command_folder_of_git = sandbox.command_folder / "git"
+    writing = asyncio.to_thread(write_identity, command_folder_of_git, roots.folders)
+    # What is still being written would keep the scratch folder from being removed.
+    await end_if_cancelled(
+        writing,
+        lambda _: asyncio.to_thread(temporary_folders.remove_scratch_folder, scratch),
+    )
+    return sandbox

@@ -35,6 +35,18 @@ if TYPE_CHECKING:
 MOST_IDLE = 4  # The maximum number of idle foreign agents whose processes are kept.
 
 
+async def _refuse_tested_agent(method: str, _params: dict[str, Any]) -> dict[str, Any]:
+    raise ActionRefused(f"The agent is only tested, so {method} is refused.")
+
+
+async def _ignore_update(_session: str, _update: dict[str, Any], _size: int) -> None:
+    """What a tested agent reports by itself says nothing about whether it works."""
+
+
+def _ignore_size(_size: int) -> None:
+    """The test of an agent is too short for too much."""
+
+
 class AcpConversations:
     """`own_lines` returns the setting with the user's own agents. `tools_of_copy` returns
     the tools that work in a copy of the folders.
@@ -78,21 +90,12 @@ class AcpConversations:
         module = await asyncio.to_thread(
             importlib.import_module, "helix_desktop.acp_client.agent_connection"
         )
-
-        async def refuse_request(method: str, _params: dict[str, Any]) -> dict[str, Any]:
-            raise ActionRefused(f"The agent is only tested, so {method} is refused.")
-
-        async def ignore_update(_session: str, _update: dict[str, Any], _size: int) -> None:
-            """What the agent reports by itself says nothing about whether it works."""
-
-        def ignore_size(_size: int) -> None:
-            """The test is too short for too much."""
-
-        handlers = module.AgentHandlers(refuse_request, ignore_update, ignore_size)
+        handlers = module.AgentHandlers(_refuse_tested_agent, _ignore_update, _ignore_size)
+        main_tools = self._tools_of_copy("")
         connection = await module.AgentConnection.start_agent(
             connectable_agent.agent,
             connectable_agent.environment,
-            self._tools_of_copy(""),
+            main_tools,
             self._spawn,
             handlers,
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from helix_desktop.engine.facts import (
     ConversationChanged,
@@ -148,17 +148,17 @@ class ConversationRelay:
             compaction = list_active_compactions(facts)[request.before_compaction - 1]
             last_seq = compaction.seq - 1
         row = await self.workspace.journal.find_conversation(request.conversation)
-        title = f"{row.title or row.begins} → {AGENTS_TO_CONTINUE_IN[request.agent]}"
+        title_here = row.title or row.begins
+        title = f"{title_here} → {AGENTS_TO_CONTINUE_IN[request.agent]}"
         session = await desk.fork_conversation(request.conversation, last_seq, title=title)
         if not may_ask_model:
             await desk.open_session(session.id, writer=lambda _: None)
         if request.is_folded and not await _fold_older_turns(session):
-            room = min(room, session.context.next_request_meter().used // 2)
+            used_tokens = session.context.next_request_meter().used
+            room = min(room, used_tokens // 2)
         main_model = ModelSet(ModelRole.MAIN, "", room)
         if may_ask_model:
-            for model in desk.models.model_facts():
-                if model.role is ModelRole.MAIN:
-                    main_model = model
+            main_model = _find_main_model(desk) or main_model
         window = min(room, main_model.window or room)
         await session.conversation.append_facts(replace(main_model, window=window))
         if not session.conversation.current_meter().request_fits:
@@ -187,6 +187,13 @@ class ConversationRelay:
         if add_snippet_if_missing(snippet):
             return f"The MCP server {server} was added to {snippet.file}."
         return f"The MCP server {server} is already in {snippet.file}."
+
+
+def _find_main_model(desk: Any) -> ModelSet | None:
+    for model in desk.models.model_facts():
+        if model.role is ModelRole.MAIN:
+            return cast(ModelSet, model)
+    return None
 
 
 async def _fold_older_turns(session: Session) -> bool:

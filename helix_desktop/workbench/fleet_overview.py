@@ -10,6 +10,7 @@ from typing import Any
 from helix_desktop.errors import HelixError, SharedStoreUnreachable, UnknownModel
 from helix_desktop.store import fleet_task_files
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
+from helix_desktop.store.fleet_notes import FleetState
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import (
     FleetTaskOrder,
@@ -37,28 +38,22 @@ async def collect_fleet_state(
     """
     counts = await tasks.count_fleet_tasks()
     notes = await tasks.notes.read_state()
-    budgets: dict[str, dict[str, float]] = {}
-    for scope, limit in notes.limits.items():
-        budgets[scope] = {"limit": limit, "spent": notes.spent.get(scope, 0.0)}
     tasks_by_worker = dict.fromkeys(notes.workers, 0)  # A worker may have no task.
     tasks_by_worker.update(counts.by_worker)
     # These workers have tasks but no longer report.
     lost_workers = sorted(counts.by_worker.keys() - notes.workers.keys())
-    draining_workers: list[str] = []
-    for worker, is_told_to_drain in notes.workers.items():
-        if is_told_to_drain:
-            draining_workers.append(worker)
     # Of what is spent, the part for requests that were cut off when a worker was killed.
     estimated_cost = notes.spent.get("estimated", 0.0)
+    oldest_waiting_seconds = await tasks.oldest_waiting_seconds()
     state: dict[str, Any] = {
         "tasks": counts.by_state,
         "workers": tasks_by_worker,
         "lost": lost_workers,
-        "draining": draining_workers,
-        "oldest_waiting_seconds": await tasks.oldest_waiting_seconds(),
+        "draining": _list_draining_workers(notes),
+        "oldest_waiting_seconds": oldest_waiting_seconds,
         "is_stopped": notes.is_stopped,
         "cost": counts.dollars,
-        "budgets": budgets,
+        "budgets": _describe_budgets(notes),
         "estimated_cost": estimated_cost,
         "paused_providers": list(notes.paused),
         "unable": list(notes.unable),
@@ -74,6 +69,19 @@ async def collect_fleet_state(
         if counts.by_state[shown_state] > len(newest):
             state["has_older"] = True
     return state
+
+
+def _list_draining_workers(notes: FleetState) -> list[str]:
+    """Return the workers that end their tasks and take no others."""
+    return [worker for worker, is_told_to_drain in notes.workers.items() if is_told_to_drain]
+
+
+def _describe_budgets(notes: FleetState) -> dict[str, dict[str, float]]:
+    budgets: dict[str, dict[str, float]] = {}
+    for scope, limit in notes.limits.items():
+        spent = notes.spent.get(scope, 0.0)
+        budgets[scope] = {"limit": limit, "spent": spent}
+    return budgets
 
 
 class FleetOverview:

@@ -7,6 +7,7 @@ text of the conversation is among them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Any
 
 from helix_desktop.engine.facts import (
     Folded,
@@ -56,21 +57,24 @@ def trace_run(task: FleetTask, recorded: Sequence[Recorded]) -> TraceSpan | None
     begin = recorded[0].time
     if children:
         begin = min(begin, children[0].begin)
-    attributes = {
+    agent_name = task.order.agent or "agent"
+    attributes: dict[str, Any] = {
         "gen_ai.operation.name": "invoke_agent",
-        "gen_ai.agent.name": task.order.agent or "agent",
+        "gen_ai.agent.name": agent_name,
         "gen_ai.conversation.id": task.id,
         "helix.task.claims": task.claims,
         "helix.task.worker": task.worker,
-        **_sum_usage(recorded),
     }
+    attributes.update(_sum_usage(recorded))
+    error = _describe_error_of_run(recorded)
+    events = _list_fold_events(recorded)
     return TraceSpan(
         name="invoke_agent",
         begin=begin,
         end=recorded[-1].time,
         attributes=attributes,
-        error=_describe_error_of_run(recorded),
-        events=tuple(_list_fold_events(recorded)),
+        error=error,
+        events=tuple(events),
         children=tuple(children),
     )
 

@@ -13,6 +13,7 @@ import math
 import secrets as random
 import time as clock
 from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import nullcontext, suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -178,21 +179,28 @@ class HistoryImport:
         ids_without_parent = {row.id for row in self.intake.rows if not row.parent}
         files_to_read: list[FileToRead] = []
         for file in files:
-            stamp = stamp_of_history_file(self.preparation.copy_of_file(file) or file)
-            size, _ = stamp
+            file_here = self.preparation.copy_of_file(file) or file
+            stamp = stamp_of_history_file(file_here)
             conversations = conversations_by_path.get(str(file), set())
-            # If the user imports by hand what was deleted, what is older comes back, too.
-            is_deleted = not conversations.isdisjoint(self.intake.deleted)
-            brings_back_deleted = self.intake.is_by_hand and is_deleted
-            is_unchanged = size > 0 and self._stamps.get(str(file)) == stamp
             lacks_parent = False
             if not conversations.isdisjoint(ids_without_parent):
                 lacks_parent = subagent_files.is_file_of_subagent(file)
-            if is_unchanged and not brings_back_deleted and not lacks_parent:
+            if self._is_imported_already(file, stamp, conversations) and not lacks_parent:
                 self.result.here |= conversations
             else:
                 files_to_read.append((file, stamp))
         return files_to_read
+
+    def _is_imported_already(
+        self, file: Path, stamp: tuple[int, int], conversations: AbstractSet[str]
+    ) -> bool:
+        """`conversations`: those that an earlier import made of this file."""
+        # If the user imports by hand what was deleted, what is older comes back, too.
+        is_deleted = not conversations.isdisjoint(self.intake.deleted)
+        if self.intake.is_by_hand and is_deleted:
+            return False
+        size, _ = stamp
+        return size > 0 and self._stamps.get(str(file)) == stamp
 
     def _collect_complaints(
         self, prepared: Iterator[Prepared]

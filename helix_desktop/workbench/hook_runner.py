@@ -304,14 +304,13 @@ class HookRunner:
         """Start it like a command of the model: the same files are protected, and the
         mode may forbid writing.
         """
-        is_read_only = self.kit.permissions.mode_in_force in (
-            PermissionMode.READ_ONLY,
-            PermissionMode.PLAN,
-        )
+        mode = self.kit.permissions.mode_in_force
+        is_read_only = mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
         # What commands of the model see without asking.
         opened_for_commands = await asyncio.to_thread(self.kit.commands.opened)
-        openings = replace(opened_for_commands, hidden=tuple(watched.guard.hidden_files))
+        hidden_files = tuple(watched.guard.hidden_files)
+        openings = replace(opened_for_commands, hidden=hidden_files)
         if sandbox.paths_left_visible(openings):
             raise ActionRefused(
                 "The weaker sandbox, Landlock, cannot keep the hook from reading hidden files."

@@ -540,19 +540,22 @@ def _build_fold_of_summary(
 
     state = build_state(conversation.facts)
     cover = Span(covered_seqs[0], covered_seqs[-1])
-    earlier_folds = _folds_among(conversation.facts)
-    earlier_handovers = [fold for fold in earlier_folds if fold.kind is FoldKind.HANDOVER]
+    tokens_before = state.branch.shown_tokens(cover)
     tokens_of_summary = 0
     if isinstance(summary.fact, UserSaid):
         tokens_of_summary = summary.fact.parts[0].tokens
+    earlier_folds = _folds_among(conversation.facts)
+    fold_number = len(earlier_folds) + 1
+    earlier_handovers = [fold for fold in earlier_folds if fold.kind is FoldKind.HANDOVER]
+    handover_number = len(earlier_handovers) + 1
     fold = Folded(
-        fold=f"handover-{len(earlier_folds) + 1}",
+        fold=f"handover-{fold_number}",
         kind=FoldKind.HANDOVER,
         cover=cover,
         text=history_facts.summary_text_of_draft(summary),
         tokens=tokens_of_summary,
-        tokens_before=state.branch.shown_tokens(cover),
-        number=len(earlier_handovers) + 1,
+        tokens_before=tokens_before,
+        number=handover_number,
         why=REWRITTEN,
     )
     # The fold is tried out: the engine makes only a valid one live.

@@ -650,6 +650,10 @@ class Workbench:
         """Return all that a session uses of its workspace."""
         kit = self.copies.tools_of_copy(conversation.state.own_copy)
         toolbox = self._build_toolbox(conversation, kit, depth, allowed_tools)
+        find_model_client = partial(self._model_client_for, conversation.id)
+        find_limits = partial(self._limits_of_conversation, conversation.id)
+        sum_spending_of_agents = partial(self.workforce.agents_spending, conversation.id)
+        build_step_setup = partial(self._build_step_setup, conversation)
         run_foreign_turn = None
         if conversation.state.acp_agent:
             run_foreign_turn = partial(self.acp.run_conversation_turn, conversation, kit, toolbox)
@@ -662,13 +666,13 @@ class Workbench:
             withheld=toolbox.withheld_definition_totals,
             run_hooks=self._run_event_hooks,
             turn_lease=self.sharing.hold_turn_lease,
-            models=partial(self._model_client_for, conversation.id),
-            setup=partial(self._build_step_setup, conversation),
+            models=find_model_client,
+            setup=build_step_setup,
             spawn=self.tasks.spawn_task,
             collect_file_changes=kit.collect_unfinished_changes,
-            limits=partial(self._limits_of_conversation, conversation.id),
+            limits=find_limits,
             spent=self._rows.cost_today_and_ever,
-            agents_spent=partial(self.workforce.agents_spending, conversation.id),
+            agents_spent=sum_spending_of_agents,
             run_foreign_turn=run_foreign_turn,
         )
 
@@ -685,6 +689,7 @@ class Workbench:
         other_tools += self.workforce.build_agent_tools()
         other_tools.append(self.copies.build_apply_tool())
         other_tools += fleet_tools.build_fleet_tools(self.workspace, self.claims)
+        compact_entry = partial(self._compact_stored_entry, conversation.id)
         recall_history = partial(
             content_recall.recall_folded_messages,
             conversation.state,
@@ -694,11 +699,12 @@ class Workbench:
         tools_on_demand = self.project.build_tools_on_demand(
             conversation, self.token_counter, self.kit.finder
         )
+        place_in_tree = self.workforce.place_in_tree(conversation.id, depth)
         return kit.build_toolbox(
-            compact=partial(self._compact_stored_entry, conversation.id),
+            compact=compact_entry,
             history=recall_history,
             start_child=self.workforce.delegate_to_agent,
-            place=self.workforce.place_in_tree(conversation.id, depth),
+            place=place_in_tree,
             more=self._list_foreign_tools,
             allowed_tools=allowed_tools,
             on_demand=tools_on_demand,
@@ -1215,11 +1221,13 @@ class Workbench:
             conversation.id, conversation.state, tokens
         )
         system_prompt, (rules, notes) = await asyncio.gather(reading_system_prompt, reading_rules)
+        notes_of_plan_mode = self.planning.plan_mode_notes()
 
         own_model = self._model_by_conversation.get(conversation.id, "")
         models: list[facts.ModelSet] = []
         for model in self.models.model_facts(own_model):
-            models.append(system_prompt_and_settings.apply_model_choices(model, settings))
+            chosen_model = system_prompt_and_settings.apply_model_choices(model, settings)
+            models.append(chosen_model)
 
         role = self.workforce.roles.role_file_of(conversation.state)
         system = system_prompt_and_settings.system_prompt_for_role(system_prompt, role, tokens)
@@ -1229,7 +1237,7 @@ class Workbench:
             policy=policy,
             models=tuple(models),
             rules=rules,
-            notes=notes + self.planning.plan_mode_notes(),
+            notes=notes + notes_of_plan_mode,
         )
 
     def _build_system_prompt(self, settings: WorkspaceConfig, copy: str) -> facts.SystemSet:

@@ -763,9 +763,13 @@ class TokenLedger:
         for name, column in self.sums.items():
             sums_here[name] = self._sum_paid_here(column, seq)
         paid_here = self._sum_paid_here(self.paid, seq)
-        paid_in_all = self.paid[bisect_right(self.requests, seq)]
+        request_count = bisect_right(self.requests, seq)
+        paid_in_all = self.paid[request_count]
         # Rounding could make the difference a little less than nothing.
         paid_elsewhere = max(0.0, paid_in_all - paid_here)
+        paid_before = paid_elsewhere + self.unstated_dollars_until(seq)
+        paid_without = self._sum_paid_here(self.paid_without, seq)
+        paid_for_shortening = self._sum_paid_here(self.paid_for_shortening, seq)
         # Without a price or a payment, no request is an exception: none has a known cost.
         unpriced = 0
         if paid_here or is_priced:
@@ -776,12 +780,12 @@ class TokenLedger:
             without=sums_here["without"],
             cache_read=sums_here["read"],
             paid=paid_here,
-            paid_without=self._sum_paid_here(self.paid_without, seq),
-            paid_before=paid_elsewhere + self.unstated_dollars_until(seq),
+            paid_without=paid_without,
+            paid_before=paid_before,
             unpriced=unpriced,
             free=sums_here["free"],
             shortening=sums_here["shortening"],
-            paid_for_shortening=self._sum_paid_here(self.paid_for_shortening, seq),
+            paid_for_shortening=paid_for_shortening,
         )
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:

@@ -66,7 +66,9 @@ def build_fold_document(
     tokens_for_sections = plan.limit - tokens_for_details - tokens_above
     short_sections = _shorten_sections(sections, tokens_for_sections, tokens)
 
-    body = "\n".join([state, *short_sections.values()])
+    parts_of_body = [state]
+    parts_of_body += short_sections.values()
+    body = "\n".join(parts_of_body)
     missing_details = conversation_details.find_missing_critical_details(plan.details, body)
     added_details = conversation_details.choose_fitting_details(
         missing_details, tokens_for_details, tokens
@@ -77,13 +79,15 @@ def build_fold_document(
         text = _assemble_list(plan, short_sections, added_details)
 
     critical_count = sum(detail.is_critical for detail in plan.details)
+    missing_count = len(missing_details)
+    added_count = len(added_details)
     # How many critical details there are, how many of them the model's text has, how many were
     # added to it, and how many there was no room for.
     kept = DetailsKept(
         critical_count,
-        critical_count - len(missing_details),
-        len(added_details),
-        len(missing_details) - len(added_details),
+        critical_count - missing_count,
+        added_count,
+        missing_count - added_count,
     )
     return FoldDocument(text, tokens.count_tokens(text), kept)
 

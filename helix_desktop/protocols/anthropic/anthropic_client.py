@@ -7,7 +7,7 @@ word with its signature, and only to the provider that signed it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from helix_desktop import json_values
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
@@ -84,18 +84,15 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
         writer = _AnthropicMessageWriter(self.reasoning_owner, accepted_ids, abilities)
         # A reply that says nothing is written as None: it keeps its place only for the count.
         written_messages = [writer.write_message(message) for message in request.messages]
-        # Up to a mark, the provider reads a request from its cache, which is cheap. The marks
-        # stand where the last request ended, where a fold (a shorter text in place of
-        # messages) changed something last, and at the end of this request.
-        message_count = len(written_messages)
-        for marked_count in {request.stable, request.settled, message_count}:
-            if 0 < marked_count <= message_count:
-                _mark_last_block(written_messages[marked_count - 1])
+        _mark_ends_of_cached_prefixes(written_messages, request)
         body["messages"] = [message for message in written_messages if message is not None]
 
         # A request that asks for thinking must not set a temperature, too.
         thinking = _thinking_options(request, abilities, limit, written_messages)
-        body.update(thinking or _anthropic_sampling(request, abilities))
+        if thinking:
+            body.update(thinking)
+        else:
+            body.update(_anthropic_sampling(request, abilities))
         return OutgoingRequest(self._messages_path(), body, {"anthropic-version": VERSION})
 
     def _messages_path(self) -> str:
@@ -162,6 +159,19 @@ def _blocks_without_thinking(message: Json) -> list[Json]:
         if json_values.value_at(block, "type") not in anthropic_gateway.THINKING:
             blocks.append(block)
     return blocks
+
+
+def _mark_ends_of_cached_prefixes(
+    written_messages: Sequence[Object | None], request: Request
+) -> None:
+    """Up to a mark, the provider reads a request from its cache, which is cheap. The marks stand
+    where the last request ended, where a fold (a shorter text in place of messages) changed
+    something last, and at the end of this request.
+    """
+    message_count = len(written_messages)
+    for marked_count in {request.stable, request.settled, message_count}:
+        if 0 < marked_count <= message_count:
+            _mark_last_block(written_messages[marked_count - 1])
 
 
 def _mark_last_block(message: Json) -> None:

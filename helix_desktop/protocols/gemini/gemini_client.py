@@ -169,13 +169,14 @@ class _GeminiContentWriter:
         its own work again. Here the signature is kept as reasoning before its part.
         """
         written: list[Object] = []
-        signature = ""
+        signature = ""  # It goes on the next part.
         for part in message.parts:
             if isinstance(part, Reasoning):
                 own_signature = self._own_signature(part)
                 if own_signature and signature:  # The first one had no part of its own.
-                    written.append({"text": "", "thoughtSignature": signature})
-                signature = own_signature or signature
+                    written.append(_signed_empty_text(signature))
+                if own_signature:
+                    signature = own_signature
                 continue
             written_part = self._write_part(part)
             if written_part is None:
@@ -186,7 +187,7 @@ class _GeminiContentWriter:
             written.append(written_part)
         # A signature at a reply's end came on an empty text or a thought, and goes back on a text.
         if signature:
-            written.append({"text": "", "thoughtSignature": signature})
+            written.append(_signed_empty_text(signature))
         if in_loop and self.abilities.reasoning == "level":
             return _sign_first_call(written)
         return written
@@ -226,6 +227,10 @@ class _GeminiContentWriter:
         return {
             "inlineData": {"mimeType": image.media_type, "data": request_parts.base64_text(image)}
         }
+
+
+def _signed_empty_text(signature: str) -> Object:
+    return {"text": "", "thoughtSignature": signature}
 
 
 def _sign_first_call(parts: list[Object]) -> list[Object]:

@@ -374,6 +374,7 @@ class Checkpoints:
         for change in changes:
             if not folder_state.is_change_of_folder(change):
                 changes_of_files.append(change)
+        file_count = len(changes_of_files)
         added, removed = await self._count_added_and_removed(changes_of_files)
         encoded_difference = folder_state.encode_difference(changes, before)
         (difference,) = await self.contents.store_many([(encoded_difference, ABOUT)])
@@ -383,7 +384,7 @@ class Checkpoints:
             difference,
             before,
             after,
-            len(changes_of_files),
+            file_count,
             added,
             removed,
             call,
@@ -434,38 +435,44 @@ class Checkpoints:
         if self._steps_file is None or self.latest_checkpoint is None:
             return []
         made_for = f"{self.roots} {self.folders.coverage}"
-        interrupted_steps_left = await asyncio.to_thread(
+        interrupted = await asyncio.to_thread(
             interrupted_steps.read_interrupted_steps, self._steps_file, made_for
         )
-        if interrupted_steps_left is None:
+        if interrupted is None:
             return []
         interrupted_changes = []
         # Contents may have been removed, after another program had the workspace.
         with suppress(HelixError):
-            tree_before = await self.read_checkpoint_state(interrupted_steps_left.latest)
+            tree_before = await self.read_checkpoint_state(interrupted.latest)
             tree_now = self.folders.known_items()
-            changes = interrupted_steps.changes_before_kill(
-                folder_state.compare_trees(tree_before, tree_now),
-                self.roots,
-                interrupted_steps_left.alive_ns,
+            all_changes = folder_state.compare_trees(tree_before, tree_now)
+            changes_before_kill = interrupted_steps.changes_before_kill(
+                all_changes, self.roots, interrupted.alive_ns
             )
-            interrupted_steps_left.steps.record_check((), await asyncio.to_thread(list, changes))
+            changes = await asyncio.to_thread(list, changes_before_kill)
+            interrupted.steps.record_check((), changes)
             # Those that know their paths come first.
-            for step in sorted(
-                interrupted_steps_left.steps.open, key=lambda step: step.only is None
-            ):
-                claimed_changes = self._claim_changes(interrupted_steps_left.steps, step)
-                fact = await self.build_change_fact(
-                    claimed_changes,
-                    step.checkpoint,
-                    self.latest_checkpoint,
-                    call=step.call,
-                    by=step.changed_by,
+            steps = sorted(interrupted.steps.open, key=lambda step: step.only is None)
+            for step in steps:
+                fact = await self._build_fact_of_interrupted_step(
+                    interrupted.steps, step, self.latest_checkpoint
                 )
                 if fact is not None:
                     interrupted_changes.append((step, fact))
                 self._remove_half_written_files(step, tree_before, tree_now)
         return interrupted_changes
+
+    async def _build_fact_of_interrupted_step(
+        self, steps: OpenSteps, step: OpenStep, latest_checkpoint: Digest
+    ) -> FilesChanged | None:
+        claimed_changes = self._claim_changes(steps, step)
+        return await self.build_change_fact(
+            claimed_changes,
+            step.checkpoint,
+            latest_checkpoint,
+            call=step.call,
+            by=step.changed_by,
+        )
 
     def _remove_half_written_files(self, step: OpenStep, tree_before: Tree, tree_now: Tree) -> None:
         for displayed_path in step.only or ():
