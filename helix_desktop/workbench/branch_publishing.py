@@ -33,6 +33,7 @@ from helix_desktop.errors import ActionRefused, HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (
     first_text,
+    has_more_values,
     number_at,
     objects_at,
     parse_json_or_none,
@@ -44,6 +45,9 @@ from helix_desktop.tools.git_runner import choose_variables, run_git
 
 LIMIT_SECONDS = 120.0
 LONGEST_ADDRESS = 2_000
+# Bytes of JSON about a pull request and its checks. Of an output with more, only the end is kept.
+LARGEST_ANSWER = starter.MOST_OUTPUT_BYTES - 1
+MOST_VALUES_OF_ANSWER = 200_000
 LARGEST_LOG = 400_000  # Bytes; of a longer log, the end is kept, where the failure is.
 LONGEST_REASON = 500
 LONGEST_MESSAGE = 20_000
@@ -495,26 +499,37 @@ def _find_github_request(state: BranchState) -> PullRequest | None:
     # A repository can call its branch as an option is called.
     arguments += ["--json", "url,state,statusCheckRollup", "--", state.branch]
     finished = _run_in_empty_folder("gh", arguments, state)
-    return _parse_github_request(finished.stdout)
+    return _parse_github_request(_parse_output_about_request("gh", finished.stdout))
 
 
 def _find_gitlab_request(state: BranchState) -> PullRequest | None:
     repository_and_format = ["--repo", state.shown_address, "--output", "json"]
     arguments = ["mr", "view"] + repository_and_format + ["--", state.branch]
     finished = _run_in_empty_folder("glab", arguments, state)
-    request = parse_json_or_none(finished.stdout)
+    request = _parse_output_about_request("glab", finished.stdout)
     if text_at(request, "state") != "opened":
         return None
 
     arguments = ["ci", "get", "--branch", state.branch]
     finished = _run_in_empty_folder("glab", arguments + repository_and_format, state)
-    pipeline = parse_json_or_none(finished.stdout)
+    pipeline = _parse_output_about_request("glab", finished.stdout)
     return PullRequest(text_at(request, "web_url"), _parse_gitlab_checks(pipeline))
 
 
-def _parse_github_request(output: bytes) -> PullRequest | None:
+def _parse_output_about_request(name: str, output: bytes) -> object:
+    """Returns the JSON that a program printed, or None if it printed something else. Raises
+    ActionRefused if that is too much to be about a pull request: it comes from the server.
+    """
+    if len(output) > LARGEST_ANSWER or has_more_values(output, MOST_VALUES_OF_ANSWER):
+        raise ActionRefused(
+            f"The program {name} printed more about the pull request than can be read.",
+            remedy="Look at the server's web page.",
+        )
+    return parse_json_or_none(output)
+
+
+def _parse_github_request(request: object) -> PullRequest | None:
     """Reads what `gh pr view --json` prints: nothing where there is no pull request."""
-    request = parse_json_or_none(output)
     if text_at(request, "state") != "OPEN":
         return None
     checks: list[BranchCheck] = []

@@ -18,6 +18,7 @@ import pytest
 from helix_desktop.engine.pull_request_text import PullRequestText
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.tools.git_runner import choose_variables
+from helix_desktop.workbench import branch_publishing
 from helix_desktop.workbench.branch_publishing import (
     LONGEST_CHECK_NAME,
     MOST_CHECKS,
@@ -512,6 +513,18 @@ async def test_a_branch_without_an_open_pull_request_has_no_checks(
     answer(programs, pr_view={"stdout": stdout, "code": 1})
     publishing, state = await publishing_of(bench)
     assert await publishing.find_pull_request(state) is None
+
+
+@pytest.mark.parametrize("row", ["[]," * 300_000 + "[]", '"' + "x" * 2_000_000 + '"'])
+async def test_an_answer_that_is_too_long_is_not_taken_for_none(
+    bench: Workbench, programs: Path, row: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was as if there were no pull request, or took a gigabyte."""
+    monkeypatch.setattr(branch_publishing, "LARGEST_ANSWER", 1_000_000)
+    answer(programs, pr_view={"stdout": '{"state": "OPEN", "statusCheckRollup": [' + row + "]}"})
+    publishing, state = await publishing_of(bench)
+    with pytest.raises(ActionRefused, match="more about the pull request than can be read"):
+        await publishing.find_pull_request(state)
 
 
 async def test_without_a_program_for_it_no_pull_request_is_offered(

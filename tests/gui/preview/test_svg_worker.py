@@ -36,6 +36,8 @@ SVG_OF_ENEMIES = {
     "in what seems a part": IMAGE.replace("href", "title='href=\"#' href").replace("/></svg", " alt='\"'/></svg").encode(),
     "behind a part": IMAGE.replace("<image", "<![CDATA[ href='# ]]><image").encode(),
     "in an entity": f"<!DOCTYPE svg [<!ENTITY i \"<image h&#114;ef='{OUTSIDE}'/>\">]><svg>&i;</svg>".encode(),
+    "as a default": f"<!DOCTYPE svg [<!ATTLIST image href CDATA '{OUTSIDE}'>]><svg xmlns='http://www.w3.org/2000/svg'><image/></svg>".encode(),
+    "as a fixed default": f"<!DOCTYPE svg [<!ATTLIST image href CDATA #FIXED '{OUTSIDE}'>]><svg><image/></svg>".encode(),
     "in a style sheet": f'<?xml-stylesheet href="{OUTSIDE}"?>{IMAGE}'.encode(),
     "in itself": f"<svg><image href='data:image/png;base64,{base64.b64encode(IMAGE.encode()).decode()}'/></svg>".encode(),
     "in itself, hidden": f"<svg><image href='data:image/png;base64,iVBORw0KGgo;base64, {base64.b64encode(IMAGE.encode()).decode()}'/></svg>".encode(),
