@@ -85,6 +85,7 @@ class ConnectedAgentCard(QWidget):
         self._name.setText(row.title)
         self._mark.setVisible(row.connected)
         self.change.setVisible(row.installed or row.connected)
+        self.copy.setVisible(row.installed)  # The command starts the agent.
         if row.connected:
             self.change.setText(tr("Disconnect…"))
         else:
@@ -385,6 +386,9 @@ class ConnectAgentsDialog(widgets.TransientDialog):
     def _hide_or_show_missing_agents(
         self, agents: Sequence[connected_agents.ConnectedAgentRow]
     ) -> None:
+        if not any(_is_agent_present(row) for row in agents):
+            self._show_what_could_be_connected(agents)
+            return
         hidden_titles: list[str] = []
         for row in agents:
             is_hidden = not self._shows_missing and not _is_agent_present(row)
@@ -395,6 +399,20 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._missing.setText(tr("Not found on this computer: {agents}", agents=names))
         self._missing.setVisible(bool(hidden_titles))
         self._show_missing.setVisible(bool(hidden_titles))
+
+    def _show_what_could_be_connected(
+        self, agents: Sequence[connected_agents.ConnectedAgentRow]
+    ) -> None:
+        """Without an agent, the dialog would be empty but for a list of names."""
+        for row in agents:
+            self._cards[row.name].show()
+        self._missing.setText(
+            tr(
+                "None of these agents was found on this computer. Once one is installed, a button here connects it."
+            )
+        )
+        self._missing.show()
+        self._show_missing.hide()
 
     def _show_missing_agents(self) -> None:
         self._shows_missing = True

@@ -108,7 +108,9 @@ def test_no_agent_that_is_not_installed_is_offered_to_be_started(window: MainWin
     dialog = open_dialog(window, NoAgents())
     dialog.open()
     dialog.refresh_connections()
-    assert "Not found on this computer: Claude Code" in words(dialog)
+    assert "None of these agents was found on this computer." in words(dialog)
+    assert dialog._cards["claude"].isVisible(), "two thirds of the dialog were empty"
+    assert dialog._cards["claude"].copy.isHidden()
     assert "wrap claude" not in words(dialog)
     assert not dialog._once_line.isVisible()
     assert not dialog._once_title.isVisible()
