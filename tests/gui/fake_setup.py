@@ -372,9 +372,6 @@ class FakeInstallation:
     def installed_extensions(self) -> FakeExtensions:
         return self.extensions
 
-    def library_versions(self) -> Sequence[tuple[str, str]]:
-        return [("PySide6-Essentials", "6.11.3")]
-
     def licence_texts(self) -> str:
         return "Helix Desktop: Apache-2.0"
 

@@ -46,7 +46,7 @@ class EntryColumn:
 def _source_on_one_line(row: EntryRow, _now: float) -> str:
     source = row.about.source
     if not source and row.about.tool == NOT_RUN.tool:
-        return tr("What the model was told about calls that were not run")
+        return tr("Note to the model")
     if not source:
         return name_of_writer(row.about.tool)
     # For outputs of connected agents, version 0.2 stored the call's raw arguments.

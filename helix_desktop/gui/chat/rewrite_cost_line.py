@@ -9,6 +9,7 @@ from helix_desktop.engine.context_usage import PendingRewrite
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_dollars
+from helix_desktop.gui.common.tool_words import name_tool_of_rule
 from helix_desktop.gui.common.widgets import (
     build_centred_column,
     build_plain_label,
@@ -160,11 +161,28 @@ def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
 def _describe_reason(cause_cost: CauseCost) -> str:
     cause = cause_cost.cause
     otherwise = tr("the provider had not kept what it had read, although nothing had changed")
+    names = cause.detail
+    if cause.kind is CauseKind.TOOLS:
+        names = _name_changed_tools(cause.detail)
     # A sentence names either the length of a pause or what has changed.
     return translate_name(
-        "cause of a cost",
-        cause.kind,
-        otherwise=otherwise,
-        pause=cause.detail,
-        names=cause.detail,
+        "cause of a cost", cause.kind, otherwise=otherwise, pause=cause.detail, names=names
     )
+
+
+def _name_changed_tools(detail: str) -> str:
+    """Says in words what the engine writes with signs, such as "+weather__forecast, ~read_file"."""
+    named: list[str] = []
+    for change in detail.split(", "):
+        words = {
+            "+": tr("new: {tool}"),
+            "−": tr("gone: {tool}"),
+            "~": tr("changed: {tool}"),
+        }.get(change[:1])
+        tool, more, number = change[1:].partition(" and ")
+        if words is None:
+            return detail
+        named.append(words.format(tool=name_tool_of_rule(tool)))
+        if more:
+            named.append(tr("{n} more", n=number.removesuffix(" more")))
+    return ", ".join(named)

@@ -12,7 +12,7 @@ from helix_desktop.gui.question_dialogs import show_text_box
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import DoctorFinding
 
 FINDING_SIGNS = {"good": "✓", "note": "•", "bad": "✕"}
@@ -24,8 +24,6 @@ class AboutPage(SettingsPage):
         self._program = program
         self._report = ""
         self.add_sentence(f"Helix Desktop {__version__}", "")
-        versions = [f"{name} {version}" for name, version in program.library_versions()]
-        self.add_sentence(", ".join(versions), "small")
         self.add_page_button(tr("Licenses"), self._show_licences)
         self.add_heading(tr("Installation"))
         self._findings = QVBoxLayout()
@@ -43,6 +41,11 @@ class AboutPage(SettingsPage):
 
     def _show_findings(self, findings: Sequence[DoctorFinding]) -> None:
         lines: list[str] = []
+        good_count = sum(finding.state == "good" for finding in findings)
+        good_words = format_count(
+            good_count, "{n} check found no problem.", "{n} checks found no problem."
+        )
+        self._findings.addWidget(build_plain_label(good_words, "small", self.page_content))
         for finding in findings:
             sign = FINDING_SIGNS.get(finding.state, "")
             subject = translate_sentences(finding.what)
@@ -50,8 +53,10 @@ class AboutPage(SettingsPage):
             look = "small"
             if finding.state == "bad":
                 look = "danger"
-            label = build_plain_label(f"{sign} {text}".strip(), look, self.page_content)
-            self._findings.addWidget(label)
+            # What is as it should be is in the copied report, together with all versions.
+            if finding.state != "good":
+                label = build_plain_label(f"{sign} {text}".strip(), look, self.page_content)
+                self._findings.addWidget(label)
             # The copied report is in English, because others will read it.
             line = f"{sign} {finding.what}: {finding.says} {finding.remedy}"
             lines.append(line.strip())

@@ -283,7 +283,7 @@ def _build_result_chips(state: ToolCallState, returned: ToolReturned) -> list[Li
             open_changes = OpenChanges(state.returned_seq, first_path)
             chips.append(LineChip(line_counts, want=open_changes))
     if returned.repeat_of:
-        chips.append(LineChip(tr("unchanged, from cache")))
+        chips.append(LineChip(tr("same as before")))
     if returned.child:
         open_sub_agent = chat_actions.OpenConversation(returned.child)
         chips.append(LineChip(tr("sub-agent"), want=open_sub_agent))

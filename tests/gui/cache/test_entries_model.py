@@ -111,7 +111,7 @@ def test_an_entry_about_calls_that_were_not_run_says_what_it_is(
     """Source and tool said both "call that was not run", under the size of some text."""
     (source,) = [column for column in ENTRY_COLUMNS if column.id == "source"]
     row = replace(catalogue.lines[0], about=NOT_RUN)
-    assert source.text(row, NOW) == "What the model was told about calls that were not run"
+    assert source.text(row, NOW) == "Note to the model"
 
 
 def test_what_a_file_was_before_a_change_is_not_called_a_change(catalogue: MemoryCatalogue) -> None:

@@ -40,6 +40,14 @@ def test_only_what_costs_over_ten_cents_or_a_tenth_of_the_turn_is_told() -> None
     assert describe_avoidable_costs([request(0.0)]) == ""
 
 
+def test_tools_that_changed_are_named_in_words() -> None:
+    changed = again(0.5, CauseKind.TOOLS, "+weather__forecast, ~read_file and 2 more")
+    told = describe_avoidable_costs([request(1.0, changed)])
+    assert told.endswith(
+        "the tools have changed (new: forecast (weather), changed: Read a file, 2 more)."
+    )
+
+
 def test_every_avoidable_cause_is_told_in_words_of_its_own() -> None:
     told = {describe_avoidable_costs([request(1.0, again(0.5, kind))]) for kind in CauseKind}
     assert len(told - {""}) == 7
