@@ -8,7 +8,8 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -260,3 +261,76 @@ async def test_what_the_agent_is_told_without_an_answer_reaches_it(
     async with agent(bench, folder, code) as link:
         await link.notify_agent("session/cancel", {"sessionId": "s"})
         assert await link.ask_agent("session/prompt", {}) == {"told": ["session/cancel"]}
+
+
+async def test_an_error_is_quoted_up_to_a_limit_on_one_line(bench: Workbench, folder: Path) -> None:
+    code = "def on(message):\n    return (-1, 'a\\n  b ' + 'x' * 900 + '.')"
+    async with agent(bench, folder, code) as link:
+        with pytest.raises(AgentRefused) as refused:
+            await link.ask_agent("b", {})
+        beginning = "Agent reported an error: "
+        said = str(refused.value)
+        assert said.startswith(f"{beginning}a b xxx")
+        assert len(said) == len(beginning) + 500 + len(".")
+
+
+async def test_two_requests_with_one_id_end_the_agent(
+    bench: Workbench, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard()
+
+    async def never(_method: str, _params: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    monkeypatch.setattr(heard, "answer_request", never)
+    code = "def on(message):\n    for n in range(2): send(id='r', method='slow', params={})"
+    async with agent(bench, folder, code, heard) as link:
+        with pytest.raises(ModelFailed, match="two requests with the same ID"):
+            await link.ask_agent("session/prompt", {})
+
+
+async def test_a_request_that_is_too_large_ends_the_agent_with_the_reason(
+    bench: Workbench, folder: Path
+) -> None:
+    def refuse(_size: int) -> None:
+        raise ModelFailed("it asked for too much")
+
+    heard = Heard()
+    heard.requests = cast(Any, SimpleNamespace(append=refuse))
+    code = "def on(message):\n    send(id='r', method='ask', params={})"
+    async with agent(bench, folder, code, heard) as link:
+        with pytest.raises(ModelFailed, match="it asked for too much"):
+            await link.ask_agent("session/prompt", {})
+
+
+async def test_an_agent_whose_first_answer_does_not_come_is_ended(
+    bench: Workbench, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_connection, "START_SECONDS", 0.2)
+    ended: list[str] = []
+    end = AgentConnection.end_agent_process
+
+    async def note_end(self: AgentConnection) -> None:
+        await end(self)
+        ended.append(self._name)
+        assert self._command.process.returncode is not None
+
+    monkeypatch.setattr(AgentConnection, "end_agent_process", note_end)
+    with pytest.raises(ModelFailed, match="Agent did not respond to initialize"):
+        async with agent(bench, folder, "sys.stdin.readline()\nsys.stdin.readline()"):
+            raise AssertionError
+    assert ended == ["Agent"]
+
+
+async def test_a_message_in_pieces_is_put_together_and_its_rest_is_kept(
+    bench: Workbench, folder: Path
+) -> None:
+    async with agent(bench, folder) as link:
+        link._unfinished_line = [b""]
+        for piece in (b"one", b" line\ntwo", b"\n", b"three\nfour\nfi", b"ve"):
+            link._split_into_lines(piece)
+        assert [bytes(line) for line in link._lines] == [b"one line", b"two", b"three", b"four"]
+        assert b"".join(link._unfinished_line) == b"five"
+        link._lines.clear()
+        link._unfinished_line = [b""]

@@ -11,20 +11,28 @@ from typing import Any
 import pytest
 
 from helix_desktop.acp_client import agent_connection, foreign_conversation, turn_recording
+from helix_desktop.acp_client.agent_connection import AgentRefused
+from helix_desktop.acp_client.foreign_conversation import ForeignConversation
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
+    Fact,
     ModelReplied,
+    PolicySet,
     Reasoning,
+    Received,
+    Rewound,
     Spent,
     Stop,
     Text,
     TodoSet,
     TurnEnd,
     TurnEnded,
+    Usage,
+    UserSaid,
 )
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import ConversationActivity, Event, ReplyStreamed
-from helix_desktop.errors import ModelFailed, NotFound
+from helix_desktop.errors import ActionRefused, ModelFailed, NotFound
 from helix_desktop.workbench import Workbench, acp_conversations
 from tests.acp_client.conftest import calls, facts_of, outputs, run_turn, said, set_up_agents
 from tests.turns import lasted
@@ -455,3 +463,194 @@ async def test_a_turn_that_is_stopped_while_its_end_is_recorded_is_recorded_whol
     assert len(outputs(session)) == len(calls(session)) == 6
     ends = facts_of(session, TurnEnded)
     assert len(ends) == 12
+
+
+# --- Without a process
+
+
+async def never_found(_name: str) -> Any:
+    raise NotFound("no agent")
+
+
+def unstarted(bench: Workbench) -> ForeignConversation:
+    return ForeignConversation("Echo", never_found, bench.tasks.spawn_task, PolicySet("none"))
+
+
+def offer(*option_ids: str, current: str = "a") -> dict[str, Any]:
+    values = [{"value": "a", "name": "A"}, {"value": "b", "name": "B"}]
+    options = []
+    for option_id in option_ids:
+        options.append(
+            {
+                "id": option_id,
+                "name": option_id.upper(),
+                "type": "select",
+                "currentValue": current,
+                "options": values,
+            }
+        )
+    return {"configOptions": options}
+
+
+async def test_only_so_many_choices_are_kept_and_known_ones_change(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_conversation, "MOST_CHOICES", 3)
+    there = unstarted(bench)
+    there._add_choices(offer("one", "two"))
+    there._add_choices(offer("three", "four"))
+    assert list(there.choices) == ["one", "two", "three"]
+    there._add_choices(offer("one", "five", current="b"))
+    assert {name: choice.current for name, choice in there.choices.items()} == {
+        "one": "b",
+        "two": "a",
+        "three": "a",
+    }
+    assert there.get_agent_choice("two").name == "TWO"
+    with pytest.raises(NotFound, match="The agent Echo has no option six") as unknown:
+        there.get_agent_choice("six")
+    assert unknown.value.remedy == "Available: one, two, three."
+    with pytest.raises(NotFound) as none:
+        unstarted(bench).get_agent_choice("six")
+    assert none.value.remedy == "Available: none."
+
+
+async def test_what_the_agent_says_of_itself_is_taken_over_where_it_makes_sense(
+    bench: Workbench,
+) -> None:
+    there = unstarted(bench)
+    there._apply_update_to_agent({"currentModeId": "plan", "size": 1_000})
+    assert (there.choices, there._window) == ({}, 1_000)
+    there._add_choices(offer("mode"))
+    there._apply_update_to_agent({"currentModeId": "b"})
+    assert there.choices["mode"].current == "b"
+    assert there._window == 1_000, "it said nothing new"
+    for amount, cost in ((0.5, 0.5), (-1, 0.5), (1e6, 0.5), ("1", 0.5), (0, 0.0), (2, 2.0)):
+        there._apply_update_to_agent({"cost": {"amount": amount}})
+        assert there._cost == cost
+    commands = [{"name": "review", "description": "Look at it."}]
+    there._apply_update_to_agent({"availableCommands": commands})
+    assert there.commands == {}
+    there._apply_update_to_agent(
+        {"sessionUpdate": "available_commands_update", "availableCommands": commands}
+    )
+    assert there.commands == {"review": "Look at it."}
+
+
+async def test_a_turn_costs_what_the_session_cost_more_than_before(bench: Workbench) -> None:
+    there = unstarted(bench)
+    there._cost = 0.75
+    answer = {"usage": {"inputTokens": 100, "outputTokens": 7}}
+    assert there._usage_since_last_turn(answer) == Usage(input=100, output=7, cost=0.75)
+    there._cost = 1.0
+    assert there._usage_since_last_turn({}) == Usage(cost=0.25)
+    there._cost = 0.5  # A new session.
+    assert there._usage_since_last_turn({}) == Usage()
+    there._is_routed = True
+    there._cost = 9.0
+    assert there._usage_since_last_turn(answer) == Usage(), "the gateway records it"
+
+
+@pytest.mark.parametrize(
+    ("named", "own", "is_other"),
+    [("", "", False), ("a", "", False), ("", "a", False), ("a", "a", False), ("b", "a", True)],
+)
+async def test_what_names_another_session_is_of_another_conversation(
+    bench: Workbench, named: str, own: str, *, is_other: bool
+) -> None:
+    there = unstarted(bench)
+    there._session = own
+    assert there._is_of_other_session(named) is is_other
+
+
+async def test_nothing_is_done_for_an_agent_between_two_turns(bench: Workbench) -> None:
+    there = unstarted(bench)
+    assert (there.is_working, there.has_running_process) == (False, False)
+    with pytest.raises(ActionRefused, match="only while it answers a message"):
+        await there._answer_agent_in_turn("fs/read_text_file", {})
+    there._count_request(5)
+    await there._cancel_turn_or_end_agent()
+    await there.end_agent()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_invalid"),
+    [
+        (AgentRefused("Echo reported an error: invalid_request_error."), True),
+        (AgentRefused("Echo reported an error: INVALID_ARGUMENT"), True),
+        (AgentRefused("Echo reported an error: Invalid argument."), True),
+        (AgentRefused("Echo reported an error: overloaded."), False),
+        (ModelFailed("invalid_request"), False),
+    ],
+)
+def test_only_a_request_that_was_refused_as_invalid_gives_up_a_session(
+    error: ModelFailed, *, is_invalid: bool
+) -> None:
+    assert foreign_conversation._is_invalid_request(error) is is_invalid
+
+
+async def conversation_of(bench: Workbench, *recorded: Fact) -> Conversation:
+    session = await bench.start_conversation()
+    await session.conversation.append_facts(*recorded)
+    return session.conversation
+
+
+def reply(text: str) -> ModelReplied:
+    return ModelReplied((Text(text),), "Echo", Stop.END)
+
+
+async def test_what_is_sent_is_what_the_user_has_said_since_the_last_reply(
+    bench: Workbench,
+) -> None:
+    conversation = await conversation_of(bench, UserSaid((Text("one"),)))
+    parts = foreign_conversation._parts_since_last_reply(conversation.state.branch)
+    assert parts == [Text("one")]
+    assert foreign_conversation._format_history(conversation.state.branch) == ""
+    await conversation.append_facts(reply("answer"))
+    parts = foreign_conversation._parts_since_last_reply(conversation.state.branch)
+    assert parts == [Text(foreign_conversation.GO_ON)], "nothing was said since"
+    await conversation.append_facts(UserSaid((Text("two"), Text("three"))))
+    branch = conversation.state.branch
+    assert foreign_conversation._parts_since_last_reply(branch) == [Text("two"), Text("three")]
+    history = foreign_conversation._format_history(branch)
+    assert "one" in history
+    assert "answer" in history
+    assert "two" not in history, "it is sent as the message itself"
+
+
+async def test_only_the_end_of_a_long_history_is_told(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation = await conversation_of(
+        bench, UserSaid((Text("first " + "x" * 500),)), reply("y" * 50)
+    )
+    monkeypatch.setattr(foreign_conversation, "LONGEST_HISTORY", 60)
+    history = foreign_conversation._format_history(conversation.state.branch)
+    assert "y" * 50 in history
+    assert "first" not in history
+    assert len(history) < 60 + len(foreign_conversation.HISTORY)
+
+
+async def test_the_session_of_a_conversation_ends_with_a_rewind(bench: Workbench) -> None:
+    find = foreign_conversation._find_agent_session_id
+    conversation = await conversation_of(bench, UserSaid((Text("one"),)))
+    assert find(conversation) == ""
+    await conversation.append_facts(Received((), (), session="s1"), reply("answer"))
+    assert find(conversation) == "s1"
+    await conversation.append_facts(Received((), (), session="s2"))
+    assert find(conversation) == "s2"
+    await conversation.append_facts(Rewound(1))
+    assert find(conversation) == ""
+
+
+async def test_an_agent_is_told_each_folder_of_the_workspace(
+    bench: Workbench, tmp_path: Path
+) -> None:
+    values = foreign_conversation._session_folders(bench.kit)
+    assert values == {"cwd": str(bench.main_folder), "mcpServers": []}
+    more = tmp_path / "more"
+    more.mkdir()
+    await bench.change_settings({"roots": [str(bench.main_folder), str(more)]})
+    values = foreign_conversation._session_folders(bench.kit)
+    assert values["cwd"] == str(bench.main_folder)
+    assert values["additionalDirectories"] == [str(more)]
