@@ -152,7 +152,9 @@ def _print_run_summary(arguments: Namespace, statuses: Sequence[dict[str, Any]])
     # Addresses that share a conversation report the same figures. Each counts once.
     figures_by_conversation = {}
     unrecorded = ""
+    beside = 0
     for status in statuses:
+        beside += int(status.get("beside", 0))
         for figures in status.get("figures", []):
             figures_by_conversation[figures["conversation"]] = figures
         if not unrecorded:
@@ -161,7 +163,7 @@ def _print_run_summary(arguments: Namespace, statuses: Sequence[dict[str, Any]])
     if arguments.json:
         summary = json.dumps(all_figures)
     else:
-        summary = wrapped_agent.format_run_summary(all_figures, unrecorded)
+        summary = wrapped_agent.format_run_summary(all_figures, unrecorded, beside)
     print_text(summary, file=sys.stderr)
 
 

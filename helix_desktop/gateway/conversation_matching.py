@@ -262,12 +262,12 @@ class ConversationMatcher:
                 if self._may_continue_known_messages(known_messages, sender, chain, position):
                     return self._position_in_known_messages(known_messages, chain, position)
 
-        of_session = self._known_messages_of_session(sender.agent, sender.session)
+        of_session = self.list_of_session(sender.agent, sender.session)
         if of_session and (is_summarized or head in of_session[0].heads):
             # The agent shortened its history or started anew.
             return RequestPosition(of_session[0])
         # It begins a conversation, below that of its session or of the one that started it.
-        above = of_session or self._known_messages_of_session(sender.agent, sender.parent)
+        above = of_session or self.list_of_session(sender.agent, sender.parent)
         if not above:
             return RequestPosition(None)
         return RequestPosition(None, parent=above[0].conversation)
@@ -285,7 +285,7 @@ class ConversationMatcher:
                 continue
             if not _has_message_at(known_messages, chain[position], position):
                 continue
-            of_session = self._known_messages_of_session(sender.agent, sender.session)
+            of_session = self.list_of_session(sender.agent, sender.session)
             is_of_session = known_messages.session == sender.session or known_messages in of_session
             if known_messages.agent == sender.agent and is_of_session:
                 found.append(known_messages)
@@ -310,7 +310,7 @@ class ConversationMatcher:
     def _is_unknown_hash(self, message_hash: str) -> bool:
         return message_hash not in self._by_hash
 
-    def _known_messages_of_session(self, agent: str, session: str) -> list[KnownMessages]:
+    def list_of_session(self, agent: str, session: str) -> list[KnownMessages]:
         """Return what is known of an agent's session. It may have several conversations."""
         if not session:
             return []
@@ -336,7 +336,7 @@ class ConversationMatcher:
         """
         if known_messages.agent != sender.agent:
             return False
-        of_session = self._known_messages_of_session(sender.agent, sender.session)
+        of_session = self.list_of_session(sender.agent, sender.session)
         if known_messages.session == sender.session or known_messages in of_session:
             return True
         if not sender.session or of_session or sender.is_below_another:

@@ -219,6 +219,9 @@ class GatewayApp:
         reason = self.memory.unrecorded.get(registration.token)
         if reason:
             status["unrecorded"] = reason
+        beside = self.memory.side_requests.count_waiting(registration.token)
+        if beside:
+            status["beside"] = beside
         return status
 
     async def _status_for_window(self) -> dict[str, Json]:

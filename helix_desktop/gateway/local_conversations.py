@@ -206,6 +206,14 @@ class LocalAgentConversations:
             return running_import.ticket.messages
         return self._find_position_of(arrival).known_count
 
+    async def find_conversation_of_session(self, agent: str, session: str) -> str:
+        """Return the conversation that was last recorded of a session, or an empty string."""
+        await self._read_stored_messages_once()
+        for known_messages in reversed(self._matcher.list_of_session(agent, session)):
+            if self._bench.has_conversation(known_messages.conversation):
+                return known_messages.conversation
+        return ""
+
     async def receive_request(
         self, arrival: Arrival, messages: Sequence[ProtocolMessage], *, known_count: int = 0
     ) -> Sent:

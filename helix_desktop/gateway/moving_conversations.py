@@ -102,6 +102,11 @@ class MovingConversations:
         count: int = await self._call_where_open(methodcaller("count_known_messages", arrival))
         return count
 
+    async def find_conversation_of_session(self, agent: str, session: str) -> str:
+        call = methodcaller("find_conversation_of_session", agent, session)
+        conversation: str = await self._call_where_open(call)
+        return conversation
+
     async def receive_request(self, arrival: Arrival, messages: Sequence[ProtocolMessage]) -> Sent:
         async def receive(conversations: AgentConversations) -> Sent:
             sent = await conversations.receive_request(arrival, messages)

@@ -478,6 +478,12 @@ class AgentRequestHandler:
             partial(self.memory.last_requests.find_conversation_beside, request, conversations),
             origin_of_request(request, conversations),
             self.memory.side_requests.waiting,
+            incoming.registration.token,
+            partial(
+                self.memory.registered_conversations.remember_conversation_of_token,
+                incoming.registration.token,
+                workspace=incoming.workspace,
+            ),
         )
         conversation = recorder.find_conversation()
         # Its length is known, and its facts are not: it is no step.

@@ -4,9 +4,11 @@ and records what they cost in the conversation of their session.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_identity import AGENTS_WITH_TOOLS
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
@@ -27,36 +29,58 @@ class RequestOrigin:
     conversations: AgentConversations
 
 
+RememberConversation = Callable[[str], object]
+
+
 @dataclass(frozen=True, slots=True)
 class SideReply:
-    """A reply to a side request that came before its conversation began."""
+    """A reply to a side request that came before its conversation began. `token`: of its agent's
+    registration.
+    """
 
     origin: RequestOrigin
     ticket: Ticket
     replied: Replied | None
+    token: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SideReplyRecorder:
     """Stands in for the conversations, for the reply to a side request.
 
-    The reply is recorded in the conversation that `find_conversation` names. If there is none
-    yet, it waits for the next request of its session.
+    The reply is recorded in the conversation that `find_conversation` names, or in the one that an
+    earlier gateway recorded of its session: opencode's server is told to shorten a session of which
+    nothing else may be asked then. If there is none yet, it waits for the session's next request.
     """
 
     find_conversation: Callable[[], str]
     origin: RequestOrigin
     waiting: deque[SideReply]
+    token: str
+    remember_conversation: RememberConversation
 
     async def record_agent_reply(
         self, ticket: Ticket, replied: Replied | None, _shown_key: str
     ) -> None:
         conversation = self.find_conversation()
         if not conversation:
-            self.waiting.append(SideReply(self.origin, ticket, replied))
+            conversation = await self._find_conversation_of_session()
+            if conversation:
+                self.remember_conversation(conversation)
+        if not conversation:
+            self.waiting.append(SideReply(self.origin, ticket, replied, self.token))
             return
         own_ticket = replace(ticket, conversation=conversation)
         await self.origin.conversations.record_agent_reply(own_ticket, replied, "")
+
+    async def _find_conversation_of_session(self) -> str:
+        if not self.origin.session:
+            return ""
+        with suppress(HelixError):  # A window of an earlier version cannot answer this.
+            return await self.origin.conversations.find_conversation_of_session(
+                self.origin.agent, self.origin.session
+            )
+        return ""
 
 
 class SideRequests:
@@ -119,6 +143,11 @@ class SideRequests:
         if self._works_with_tools(arrival.agent, registration):
             return request  # It asks for a summary of its conversation.
         return replace(request, arrival=replace(arrival, session=registration.run_name))
+
+    def count_waiting(self, token: str) -> int:
+        """Return how many requests of a registration were answered and are in no conversation."""
+        answered = [reply for reply in self.waiting if reply.replied is not None]
+        return sum(reply.token == token for reply in answered)
 
     def record_waiting(self, origin: RequestOrigin, conversation: str, tasks: OwnedTasks) -> None:
         """Record the replies that waited for this conversation's next request."""

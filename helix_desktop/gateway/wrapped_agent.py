@@ -133,17 +133,30 @@ def _do_nothing_on_signal(_signal_number: int, _frame: object) -> None:
     pass
 
 
-def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") -> str:
+def format_run_summary(
+    figures: Sequence[dict[str, Any]], unrecorded: str = "", beside: int = 0
+) -> str:
     """Return what is known of a run's cost and savings. `unrecorded`: why requests were
-    not recorded.
+    not recorded. `beside`: so many were answered that belong to no conversation here.
     """
+    unpaid: list[str] = []
     if unrecorded:
-        warning = (
-            f"Helix Desktop: requests were not recorded, and went on as they came. {unrecorded}"
+        unpaid.append(f"requests were not recorded, and went on as they came. {unrecorded}")
+    if beside == 1:
+        unpaid.append(
+            "1 request was answered that belongs to no conversation here, so `cost` does not have it."
         )
-        if not figures:
-            return warning
-        return f"{format_run_summary(figures)}\n{warning}"
+    elif beside:
+        unpaid.append(
+            f"{beside:,} requests were answered that belong to no conversation here, so `cost` does not have them."
+        )
+    lines = [f"Helix Desktop: {sentence}" for sentence in unpaid]
+    if figures or not lines:
+        lines.insert(0, _format_figures(figures))
+    return "\n".join(lines)
+
+
+def _format_figures(figures: Sequence[dict[str, Any]]) -> str:
     if not figures:
         return "Helix Desktop: no request to a model was answered through the gateway."
 

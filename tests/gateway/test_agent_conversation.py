@@ -40,7 +40,13 @@ from helix_desktop.engine.request_costs import read_original_and_explain_request
 from helix_desktop.engine.view import build_state
 from helix_desktop.gateway.agent_conversation import _decode_base64_or_keep_text, parts_from_pieces
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
-from helix_desktop.gateway.conversations_port import AgentConversations, Arrival, Replied, Sent
+from helix_desktop.gateway.conversations_port import (
+    AgentConversations,
+    Arrival,
+    Replied,
+    Sent,
+    Ticket,
+)
 from helix_desktop.gateway.folded_request import are_all_unchanged
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import ChangedMessage, UnchangedMessage
@@ -408,6 +414,27 @@ async def test_an_agent_without_names_gets_a_conversation_of_its_own_where_it_go
     assert await restarted.room.count_known_messages(restarted.arrival("")[0]) == len(
         restarted.units
     )
+    await restarted.room.aclose()
+
+
+async def test_what_is_asked_beside_a_session_of_an_earlier_gateway_is_paid_in_its_conversation(
+    agent: Room,
+) -> None:
+    """The server of opencode was told to shorten a session: its request for the summary was the only one
+    of that run, and nobody paid for it.
+    """
+    first = await agent.send(anthropic_gateway.user_message("one"))
+    await agent.answer(first, Says("done"), usage=Usage(5, 0, 0, 1))
+    restarted = Room(agent.bench)
+    find_session = restarted.room.find_conversation_of_session
+    assert await find_session("an agent", "another") == ""
+    assert await find_session("another agent", "s") == ""
+    conversation = await find_session("an agent", "s")
+    assert conversation == first.ticket.conversation
+    beside = Ticket(conversation, 0, "", 0, "anthropic", is_import=True)
+    replied = Replied((), "claude-opus-4-6", Stop.END, Usage(100, 0, 0, 20))
+    await restarted.room.record_agent_reply(beside, replied, "")
+    assert kinds(await restarted.facts(first)) == ["UserSaid", "ModelReplied", "TurnEnded", "Spent"]
     await restarted.room.aclose()
 
 

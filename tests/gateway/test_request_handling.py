@@ -808,7 +808,9 @@ async def test_a_request_beside_a_conversation_goes_on_as_it_came_and_its_reply_
 ) -> None:
     room: Any = Room()
     async with one_exchange(provider, [FINE], QUESTION) as exchange:
-        recorder = SideReplyRecorder(lambda: "beside", RequestOrigin("", "", room), deque())
+        recorder = SideReplyRecorder(
+            lambda: "beside", RequestOrigin("", "", room), deque(), "", str
+        )
         await exchange.handler.forward_side_request(exchange.request, recorder)
     assert [asked.raw for asked in provider.asked] == [bytes(exchange.request.body.places.content)]
     assert (exchange.seen[0], b"fine" in exchange.seen[1]) == (200, True)
@@ -822,7 +824,9 @@ async def test_a_request_beside_a_conversation_that_is_refused_is_not_asked_agai
     room: Any = Room()
     refusal = refused(status, "too long")
     async with one_exchange(provider, [refusal], QUESTION) as exchange:
-        recorder = SideReplyRecorder(lambda: "beside", RequestOrigin("", "", room), deque())
+        recorder = SideReplyRecorder(
+            lambda: "beside", RequestOrigin("", "", room), deque(), "", str
+        )
         await exchange.handler.forward_side_request(exchange.request, recorder)
     assert exchange.seen == [status, refusal.content]
     assert room.told == []

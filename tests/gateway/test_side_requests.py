@@ -40,9 +40,13 @@ class Recording:
     def __init__(self, known: int = 0) -> None:
         self.known = known
         self.told: list[str] = []
+        self.by_session: dict[tuple[str, str], str] = {}
 
     async def count_known_messages(self, _: object) -> int:
         return self.known
+
+    async def find_conversation_of_session(self, agent: str, session: str) -> str:
+        return self.by_session.get((agent, session), "")
 
     async def record_agent_reply(self, ticket: Ticket, replied: object, shown_key: str) -> None:
         assert (replied, shown_key) == (REPLIED, "")
@@ -129,14 +133,20 @@ async def test_a_reply_is_recorded_at_once_or_when_its_conversation_sends_again(
     room: Any = Recording()
     requests = SideRequests()
     mine, other = RequestOrigin("a", "s", room), RequestOrigin("a", "t", room)
-    for conversation, origin in (("known", mine), ("", mine), ("", other)):
-        recorder = SideReplyRecorder(partial(str, conversation), origin, requests.waiting)
+    remembered: list[str] = []
+    earlier = RequestOrigin("a", "of an earlier gateway", room)
+    room.by_session["a", "of an earlier gateway"] = "earlier"
+    for conversation, origin in (("known", mine), ("", mine), ("", other), ("", earlier)):
+        recorder = SideReplyRecorder(
+            partial(str, conversation), origin, requests.waiting, "token", remembered.append
+        )
         await recorder.record_agent_reply(TICKET, REPLIED, "key")
-    assert room.told == ["known"]
+    assert (room.told, remembered) == (["known", "earlier"], ["earlier"])
+    assert (requests.count_waiting("token"), requests.count_waiting("other")) == (2, 0)
     tasks = OwnedTasks("test")
     requests.record_waiting(mine, "begun", tasks)
     await tasks.wait_for_all_tasks()
-    assert room.told == ["known", "begun"]
+    assert room.told == ["known", "earlier", "begun"]
     assert [reply.origin for reply in requests.waiting] == [other]
     assert requests.waiting.maxlen == MOST_WAITING
 

@@ -166,6 +166,13 @@ def test_the_closing_line_says_nothing_it_does_not_know() -> None:
     lost = "Helix Desktop: requests were not recorded, and went on as they came. The disk is full."
     assert wrapped_agent.format_run_summary([], "The disk is full.") == lost
     assert wrapped_agent.format_run_summary([one], "The disk is full.").splitlines()[1:] == [lost]
+    beside = "Helix Desktop: 1 request was answered that belongs to no conversation here, so `cost` does not have it."
+    assert wrapped_agent.format_run_summary([], beside=1) == beside
+    assert wrapped_agent.format_run_summary([one], "The disk is full.", 1).splitlines()[1:] == [
+        lost,
+        beside,
+    ]
+    assert "2 requests were answered" in wrapped_agent.format_run_summary([], beside=2)
     alike = {**saved, "paid": 0.181, "paid_without": 0.184}
     assert "$" not in wrapped_agent.format_run_summary([alike])  # In cents, both are the same.
     estimated = wrapped_agent.format_run_summary([{**saved, "unanswered": 1, "estimated": 1200}])
