@@ -644,13 +644,17 @@ async def test_the_session_of_a_conversation_ends_with_a_rewind(bench: Workbench
 
 
 async def test_an_agent_is_told_each_folder_of_the_workspace(
-    bench: Workbench, tmp_path: Path
+    desks: Desks, folder: Path, tmp_path: Path
 ) -> None:
-    values = foreign_conversation._session_folders(bench.kit)
-    assert values == {"cwd": str(bench.main_folder), "mcpServers": []}
     more = tmp_path / "more"
     more.mkdir()
-    await bench.change_settings({"roots": [str(bench.main_folder), str(more)]})
-    values = foreign_conversation._session_folders(bench.kit)
-    assert values["cwd"] == str(bench.main_folder)
+    desk = desks()
+    one = await desk.create_workspace("one", folder)
+    values = foreign_conversation._session_folders(one.kit)
+    assert values == {"cwd": str(folder), "mcpServers": []}
+    await one.change_settings({"roots": [str(folder), str(more)]})
+    await desk.aclose()
+    reopened = await desks().open_workspace(one.id)
+    values = foreign_conversation._session_folders(reopened.kit)
+    assert values["cwd"] == str(folder)
     assert values["additionalDirectories"] == [str(more)]
