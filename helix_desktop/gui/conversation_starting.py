@@ -15,6 +15,8 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import Workbench
 
+MOST_NAMED_AGENTS = 3  # More buttons than these would hide the other ways to begin.
+
 
 class ConversationStarter(QObject):
     def __init__(self, parts: WindowParts, sides: ConversationSides) -> None:
@@ -39,10 +41,14 @@ class ConversationStarter(QObject):
 
     def _ask_how_to_begin(self) -> None:
         bench = self._showing.bench
-        if bench is None:
-            return
-        dialog = WaysToBeginDialog(self._parts.widget)
+        if bench is not None:
+            show = partial(self._show_ways_to_begin, bench)
+            self._parts.run_for_window(bench.acp.list_agent_names(), then=show)
+
+    def _show_ways_to_begin(self, bench: Workbench, agents: Sequence[str]) -> None:
+        dialog = WaysToBeginDialog(self._parts.widget, agents)
         dialog.copy_wanted.connect(lambda has: self._begin_in_copy(bench, with_changes=has))
+        dialog.named_agent_wanted.connect(partial(self._begin_with_agent, bench))
         dialog.agent_wanted.connect(self._ask_agent_and_begin)
         dialog.open()
 
@@ -79,7 +85,7 @@ class ConversationStarter(QObject):
 
     def _show_agents(self, bench: Workbench, names: Sequence[str]) -> None:
         title = tr("New conversation with another agent")
-        text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
+        text = _describe_agents_permissions()
         choices: list[DialogChoice] = []
         for name in names:
             label = tr("Start with {name}", name=name)
@@ -96,15 +102,21 @@ class ConversationStarter(QObject):
         self._sides.create_and_show_conversation(bench, conversation, creation)
 
 
+def _describe_agents_permissions() -> str:
+    return tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
+
+
 class WaysToBeginDialog(widgets.TransientDialog):
     """Offers all other ways to begin at once. A copy and another agent are two things, so each has
     its own sentence and buttons. `copy_wanted`: with the user's uncommitted changes, or without.
+    `named_agent_wanted` carries one of `agents`; of many, one is chosen in a question of its own.
     """
 
     copy_wanted = Signal(bool)
     agent_wanted = Signal()
+    named_agent_wanted = Signal(str)
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, parent: QWidget, agents: Sequence[str]) -> None:
         # The action's own name would be cut off in the title of the window.
         super().__init__(tr("New conversation"), parent, 520)
         from_commit = self._build_way(
@@ -113,7 +125,12 @@ class WaysToBeginDialog(widgets.TransientDialog):
         with_changes = self._build_way(
             tr("Copy with my uncommitted changes"), lambda: self.copy_wanted.emit(True)
         )
-        agent = self._build_way(tr("Choose an agent…"), self.agent_wanted.emit)
+        if 0 < len(agents) <= MOST_NAMED_AGENTS:
+            words_on_agents = _describe_agents_permissions()
+            agent_buttons = [self._build_way_with_agent(name) for name in agents]
+        else:
+            words_on_agents = tr("It works with its own tools and account.")
+            agent_buttons = [self._build_way(tr("Choose an agent…"), self.agent_wanted.emit)]
         cancel = widgets.build_push_button(tr("Cancel"), self, self.reject)
         build_column(
             widgets.build_plain_label(tr("In a copy of the repository"), "title", self),
@@ -122,15 +139,17 @@ class WaysToBeginDialog(widgets.TransientDialog):
             ),
             build_row(from_commit, with_changes, 1, wraps=True),
             widgets.build_plain_label(tr("With another agent"), "title", self),
-            widgets.build_plain_label(
-                tr("It works with its own tools and account."), "muted", self
-            ),
-            build_row(agent, 1),
+            widgets.build_plain_label(words_on_agents, "muted", self),
+            build_row(*agent_buttons, 1, wraps=True),
             build_row(1, cancel),
             owner=self,
             margins=20,
             spacing=8,
         )
+
+    def _build_way_with_agent(self, name: str) -> QPushButton:
+        label = tr("Start with {name}", name=name)
+        return self._build_way(label, partial(self.named_agent_wanted.emit, name))
 
     def _build_way(self, label: str, act: Callable[[], object]) -> QPushButton:
         def close_and_act() -> None:
