@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from helix_desktop.atomic_files import read_small_file
 from helix_desktop.commented_json import parse_commented_json
 from helix_desktop.errors import ActionRefused, ConfigFileMistake, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
@@ -19,6 +20,7 @@ from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.protocol_table import PROTOCOLS
 from helix_desktop.providers.provider_catalog import is_provider_address
 
+LARGEST_SETTINGS_BYTES = 64 << 20
 # Providers of opencode and pi that every address of the gateway serves.
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
 # People call both protocols of OpenAI by its name. They have the same address.
@@ -107,11 +109,13 @@ def read_text_or_empty(file: Path) -> str:
     if file.is_dir():  # A virtual environment of Python may be called `.env`.
         return ""
     try:
+        # A project's file may be a link to a device that never ends, or a pipe.
+        content = read_small_file(file, LARGEST_SETTINGS_BYTES)
         # Agents leave out the byte order mark that editors of Windows write.
-        return file.read_text("utf-8-sig")
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
     except (FileNotFoundError, NotADirectoryError):
         return ""
-    except (OSError, UnicodeDecodeError) as error:
+    except (InvalidInput, OSError, UnicodeDecodeError) as error:
         raise ConfigFileMistake(
             f"{file} cannot be read, so Helix Desktop cannot tell where the agent sends its requests: {error}."
         ) from None

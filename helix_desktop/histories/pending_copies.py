@@ -5,9 +5,11 @@ folder is sealed: nothing is added, and it is deleted once imported. Each copy h
 If a file was rewritten, not just extended, or a database has lost rows, `open` is sealed first.
 """
 
+import errno
 import os
 import shutil
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -22,7 +24,12 @@ from helix_desktop.histories import foreign_sqlite
 
 # Databases with more bytes are not copied, so rows deleted before an import are lost.
 LARGEST_DATABASE = 32 << 20
+# Larger files are not imported. One of terabytes without content would fill the disk with its copy.
+LARGEST_FILE = 2 << 30
 DATABASE_SHARE = 10.0  # After a copy, databases wait for this multiple of its processor time.
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
 COMPARED_BYTES = 4096  # So many at a copy's end show whether the file was rewritten.
 
 
@@ -88,8 +95,10 @@ class PendingCopies:
 
     def copy_file(self, file: Path) -> None:
         """Add to the copy what the file has gained. Raises OSError if that is not possible."""
-        with self._lock, file.open("rb") as source:
+        with self._lock, _open_regular_file(file) as source:
             status = os.fstat(source.fileno())
+            if status.st_size > LARGEST_FILE:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), file)
             copy = path_of_copy(self._open, file)
             copied_bytes = self._count_bytes_still_copied(file, copy, source, status)
             create_private_folder(copy.parent)
@@ -179,6 +188,15 @@ class PendingCopies:
         self._row_counts.clear()
         with suppress(FileNotFoundError):  # Nothing has been copied.
             self._open.rename(self._folder / str(time.time_ns()))
+
+
+def _open_regular_file(file: Path) -> BinaryIO:
+    """Open a file for reading, but neither a link nor a pipe, which may have taken its place."""
+    handle = os.open(file, os.O_RDONLY | _NOT_WAITING | _NO_LINK | _BINARY)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), file)
+    return os.fdopen(handle, "rb")
 
 
 def _stamps_of_database(file: Path) -> list[FileStamp]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -609,3 +611,33 @@ def test_a_chosen_provider_that_passes_by_is_named_without_a_sign_in(here: Path)
     assert passing("pi", "--provider", "corp") == ["anthropic"], (
         "its model has an address of its own"
     )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices are files there are none of")
+@pytest.mark.parametrize("kind", ["pipe", "endless device", "gigabytes"])
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        ("claude", ".claude/settings.json"),
+        ("gemini", ".env"),
+        ("qwen", ".env"),
+        ("qwen", ".qwen/settings.json"),
+        ("opencode", "opencode.json"),
+        ("pi", "../.pi/agent/models.json"),
+    ],
+)
+def test_a_projects_settings_that_never_end_are_named(
+    agent: str, name: str, kind: str, here: Path
+) -> None:
+    """A repository may have a link to a device. wrap read it until the memory was full."""
+    file = here / "work" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "endless device":
+        file.symlink_to("/dev/zero")
+    else:
+        with file.open("wb") as created:
+            created.truncate(8 << 30)
+    with pytest.raises(ConfigFileMistake, match="cannot tell where the agent sends its requests"):
+        found(agent, here)

@@ -4,7 +4,9 @@ the file is written anew.
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -165,3 +167,23 @@ def test_a_database_that_nobody_changed_is_not_copied_again(tmp_path: Path) -> N
         with agent:
             agent.execute("INSERT INTO part VALUES (3)")
         assert [copied_rows(), copied_rows()] == [[1, 2, 3], []]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes and files without content")
+@pytest.mark.parametrize("kind", ["terabytes without content", "pipe", "link"])
+def test_what_is_no_history_is_not_copied(tmp_path: Path, file: Path, kind: str) -> None:
+    """A file of terabytes that takes up nothing would have filled the disk with its copy. A pipe or
+    a link may take a file's place after somebody has looked at it.
+    """
+    if kind == "terabytes without content":
+        with file.open("wb") as created:
+            created.truncate(4 << 40)
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        (tmp_path / "secret").write_text("secret")
+        file.symlink_to(tmp_path / "secret")
+    copies = PendingCopies(tmp_path / "copies")
+    with pytest.raises(OSError, match=r"too large|Invalid argument|symbolic links"):
+        copies.copy_file(file)
+    assert copies.seal_and_list_folders() == []
