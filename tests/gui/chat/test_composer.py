@@ -5,16 +5,12 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, Qt, QUrl
 from PySide6.QtGui import (
-    QAction,
     QHelpEvent,
     QImage,
-    QInputMethodEvent,
-    QKeyEvent,
-    QKeySequence,
     QPaintEvent,
 )
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton, QToolTip, QWidget
+from PySide6.QtWidgets import QApplication, QMenu, QPushButton, QToolTip, QWidget
 
 from helix_desktop.engine.context_usage import NextMessageCost, WindowMeter
 from helix_desktop.engine.facts import Attachment, Recorded, Text, UserSaid
@@ -23,37 +19,17 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
-from helix_desktop.gui.chat.completion_list import (
-    CompletionOffer,
-    CompletionRequest,
-    find_completion_request,
-)
 from helix_desktop.gui.chat.composer import LEAST_BAR, Composer
-from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
+from helix_desktop.gui.chat.composer_text import PASTED
 from helix_desktop.gui.chat.message_drafts import encode_queued_message
-from helix_desktop.gui.chat.waiting_messages import OneLineLabel, WaitingMessageRow
+from helix_desktop.gui.chat.waiting_messages import WaitingMessageRow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_actions import WindowAction, declare_actions
 from tests.gui import story
+from tests.gui.chat.composer_hands import sent
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
 ONE = encode_message_parts((FILE,))["attachments"][0]
-
-
-@pytest.fixture
-def composer(theme: Theme, state_file: WindowStateFile) -> Composer:
-    made = Composer(theme, state_file)
-    made.resize(800, 300)
-    made.show_draft_of("one", "talk", "one")
-    made.show()
-    assert QTest.qWaitForWindowActive(made)
-    made.text.setFocus()
-    return made
-
-
-def sent(composer: Composer) -> QSignalSpy:
-    return QSignalSpy(composer.sent)
 
 
 class PaintWitness(QObject):
@@ -78,72 +54,11 @@ def test_the_empty_box_names_the_workspace_it_belongs_to_at_once(composer: Compo
     assert witness.painted
 
 
-def test_enter_sends_and_empties_shift_enter_breaks_the_line(composer: Composer) -> None:
-    spy = sent(composer)
-    QTest.keyClicks(composer.text, "first")
-    QTest.keyClick(composer.text, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
-    QTest.keyClicks(composer.text, "second")
-    assert spy.count() == 0
-    QTest.keyClick(composer.text, Qt.Key.Key_Return)
-    assert spy.at(0) == [(Text("first\nsecond"),), False]
-    assert composer.text.toPlainText() == ""
-
-
-@pytest.mark.skipif(ALT_WRITES, reason="Option writes letters here")
-def test_the_key_of_an_action_that_has_nothing_to_do_writes_no_letter(composer: Composer) -> None:
-    QTest.keyClick(composer.text, Qt.Key.Key_Y, Qt.KeyboardModifier.AltModifier)
-    QTest.keyClicks(composer.text, "x")
-    assert composer.text.toPlainText() == "x"
-
-
-def test_enter_belongs_to_the_input_method_while_it_composes(composer: Composer) -> None:
-    spy = sent(composer)
-    QApplication.sendEvent(composer.text, QInputMethodEvent("ni", []))
-    QTest.keyClick(composer.text, Qt.Key.Key_Return)
-    assert spy.count() == 0
-    done = QInputMethodEvent("", [])
-    done.setCommitString("你")
-    QApplication.sendEvent(composer.text, done)
-    text = composer.text.toPlainText().strip()
-    composer.text.setPlainText(text)
-    QTest.keyClick(composer.text, Qt.Key.Key_Return)
-    assert spy.at(0)[0] == (Text("你"),)
-
-
-def test_control_enter_steers(composer: Composer) -> None:
-    spy = sent(composer)
-    QTest.keyClicks(composer.text, "look at the other file first")
-    QTest.keyClick(composer.text, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-    assert spy.at(0)[1] is True
-
-
-def test_with_the_other_setting_enter_breaks_the_line(composer: Composer) -> None:
-    composer.text.enter_sends = False
-    spy = sent(composer)
-    QTest.keyClicks(composer.text, "a")
-    QTest.keyClick(composer.text, Qt.Key.Key_Return)
-    QTest.keyClicks(composer.text, "b")
-    assert spy.count() == 0
-    QTest.keyClick(composer.text, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-    assert spy.at(0) == [(Text("a\nb"),), False]
-
-
 def test_nothing_is_not_sent(composer: Composer) -> None:
     spy = sent(composer)
     QTest.keyClicks(composer.text, "   ")
     QTest.keyClick(composer.text, Qt.Key.Key_Return)
     assert spy.count() == 0
-
-
-def test_it_grows_to_ten_lines_and_no_further(composer: Composer) -> None:
-    heights = []
-    for lines in (1, 4, LINES, 40):
-        composer.text.setPlainText("\n".join("x" * 3 for _ in range(lines)))
-        heights.append(composer.text.sizeHint().height())
-    line = composer.text.fontMetrics().lineSpacing()
-    assert heights[1] - heights[0] == 3 * line
-    assert heights[2] - heights[0] == (LINES - 1) * line
-    assert heights[3] == heights[2]
 
 
 class LaidOut(QObject):
@@ -190,67 +105,6 @@ def test_a_sent_message_leaves_no_draft(composer: Composer) -> None:
     composer.show_draft_of("one", "another", "one")
     composer.show_draft_of("one", "talk", "one")
     assert composer.text.toPlainText() == ""
-
-
-def test_arrow_keys_walk_the_history_and_come_back_to_what_was_begun(composer: Composer) -> None:
-    for words in ("first", "second"):
-        QTest.keyClicks(composer.text, words)
-        QTest.keyClick(composer.text, Qt.Key.Key_Return)
-    seen = []
-    for key in (Qt.Key.Key_Up, Qt.Key.Key_Up, Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Down):
-        QTest.keyClick(composer.text, key)
-        seen.append(composer.text.toPlainText())
-    assert seen == ["second", "first", "first", "second", ""]
-
-
-def test_the_arrow_moves_the_cursor_in_a_text_that_was_begun(composer: Composer) -> None:
-    QTest.keyClicks(composer.text, "first")
-    QTest.keyClick(composer.text, Qt.Key.Key_Return)
-    QTest.keyClicks(composer.text, "begun")
-    QTest.keyClick(composer.text, Qt.Key.Key_Up)
-    assert composer.text.toPlainText() == "begun"
-
-
-@pytest.mark.parametrize(
-    ("text", "asked"),
-    [
-        ("/han", CompletionRequest("/", "han", 0)),
-        ("/", CompletionRequest("/", "", 0)),
-        ("see @src/lo", CompletionRequest("@", "src/lo", 4)),
-        ("@", CompletionRequest("@", "", 0)),
-        ("(@a", CompletionRequest("@", "a", 1)),
-        ("mail me@example.org", None),
-        ("a /command", None),
-        ("plain words", None),
-        ("/usr/bin", None),
-    ],
-)
-def test_what_is_typed_asks_for_completion(text: str, asked: CompletionRequest | None) -> None:
-    assert find_completion_request(text, len(text)) == asked
-
-
-def test_a_completion_is_taken_with_the_keys_of_the_text(composer: Composer) -> None:
-    composer.text.offers_wanted.connect(
-        lambda asked: composer.text.show_completion_offers(
-            asked,
-            [CompletionOffer("table.rs", "@src/lock/table.rs "), CompletionOffer("b", "@src/b ")],
-        )
-    )
-    QTest.keyClicks(composer.text, "see @ta")
-    QTest.keyClick(composer.text, Qt.Key.Key_Return)
-    assert composer.text.toPlainText() == "see @src/lock/table.rs "
-    QTest.keyClicks(composer.text, "and @x")
-    QTest.keyClick(composer.text, Qt.Key.Key_Down)
-    QTest.keyClick(composer.text, Qt.Key.Key_Tab)
-    assert composer.text.toPlainText() == "see @src/lock/table.rs and @src/b "
-
-
-def test_a_late_answer_to_an_old_question_is_dropped(composer: Composer) -> None:
-    QTest.keyClicks(composer.text, "@a")
-    composer.text.show_completion_offers(
-        CompletionRequest("@", "old", 0), [CompletionOffer("late")]
-    )
-    assert composer.text.completion is None or not composer.text.completion.isVisible()
 
 
 def test_files_and_pictures_are_given_on_and_long_texts_become_attachments(
@@ -549,110 +403,6 @@ def test_a_message_that_could_not_begin_a_conversation_goes_into_no_other_one(
     assert composer.text.toPlainText() == "a first message"
 
 
-def test_a_waiting_message_shows_as_much_as_there_is_room_for(theme: Theme) -> None:
-    row = QWidget()
-    line = OneLineLabel("one two three four five six seven eight nine ten", row)
-    row.show()
-    line.resize(1_000, 20)
-    assert line.text().endswith("ten")
-    line.resize(90, 20)
-    assert line.text().endswith("…")
-    line.resize(1_000, 20)
-    assert line.text().endswith("ten")
-
-
-def test_waiting_messages_can_be_edited_and_removed(composer: Composer) -> None:
-    editing = QSignalSpy(composer.waiting.editing)
-    dropping = QSignalSpy(composer.waiting.discarding)
-    composer.show_waiting_messages([(Text("one"),), (Text("two"),)])
-    buttons = {
-        button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)
-    }
-    QTest.mouseClick(buttons["Edit: two"], Qt.MouseButton.LeftButton)
-    QTest.mouseClick(buttons["Remove: one"], Qt.MouseButton.LeftButton)
-    assert (editing.at(0), dropping.at(0)) == ([1], [0])
-    composer.show_waiting_messages([])
-    assert not composer.waiting.isVisible()
-
-
-def test_waiting_messages_say_when_they_go_and_can_change_it(composer: Composer) -> None:
-    moving = QSignalSpy(composer.waiting.moving)
-    steering = QSignalSpy(composer.waiting.steering)
-    composer.show_waiting_messages([(Text("one"),), (Text("two"),), (Text("three"),)], 1)
-    rows = composer.waiting.findChildren(WaitingMessageRow)
-    labels = [label.text() for row in rows for label in row.findChildren(QLabel)]
-    assert labels[1::2] == ["After this step", "When done", "When done"]
-    buttons = {
-        button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)
-    }
-    QTest.mouseClick(buttons["Send when done: one"], Qt.MouseButton.LeftButton)
-    QTest.mouseClick(buttons["Send after this step: two"], Qt.MouseButton.LeftButton)
-    QTest.mouseClick(buttons["Send this message later: two"], Qt.MouseButton.LeftButton)
-    QTest.mouseClick(buttons["Send this message earlier: three"], Qt.MouseButton.LeftButton)
-    assert [steering.at(0), steering.at(1)] == [[0, False], [1, True]]
-    assert [moving.at(0), moving.at(1)] == [[1, 1], [2, -1]]
-    # The only message that goes after this step has no other to pass.
-    assert not buttons["Send this message earlier: one"].isEnabled()
-    assert not buttons["Send this message later: one"].isEnabled()
-    assert not buttons["Send this message earlier: two"].isEnabled()
-    composer.show_waiting_messages([])
-    assert not composer.waiting.isVisible()
-
-
-def test_a_waiting_message_does_not_promise_a_step_that_was_stopped(composer: Composer) -> None:
-    composer.show_waiting_messages([(Text("one"),), (Text("two"),)], 1)
-    composer.waiting.show_when_sent(waits_for_user=True)
-    rows = composer.waiting._message_rows
-    labels = [label.text() for row in rows for label in row.findChildren(QLabel)]
-    assert labels[1::2] == ["When you continue", "When you continue"]
-    names = [button.accessibleName() for row in rows for button in row.findChildren(QPushButton)]
-    assert "Edit: one" in names
-    assert not [name for name in names if name.startswith(("Send when", "Send after"))]
-    composer.waiting.show_when_sent(waits_for_user=False)
-    rows = composer.waiting._message_rows
-    labels = [label.text() for row in rows for label in row.findChildren(QLabel)]
-    assert labels[1::2] == ["After this step", "When done"]
-
-
-def test_the_buttons_of_a_waiting_message_keep_their_places_when_another_goes(
-    composer: Composer,
-) -> None:
-    """A press on "Edit" hit "Send after this step", as the arrows were gone."""
-
-    def places_of_one() -> list[tuple[str, int]]:
-        QApplication.processEvents()
-        places: list[tuple[str, int]] = []
-        row = composer.waiting._message_rows[0]
-        for button in row.findChildren(QPushButton):
-            places.append((button.text(), button.x()))
-        return places
-
-    composer.resize(900, 500)
-    composer.show()
-    composer.show_waiting_messages([(Text("one"),), (Text("two"),)])
-    places_before = places_of_one()
-    composer.show_waiting_messages([(Text("one"),)])
-    assert places_of_one() == places_before
-
-
-TAKEN = {"bottom"}  # Ctrl+End moves in the text while there is one to move in
-
-
-@pytest.mark.parametrize(
-    "action",
-    [each for each in declare_actions() if each.shortcut and each.id not in TAKEN],
-    ids=lambda a: a.id,
-)
-def test_no_shortcut_of_the_window_is_swallowed_by_the_text(
-    composer: Composer, action: WindowAction
-) -> None:
-    keys = QKeySequence(action.shortcut)[0]  # type: ignore[index]  # the stubs lack it
-    event = QKeyEvent(QEvent.Type.ShortcutOverride, keys.key(), keys.keyboardModifiers())
-    event.ignore()
-    QApplication.sendEvent(composer.text, event)
-    assert not event.isAccepted()
-
-
 def test_the_mode_is_not_shortened_for_figures_that_find_no_room_anyway(composer: Composer) -> None:
     composer.show_permission_modes([("ask", "Ask before changes and commands")], "ask")
     composer.resize(590, 300)
@@ -817,21 +567,6 @@ def test_a_draft_stays_if_it_was_an_equal_message_of_the_queue_that_was_recorded
     sent = Recorded("c", 1, after.saved_at + 1.0, UserSaid((Text("go on"),)))
     composer.turn_waiting_messages_into_draft([sent])
     assert composer.text.toPlainText() == "go on"
-
-
-def test_control_end_at_the_end_of_the_text_is_the_windows(composer: Composer) -> None:
-    """The defect: "Jump to the newest message" did nothing while the message box had the focus."""
-    jump = QAction("Jump", composer, shortcut=QKeySequence("Ctrl+End"))
-    composer.addAction(jump)
-    jumps = QSignalSpy(jump.triggered)
-    QTest.keyClick(composer.text, Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier)
-    assert jumps.count() == 1
-    composer.text.setPlainText("one\ntwo")
-    QTest.keyClick(composer.text, Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier)
-    assert composer.text.textCursor().atEnd(), "in a text it goes to the end of the text first"
-    assert jumps.count() == 1
-    QTest.keyClick(composer.text, Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier)
-    assert jumps.count() == 2
 
 
 def test_a_price_that_finds_no_room_takes_none_from_the_bar(composer: Composer) -> None:

@@ -1,0 +1,102 @@
+"""The columns of the table: kept, restored, sorted by."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QStandardItemModel
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QHeaderView
+
+from helix_desktop.engine.cache_entry_rows import EntrySort
+from helix_desktop.gui.cache.cache_page import CachePage
+from helix_desktop.gui.cache.entry_columns import number_of_column
+from tests.gui.cache.cache_page_hands import LEFT, Settle
+
+
+def test_a_click_on_a_header_sorts(page: CachePage, settle: Settle) -> None:
+    header = page.table.horizontalHeader()
+    x = header.sectionViewportPosition(number_of_column("size")) + 20
+    QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
+    settle()
+    sizes = [
+        row.stored.size for i in range(10) if (row := page.model.get_or_load_row(i)) is not None
+    ]
+    assert sizes == sorted(sizes)
+    QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
+    settle()
+    first = page.model.get_or_load_row(0)
+    assert first is not None
+    assert first.stored.size > 2_000
+
+
+def test_the_arrow_points_down_for_the_newest_first(page: CachePage, settle: Settle) -> None:
+    """The defect: Qt draws an arrow that points up beside what gets smaller downwards."""
+    header = page.table.horizontalHeader()
+    widths: dict[Qt.SortOrder, list[int]] = {}
+    for order in (Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder):
+        header.setSortIndicator(number_of_column("time"), order)
+        settle()
+        with_arrow = header.grab().toImage()
+        header.setSortIndicatorShown(False)
+        without_arrow = header.grab().toImage()
+        header.setSortIndicatorShown(True)
+        widths[order] = []
+        for y in range(with_arrow.height()):
+            pixels = [
+                x
+                for x in range(with_arrow.width())
+                if with_arrow.pixel(x, y) != without_arrow.pixel(x, y)
+            ]
+            if pixels:
+                widths[order].append(max(pixels) - min(pixels))
+    descending = widths[Qt.SortOrder.DescendingOrder]
+    ascending = widths[Qt.SortOrder.AscendingOrder]
+    assert descending[0] > descending[-1]
+    assert ascending[0] < ascending[-1]
+
+
+def test_columns_and_divider_are_kept(page: CachePage, settle: Settle) -> None:
+    header = page.table.horizontalHeader()
+    header.moveSection(header.visualIndex(number_of_column("size")), 1)
+    page.table._set_column_hidden(number_of_column("recalled"), hidden=False)
+    page._split.setSizes([500, 200])
+    kept = page.encode_cache_layout()
+    sizes = page._split.sizes()
+    header.moveSection(1, 3)
+    page.table._set_column_hidden(number_of_column("recalled"), hidden=True)
+    page._split.setSizes([200, 500])
+    page.restore_cache_layout("nonsense")
+    page.restore_cache_layout(kept)
+    assert header.visualIndex(number_of_column("size")) == 1
+    assert not header.isSectionHidden(number_of_column("recalled"))
+    assert page._split.sizes() == sizes
+
+
+def test_a_layout_of_an_earlier_version_without_the_newest_columns_is_kept(
+    page: CachePage, settle: Settle
+) -> None:
+    earlier_header = QHeaderView(Qt.Orientation.Horizontal)
+    earlier_header.setModel(QStandardItemModel(0, 8, earlier_header))
+    earlier_header.moveSection(earlier_header.visualIndex(number_of_column("size")), 1)
+    earlier_header.hideSection(number_of_column("tokens"))
+    kept = bytes(earlier_header.saveState().toBase64().data()).decode()
+    earlier_header.deleteLater()
+    _header, split, _columns = page.encode_cache_layout().split(" ")
+    page.restore_cache_layout(f"{kept} {split}")
+    header = page.table.horizontalHeader()
+    assert header.visualIndex(number_of_column("size")) == 1
+    assert header.isSectionHidden(number_of_column("tokens"))
+    assert header.isSectionHidden(number_of_column("lines"))
+
+
+def test_a_column_without_an_order_in_the_index_leaves_the_order_as_it_is(
+    page: CachePage, settle: Settle
+) -> None:
+    header = page.table.horizontalHeader()
+    header.setSortIndicator(number_of_column("size"), Qt.SortOrder.AscendingOrder)
+    page.table._set_column_hidden(number_of_column("lines"), hidden=False)
+    x = header.sectionViewportPosition(number_of_column("lines")) + 20
+    QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
+    assert header.sortIndicatorSection() == number_of_column("size")
+    assert header.sortIndicatorOrder() == Qt.SortOrder.AscendingOrder
+    assert page.model.sort_by is EntrySort.SIZE
