@@ -25,6 +25,7 @@ from helix_desktop.gui.conversation_actions import ConversationActions
 from helix_desktop.gui.conversation_sides import NEW, ConversationSides
 from helix_desktop.gui.conversation_starting import ConversationStarter
 from helix_desktop.gui.everything_search import EverythingSearch
+from helix_desktop.gui.fleet_task_notice import FleetTaskNotice
 from helix_desktop.gui.forget_text_dialog import open_forget_text_dialog
 from helix_desktop.gui.frame.command_palette import CommandPalette, PaletteItem
 from helix_desktop.gui.frame.connect_model_panel import DEMO_MODEL
@@ -147,6 +148,7 @@ class MainWindow(WindowFrame):
         ConversationStarter(self.parts, self.sides)
         WorkspaceActions(self.parts, self, self.workspaces)
         self.workspace_line = WorkspaceLine(self.parts, self, self.workspaces, self.sides)
+        FleetTaskNotice(self.parts, self, self.workspaces)
         self.key_lending = KeyLending(self.parts, self, self.workspaces)
         ViewActions(contents)
         self.window_actions.set_action_handler(

@@ -125,6 +125,16 @@ class FleetOverview:
                 async with asyncio.timeout(FOLLOW_SECONDS):
                     await self._look_now.wait()
 
+    async def count_tasks_that_need_user(self) -> int:
+        """Count those of all workspaces. Why a list cannot be read is said where it is shown."""
+        number = 0
+        for known in await asyncio.to_thread(self._list_workspaces_with_tasks):
+            with suppress(HelixError):
+                async with self._open_list(known) as tasks:
+                    counts = await tasks.count_fleet_tasks()
+                    number += counts.by_state[FleetTaskState.NEEDS_YOU]
+        return number
+
     def _list_workspaces_with_tasks(self) -> list[KnownWorkspace]:
         with_tasks: list[KnownWorkspace] = []
         for workspace in self._known.list_workspaces():

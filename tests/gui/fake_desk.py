@@ -965,6 +965,15 @@ class Came:
     left_out: Sequence[str]
 
 
+class FakeTaskLists(StandIn):
+    """The tasks of all workspaces, as far as the window asks of them before its fleet is opened."""
+
+    tasks_that_need_user = 0
+
+    async def count_tasks_that_need_user(self) -> int:
+        return self.tasks_that_need_user
+
+
 class FakeDesk(StandIn):
     """Three workspaces, the first one full."""
 
@@ -978,6 +987,7 @@ class FakeDesk(StandIn):
         self.left_out: Sequence[str] = ()
         self.damaged: Sequence[str] = ()
         self.opened: list[FakeWorkbench] = []
+        self.fleet = FakeTaskLists()
 
     def opened_workbenches(self) -> Sequence[FakeWorkbench]:
         return self.opened

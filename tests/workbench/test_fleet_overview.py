@@ -57,6 +57,7 @@ async def test_a_task_given_here_is_done_here_and_asks_for_what_it_needs(
         fleet = desk.fleet
         await fleet.add_task(bench.id, "make it", ())
         (found,) = await seen(fleet, lambda found: bool(found[0]["needs_you"]))
+        assert await fleet.count_tasks_that_need_user() == 1
         (task,) = found["needs_you"]
         assert (task["asked"], found["tasks"]["needs-you"], found["name"]) == (
             "write_file",

@@ -109,6 +109,8 @@ class Sidebar(QWidget):
         self._title.setProperty("look", "title")
         self._path = widgets.build_plain_label("", "path", self, wraps=False)
 
+        self.tasks_that_need_user = self._build_link_below_title("")
+        self.tasks_that_need_user.hide()
         self.shared = self._build_link_below_title("")
         self.shared.hide()
 
@@ -186,6 +188,7 @@ class Sidebar(QWidget):
         head.addWidget(self.try_line, 3, 0, 1, 3, at_beginning)
         head.addWidget(self.key_line, 4, 0, 1, 3)
         head.addWidget(self.key_link, 5, 0, 1, 3, at_beginning)
+        head.addWidget(self.tasks_that_need_user, 6, 0, 1, 3, at_beginning)
         return head
 
     def _connect_sidebar_signals(self) -> None:
