@@ -269,13 +269,15 @@ def estimate_next_message_cost(
         return None
     context_tokens = count_context_of_next_message(state, policy, before)
     cached_tokens = min(context_tokens, count_cached_tokens(state, chosen.model))
+    uncached_tokens = context_tokens - cached_tokens
     reply_tokens = state.record.ledger.median_reply_tokens(state.seq)
     for_an_hour = is_cached_for_an_hour(state)
     usage_if_warm = _usage_that_writes(
-        context_tokens - cached_tokens, cached_tokens, reply_tokens, for_an_hour=for_an_hour
+        uncached_tokens, cached_tokens, reply_tokens, for_an_hour=for_an_hour
     )
     usage_if_cold = _usage_that_writes(context_tokens, 0, reply_tokens, for_an_hour=for_an_hour)
-    price_of_written_token = prices_of_main_model(state).write * chosen.price_input / PER_MILLION
+    relative_price_of_writing = prices_of_main_model(state).write
+    price_of_written_token = relative_price_of_writing * chosen.price_input / PER_MILLION
 
     lifetime_seconds = _documented_lifetime(state, chosen)
     warm_until = 0.0

@@ -197,6 +197,7 @@ class LargeOutputShortener:
             return (message,)  # A share of a small window is little. What fits stays whole.
 
         most_tokens_of_part = policy.oversized_share * meter.window / meter.factor
+        most_tokens_of_excerpt = int(most_tokens_of_part)
         parts: list[facts.UserPart] = []
         folds: list[facts.Fact] = []
         for index, part in enumerate(message.parts):
@@ -206,12 +207,11 @@ class LargeOutputShortener:
             attachment = await self._store_message_part(part)
             parts.append(attachment)
             is_picture = attachment.stored.media_type.startswith("image/")
-            if not is_picture and attachment.tokens > most_tokens_of_part:
-                fold = await self._build_message_fold(
-                    index, attachment, policy, int(most_tokens_of_part)
-                )
-                if fold.tokens < fold.tokens_before:
-                    folds.append(fold)
+            if is_picture or attachment.tokens <= most_tokens_of_part:
+                continue
+            fold = await self._build_message_fold(index, attachment, policy, most_tokens_of_excerpt)
+            if fold.tokens < fold.tokens_before:
+                folds.append(fold)
         message_with_attachments = replace(message, parts=tuple(parts))
         return (message_with_attachments, *folds)
 
@@ -371,7 +371,10 @@ class LargeOutputShortener:
         choices_by_number = large_output_choice.parse_output_choices(
             answer, list(previews), numbers_that_may_be_full
         )
-        return {number - 1: choice for number, choice in choices_by_number.items()}
+        choices_by_index: dict[int, OutputChoice] = {}
+        for number, choice in choices_by_number.items():
+            choices_by_index[number - 1] = choice
+        return choices_by_index
 
     async def _build_request_without_outputs(self, large_outputs: Sequence[LargeOutput]) -> Request:
         """Build the conversation's next request with a word in place of each of these outputs.

@@ -214,13 +214,10 @@ class RequestShortener:
         user stopped it alone: then the turn goes on, and the request is shortened without a model.
         """
         conversation = self._conversation
-        work = self._writer.write_document(
-            material,
-            conversation.new_fold_name(FoldKind.HANDOVER),
-            seconds,
-            self._aid.failed.ways_left(FoldKind.HANDOVER),
-        )
-        writing_task = self._aid.spawn(work, name=f"handover of {conversation.id}")
+        name = conversation.new_fold_name(FoldKind.HANDOVER)
+        ways = self._aid.failed.ways_left(FoldKind.HANDOVER)
+        writing = self._writer.write_document(material, name, seconds, ways)
+        writing_task = self._aid.spawn(writing, name=f"handover of {conversation.id}")
         try:
             with self._aid.show_writing(material.plan, writing_task):
                 reasons = await self._writer.wait_and_return_why_given_up(

@@ -169,13 +169,16 @@ def build_note_facts(
         if text == old_text:
             continue
         if old_seq and note.pinned:
-            new_facts.append(facts.Unpinned(facts.PartRef(old_seq)))
+            old_note = facts.PartRef(old_seq)
+            new_facts.append(facts.Unpinned(old_note))
         facts_before_note = before + len(new_facts)
-        text_part = facts.Text(text, services.tokens.count_tokens(text))
+        token_count = services.tokens.count_tokens(text)
+        text_part = facts.Text(text, token_count)
         new_facts.append(facts.UserSaid((text_part,), steering=True, by=note.by))
         if note.pinned:
             # The message has no number yet: 0 and below count the facts appended together.
-            new_facts.append(facts.Pinned(facts.PartRef(-facts_before_note)))
+            new_note = facts.PartRef(-facts_before_note)
+            new_facts.append(facts.Pinned(new_note))
     return new_facts
 
 

@@ -353,13 +353,9 @@ def join_added_messages(
             last_is_added = is_added
             continue
 
-        results: list[Json] = []
-        other_parts: list[Json] = []
-        for part in parts_of(joined[-1]) + parts_of(unit):
-            if is_result(part):
-                results.append(part)
-            else:
-                other_parts.append(part)
+        all_parts = parts_of(joined[-1]) + parts_of(unit)
+        results = [part for part in all_parts if is_result(part)]
+        other_parts = [part for part in all_parts if not is_result(part)]
         joined_message = dict(joined[-1])
         joined_message[field_name] = results + other_parts
         joined[-1] = joined_message

@@ -150,16 +150,7 @@ def build_demo_scene(request: Request) -> DemoScene:
     """
     messages = request.messages
     question_position, question = _last_question(messages)
-    calls: list[ToolCall] = []
-    results: dict[str, ToolResult] = {}
-    for message in messages[question_position:]:
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                calls.append(part)
-            elif isinstance(part, ToolResult):
-                results[part.call] = part
-    calls_and_results = [(call, results.get(call.id)) for call in calls]
-
+    calls_and_results = _calls_with_results_or_none(messages[question_position:])
     note = ""
     if messages:
         note = _user_text_beside_results(messages[-1])
@@ -167,12 +158,14 @@ def build_demo_scene(request: Request) -> DemoScene:
     newest_texts_first: list[str] = []
     for message in reversed(messages):
         newest_texts_first += _texts_by_user(message)
+    translate = choose_translator(newest_texts_first)
+    all_texts = _texts_of_messages(messages)
     return DemoScene(
         asked=question,
         done=tuple(calls_and_results),
         tools=request.tools,
-        texts=tuple(_texts_of_messages(messages)),
-        say=choose_translator(newest_texts_first),
+        texts=tuple(all_texts),
+        say=translate,
         note=note,
     )
 
@@ -240,3 +233,17 @@ def _describe_tool_outcome(call: ToolCall, result: ToolResult | None, say: Say) 
     sentence = say(template, name=call.name, lines=line_count, characters=len(result.text))
     first_lines = "\n".join(line[:200] for line in lines[:8])
     return f"{sentence}\n\n{wrap_in_code_fence(first_lines, 'text')}"
+
+
+def _calls_with_results_or_none(
+    messages: Sequence[Message],
+) -> list[tuple[ToolCall, ToolResult | None]]:
+    calls: list[ToolCall] = []
+    results: dict[str, ToolResult] = {}
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                calls.append(part)
+            elif isinstance(part, ToolResult):
+                results[part.call] = part
+    return [(call, results.get(call.id)) for call in calls]

@@ -85,14 +85,13 @@ class HttpModelClient:
         attempt = 1
         relaxed_count = 0
         while True:
-            failure: ModelFailed | None = None
             try:
                 async with aclosing(self._try_once(post, request)) as deltas:
                     async for delta in deltas:
                         yield delta
             except ModelFailed as error:
                 failure = error
-            if failure is None:
+            else:
                 return
 
             if relaxed_count < MOST_RELAXED:
@@ -103,11 +102,10 @@ class HttpModelClient:
                     continue
 
             pause_seconds = self._seconds_until_retry(failure, attempt)
+            shown_seconds = round(pause_seconds, 1)
             pause_is_over = asyncio.Event()
             is_overloaded = isinstance(failure, ModelOverloaded)
-            yield RetryDelay(
-                failure.what, round(pause_seconds, 1), pause_is_over.set, is_overloaded
-            )
+            yield RetryDelay(failure.what, shown_seconds, pause_is_over.set, is_overloaded)
             await self._pause_before_retry(pause_seconds, pause_is_over)
             attempt += 1
 

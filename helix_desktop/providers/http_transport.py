@@ -230,9 +230,9 @@ def trusted_certificates(variables: frozenset[tuple[str, str]] | None = None) ->
         environment = {name.lower(): value for name, value in os.environ.items()}
     else:
         environment = dict(variables)
-    context = _load_base_certificates(
-        environment.get("ssl_cert_file"), environment.get("ssl_cert_dir")
-    )
+    certificate_file = environment.get("ssl_cert_file")
+    certificate_folder = environment.get("ssl_cert_dir")
+    context = _load_base_certificates(certificate_file, certificate_folder)
 
     for name in EXTRA_CERTIFICATES:
         extra_file = environment.get(name)

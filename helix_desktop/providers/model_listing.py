@@ -290,16 +290,18 @@ async def ask_provider_about_model(
     config = configured.find_provider(provider)
     reported = dict(await fetch_reported_models(config, key, connections))
     if config.is_local and model not in reported:
-        some_names = ", ".join(sorted(reported)[:20])
+        some_names = sorted(reported)[:20]
+        listed_names = ", ".join(some_names) or "none"
         raise NotFound(
             f"{provider} has no model named {model!r}.",
-            remedy=f"The provider's models are: {some_names or 'none'}.",
+            remedy=f"The provider's models are: {listed_names}.",
         )
     if config.is_local and config.kind != demo_model.DEMO:
         details_once_loaded = await load_local_model(config, reported, model, connections)
         reported[model] = {**reported[model], **details_once_loaded}
     configured.save_reported_models(provider, reported)
-    return provider_catalog.describe_model(config, model, reported=reported.get(model))
+    reported_of_model = reported.get(model)
+    return provider_catalog.describe_model(config, model, reported=reported_of_model)
 
 
 async def load_local_model(

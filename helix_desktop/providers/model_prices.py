@@ -234,17 +234,20 @@ def merge_model_knowledge(
         merged.setdefault("window", ASSUMED_LOCAL_WINDOW)
     _limit_window_to_largest(merged)
 
-    note = _window_note(shipped, reported, source, number_at(merged, "window"))
+    window = number_at(merged, "window")
+    note = _window_note(shipped, reported, source, window)
     info = model_info_from(provider, model, merged, note)
     has_price = any(amount_at(merged, name) for name in _PRICES)
     is_free = runs_here and not has_price
+    are_images_known = bool(shipped) or "images" in merged
+    reply_limit = number_at(corrected, "max_output")
     return replace(
         info,
         window_from=source,
-        are_images_known=bool(shipped) or "images" in merged,
+        are_images_known=are_images_known,
         server=server,
         is_free=is_free,
-        reply_limit=number_at(corrected, "max_output"),
+        reply_limit=reply_limit,
     )
 
 

@@ -101,6 +101,7 @@ class FleetTaskCodec:
         state = FleetTaskState.FAILED
         if row.state == FleetTaskState.CANCELLED:
             state = FleetTaskState.CANCELLED
+        empty_order = FleetTaskOrder("")
         return FleetTask(
             id=row.id,
             state=state,
@@ -109,7 +110,7 @@ class FleetTaskCodec:
             worker="",
             claims=row.claims,
             deadline_seconds=0.0,
-            order=FleetTaskOrder(""),
+            order=empty_order,
             result=UNREADABLE,
             position=row.position,
         )

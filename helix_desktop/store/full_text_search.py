@@ -112,7 +112,8 @@ def search_full_text(
         if not has_filters:
             return ()
         return _find_newest(connection, source, filters, filter_values, limit)
-    words = without_stop_words(search_words.split_unspaced_terms(terms))
+    split_terms = search_words.split_unspaced_terms(terms)
+    words = without_stop_words(split_terms)
     most_places = max(limit, WEIGHED)
     if has_filters:
         most_places = max(limit * FILTERED, WEIGHED)
@@ -131,8 +132,11 @@ def search_full_text(
             rows = cursor.fetchmany(most_places)
             if not rows:
                 break
-            places += reader.read_places(list(map(FoundRow._make, rows)))
-    return tuple(rank_places(places, matching.weigh_words())[:limit])
+            found_rows = [FoundRow._make(row) for row in rows]
+            places += reader.read_places(found_rows)
+    word_weights = matching.weigh_words()
+    best_hits = rank_places(places, word_weights)[:limit]
+    return tuple(best_hits)
 
 
 def _find_newest(

@@ -533,9 +533,7 @@ class IndexFile:
             fact = _decode_or_none(line)
             if fact is None:
                 continue
-            for text in searchable_texts(fact, files=True):
-                for start, piece in search_words.split_for_index(text):
-                    pieces.append(_Piece(piece, "", 0, start, line.conversation, line.seq))
+            pieces += _pieces_of_fact(fact, line)
             for stored, count in token_counts_of_entries(fact):
                 token_counts.append((stored.digest.raw, count))
             for how, digest in entries_used_by(fact):
@@ -734,3 +732,11 @@ def _split_by_text_size(words: Sequence[tuple[int, str]]) -> Iterator[Sequence[t
             yield words[start:end]
             start = end
             size = 0
+
+
+def _pieces_of_fact(fact: Fact, line: StoredFact) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    for text in searchable_texts(fact, files=True):
+        for start, piece in search_words.split_for_index(text):
+            pieces.append(_Piece(piece, "", 0, start, line.conversation, line.seq))
+    return pieces

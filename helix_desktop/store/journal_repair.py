@@ -256,17 +256,17 @@ def rebuild_journal(
     sources: list[Iterable[StoredFact]] = [read_intact_facts(damaged)]
     if salvaged is not None:
         sources.append(salvaged.lines)
-    sources += map(read_intact_facts, backups)
-    intact_facts: dict[str, dict[int, StoredFact]] = {}
-    for source in sources:
-        for line in source:
-            intact_facts.setdefault(line.conversation, {}).setdefault(line.seq, line)
+    for backup in backups:
+        sources.append(read_intact_facts(backup))
+    intact_facts = _first_intact_facts(sources)
     expected_lengths = _conversation_lengths(damaged)
+    all_conversations = dict.fromkeys(intact_facts) | dict.fromkeys(expected_lengths)
     lost_sentences: list[str] = []
     lines: list[StoredFact] = []
-    for conversation in dict.fromkeys([*intact_facts, *expected_lengths]):
+    for conversation in all_conversations:
         facts_by_seq = intact_facts.get(conversation, {})
-        length = max([expected_lengths.get(conversation, 0), *facts_by_seq])
+        last_intact_seq = max(facts_by_seq, default=0)
+        length = max(expected_lengths.get(conversation, 0), last_intact_seq)
         for seq in range(1, length + 1):
             if seq in facts_by_seq:
                 lines.append(facts_by_seq[seq])
@@ -277,7 +277,8 @@ def rebuild_journal(
     journal = JournalFile(into)
     journal.restore_facts(lines)
     journal.close()
-    return RepairResult(len(lines) - len(lost_sentences), tuple(lost_sentences))
+    intact_count = len(lines) - len(lost_sentences)
+    return RepairResult(intact_count, tuple(lost_sentences))
 
 
 def _conversation_lengths(path: Path) -> dict[str, int]:
@@ -335,3 +336,15 @@ def append_salvaged_facts(
         for seq in range(lengths.get(conversation, 0) + 1, length + 1):
             missing.append(f"Record {seq} of conversation {conversation}")
     return added_count, tuple(missing), has_gap
+
+
+def _first_intact_facts(
+    sources: Iterable[Iterable[StoredFact]],
+) -> dict[str, dict[int, StoredFact]]:
+    """Return by conversation and number the fact of the first source that has it intact."""
+    intact_facts: dict[str, dict[int, StoredFact]] = {}
+    for source in sources:
+        for line in source:
+            facts_by_seq = intact_facts.setdefault(line.conversation, {})
+            facts_by_seq.setdefault(line.seq, line)
+    return intact_facts

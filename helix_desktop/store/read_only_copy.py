@@ -71,18 +71,16 @@ def copy_cache_for_reading(workspace: Path, names_beside: Sequence[str] = ()) ->
             paths += (workspace / "cache").glob("*")
             files = [path for path in paths if path.is_file()]
             needed_bytes = _SPARE_BYTES + _bytes_to_copy(files)
-            folder_for_copy = _find_folder_with_room(needed_bytes)
-            temporary_folder = closing.enter_context(
-                tempfile.TemporaryDirectory(prefix="helix-reading-", dir=folder_for_copy)
+            folder_with_room = _find_folder_with_room(needed_bytes)
+            making_folder = tempfile.TemporaryDirectory(
+                prefix="helix-reading-", dir=folder_with_room
             )
+            temporary_folder = closing.enter_context(making_folder)
             copy = Path(temporary_folder) / workspace.name
             create_private_folder(copy / "cache")
             for file in files:
                 file_in_copy = copy / file.relative_to(workspace)
-                if file.suffix in _TABLES:
-                    file_in_copy.symlink_to(file)
-                else:
-                    shutil.copyfile(file, file_in_copy)
+                _link_table_or_copy(file, file_in_copy)
         except OSError as error:
             raise StoreFailed(f"{workspace} cannot be read: {error.strerror}.", remedy="Nothing was changed.") from error  # fmt: skip
         yield copy
@@ -102,3 +100,10 @@ def _find_folder_with_room(needed_bytes: int) -> str:
         f"The disk is full or read-only, and no other folder has the {needed_bytes >> 20:,} MB needed for a temporary copy.",
         remedy="Nothing was changed. Free up space, or set TMPDIR to another folder.",
     )
+
+
+def _link_table_or_copy(file: Path, file_in_copy: Path) -> None:
+    if file.suffix in _TABLES:
+        file_in_copy.symlink_to(file)
+    else:
+        shutil.copyfile(file, file_in_copy)

@@ -235,20 +235,24 @@ def _query_of_term(
     alternatives: list[str] = []
     for words in (plain, hidden):
         if words:
-            alternatives.append(_all_words_expression(words, is_everywhere, is_prefix=is_prefix))
+            all_words = _all_words_expression(words, is_everywhere, is_prefix=is_prefix)
+            alternatives.append(all_words)
     patterns = [_WORD_BEGINS + _words_side_by_side(plain) + end_of_term]
     if hidden:
         patterns.append(_words_side_by_side(hidden))
 
     stem = stem_of_word(term)
-    if not is_prefix and len(term) > LEAST_STEM and stem != term.casefold():
+    folded_term = term.casefold()
+    if not is_prefix and len(term) > LEAST_STEM and stem != folded_term:
         alternatives.append(f'"{stem}"*')
         patterns.append(_WORD_BEGINS + re.escape(stem))
-    alternatives += [f'"{form}"' for form in _other_forms().get(term.casefold(), ())]
+    other_forms = _other_forms().get(folded_term, ())
+    alternatives += [f'"{form}"' for form in other_forms]
 
     expression = " OR ".join(f"({alternative})" for alternative in alternatives)
     if len(plain) > 1 or len(hidden) > 1:
-        return AskedTerm(expression, together=re.compile("|".join(patterns)))
+        any_pattern = "|".join(patterns)
+        return AskedTerm(expression, together=re.compile(any_pattern))
     return AskedTerm(expression, together=None)
 
 

@@ -189,20 +189,24 @@ def copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
     except OSError as error:
         # An incomplete copy is useless, and each new attempt would need more space.
         delete_folder_tree(copy, ignore_errors=True)
-        # `copytree` reports all failures of a folder as one error, with the reasons in its text.
-        is_disk_full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
-        if is_disk_full:
-            reason = "the disk is full"
-            raise StoreFull(
-                f"The damaged files cannot be backed up to {copy}: {reason}.",
-                remedy="Nothing was changed. Free up disk space and open the workspace again.",
-            ) from error
-        reason = error.strerror or "not all of them could be read and written"
-        raise StoreFailed(
-            f"The damaged files cannot be backed up to {copy}: {reason}.",
-            remedy="Nothing was changed.",
-        ) from error
+        raise _error_of_backup(copy, error) from error
     return copy
+
+
+def _error_of_backup(copy: Path, error: OSError) -> StoreFailed:
+    # `copytree` reports all failures of a folder as one error, with the reasons in its text.
+    is_disk_full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
+    if is_disk_full:
+        reason = "the disk is full"
+        return StoreFull(
+            f"The damaged files cannot be backed up to {copy}: {reason}.",
+            remedy="Nothing was changed. Free up disk space and open the workspace again.",
+        )
+    reason = error.strerror or "not all of them could be read and written"
+    return StoreFailed(
+        f"The damaged files cannot be backed up to {copy}: {reason}.",
+        remedy="Nothing was changed.",
+    )
 
 
 def link_or_copy(source: str, target: str) -> str:

@@ -334,10 +334,11 @@ def unpack_export(
         raise errors.StoreFailed(
             f"{path} cannot be read: {error.strerror}.", remedy="Nothing was imported."
         ) from error
-    notes = []
+    notes: list[str] = []
     for damaged_hash in list_at(manifest, "damaged"):
+        shown_hash = str(damaged_hash)[:64]
         notes.append(
-            f"The entry {str(damaged_hash)[:64]} was already damaged when this file was exported, so the file does not contain it."
+            f"The entry {shown_hash} was already damaged when this file was exported, so the file does not contain it."
         )
     notes += sentences
     return tuple(notes)

@@ -230,8 +230,10 @@ def _settings_from_document(
     permissions = document.get("permissions", {})
     policy = document.get("policy", {})
     limits = document.get("limits", {})
+    roots = document.get("roots", ())
+    named_models = document.get("models", {})
     models: dict[str, str] = {}
-    for role, model_name in document.get("models", {}).items():
+    for role, model_name in named_models.items():
         if isinstance(model_name, str) and model_name:
             models[role] = model_name
 
@@ -244,7 +246,7 @@ def _settings_from_document(
         if name in permissions:
             values[name] = tuple(permissions[name])
 
-    values["roots"] = tuple(document.get("roots", ()))
+    values["roots"] = tuple(roots)
     values["models"] = models
     values["preset"] = policy.get("preset", "")
     values["policy"] = policy.get("values", {})

@@ -96,28 +96,35 @@ def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> A
     """
     wanted_type = schema.get("type", "")
     corrected = _correct_plain_value(value, wanted_type)
-    if wanted_type and not _is_of_type(corrected, wanted_type):
-        given_type = _name_of_type(corrected)
-        raise InvalidInput(
-            f"{where} must be of type {wanted_type}, not {given_type}; the tool was not run."
-        )
-    if "enum" in schema and corrected not in schema["enum"]:
-        raise InvalidInput(
-            f"{where} must be one of {', '.join(map(str, schema['enum']))}; the tool was not run."
-        )
-    if "minimum" in schema and corrected < schema["minimum"]:
-        raise InvalidInput(
-            f"{where} must be {schema['minimum']} or more, not {corrected}; the tool was not run."
-        )
+    _check_value_against_schema(corrected, schema, where)
     if wanted_type == "array" and "items" in schema:
         fitted_items: list[Any] = []
         for number, item in enumerate(corrected, 1):
             place = f"{where}, item {number}"
-            fitted_items.append(_fit_value_to_schema(item, schema["items"], place))
+            fitted_item = _fit_value_to_schema(item, schema["items"], place)
+            fitted_items.append(fitted_item)
         return fitted_items
     if wanted_type == "object" and "properties" in schema:
         return fit_arguments_to_schema(corrected, schema, where)
     return corrected
+
+
+def _check_value_against_schema(value: Any, schema: Mapping[str, Any], where: str) -> None:
+    """Raise InvalidInput if the value is of another type, is not among the allowed ones or is
+    too small.
+    """
+    wanted_type = schema.get("type", "")
+    if wanted_type and not _is_of_type(value, wanted_type):
+        given_type = _name_of_type(value)
+        raise InvalidInput(
+            f"{where} must be of type {wanted_type}, not {given_type}; the tool was not run."
+        )
+    if "enum" in schema and value not in schema["enum"]:
+        allowed = ", ".join(str(allowed_value) for allowed_value in schema["enum"])
+        raise InvalidInput(f"{where} must be one of {allowed}; the tool was not run.")
+    if "minimum" in schema and value < schema["minimum"]:
+        least = schema["minimum"]
+        raise InvalidInput(f"{where} must be {least} or more, not {value}; the tool was not run.")
 
 
 def _is_of_type(value: Any, wanted_type: str) -> bool:

@@ -113,13 +113,11 @@ async def _read_document_bytes(
             remedy="Read text files with read_file.",
         )
     document = await document_reading.read_document_pages(name, content, kind)
-    original = await cache.store_content(content, EntryOrigin(tool, name, kind.media_type))
+    origin = EntryOrigin(tool, name, kind.media_type)
+    original = await cache.store_content(content, origin)
+    titles_and_texts = [(page.title, page.text) for page in document.pages]
     text = document_pages.format_document_text(
-        name,
-        kind.unit,
-        document.unit_count,
-        original.digest,
-        [(page.title, page.text) for page in document.pages],
+        name, kind.unit, document.unit_count, original.digest, titles_and_texts
     )
     parsed = document_pages.parse_document_text(text)
     if parsed is None:

@@ -178,7 +178,8 @@ def _list_masked_paths(
                 masked[target] = None
         if is_home_shown:
             # Opened paths are mounted above the mask, so they need no exception here.
-            masked |= dict.fromkeys(_closed_entries_of_shown_home(home, folders, homes))
+            closed_entries = _closed_entries_of_shown_home(home, folders, homes)
+            masked.update(dict.fromkeys(closed_entries))
     return list(masked)
 
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.processes.running_command import RunningCommand
@@ -104,9 +103,11 @@ async def _search_with_ripgrep(
     launch = ProcessLaunch(
         CommandAuthor.PROGRAM, words, root_path.root, _ENVIRONMENT, place=ProcessPlace.SANDBOX
     )
-    command = await RunningCommand.start_in_jail(
-        launch, lambda lifeline: sandbox.wrap_trusted_reader(words, lifeline) or []
-    )
+
+    def wrap(lifeline: int) -> list[str]:
+        return sandbox.wrap_trusted_reader(words, lifeline) or []
+
+    command = await RunningCommand.start_in_jail(launch, wrap)
     result = GrepResult()
     is_unreadable = False
     try:
@@ -115,7 +116,7 @@ async def _search_with_ripgrep(
     except TimeoutError:
         result.is_cut_by_time = True
     finally:
-        exit_code = await finish_even_if_cancelled(command.kill_and_wait())
+        exit_code = await asyncio.shield(command.kill_and_wait())
     # Ripgrep ends with 0 if a line matches, and with 1 if none does. We have killed it after a timeout.
     has_failed = exit_code not in {0, 1} and not result.is_cut_by_time
     if not result.match_count and (is_unreadable or has_failed):

@@ -131,7 +131,8 @@ def create_copy_files(
         raise ActionRefused("This workspace has no folder, so there is nothing to copy.")
     atomic_files.ensure_private_folder(folder.parent)
     folder.mkdir(mode=0o700)
-    save_copy_description(FolderCopy(folder.name, folder, time.time()))
+    incomplete_copy = FolderCopy(folder.name, folder, time.time())
+    save_copy_description(incomplete_copy)
 
     ignore_file = kit.sandbox.command_folder / "git" / "ignore"
     number_by_top: dict[Path, int] = {}
@@ -144,8 +145,9 @@ def create_copy_files(
             top = repository.folder
         # Roots in the same repository share one copy of it.
         if top not in number_by_top:
-            number_by_top[top] = len(sources)
-            target = folder / str(len(sources))
+            number = len(sources)
+            number_by_top[top] = number
+            target = folder / str(number)
             if repository is None:
                 source = _copy_without_git(root, target)
             else:
@@ -159,10 +161,11 @@ def create_copy_files(
         # Git may keep nothing of a root that is empty or ignored.
         atomic_files.create_folders(folder / inside)
         copied_roots.append((str(root), inside))
+    copied = time.time()
     return FolderCopy(
         folder.name,
         folder,
-        time.time(),
+        copied,
         roots=tuple(copied_roots),
         repositories=tuple(sources),
         parent=parent,

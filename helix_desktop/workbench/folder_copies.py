@@ -309,16 +309,7 @@ class RepositoryCopies(CopiesInUse):
         copy = await self._finish_interrupted_bring_back(named_copy)
         plan = await self._plan_changes(copy)
         if plan.steps:
-            step_lines = [describe_step(plan.checkpoints.roots, step) for step in plan.steps]
-            action = ToolAction(
-                APPLY,
-                ActionEffect.EDIT,
-                title="Apply a sub-agent's changes",
-                preview="\n".join(step_lines),
-                reason_to_ask="it changes all the listed files at once",
-                asks_in_every_mode=True,
-            )
-            await use.permit(action)
+            await _ask_to_apply(plan, use)
             plan_after_question = await self._plan_changes(copy)
             if plan_after_question.steps != plan.steps:
                 raise ActionRefused(
@@ -367,14 +358,16 @@ class RepositoryCopies(CopiesInUse):
                 remedy=f"{NOT_TOUCHED} Commit the file in the copy and merge the copy instead, or move the file out of the copy.",
             )
 
-        all_changes = compare_trees(versions.brought.latest_versions(), versions.now)
+        brought_versions = versions.brought.latest_versions()
+        all_changes = compare_trees(brought_versions, versions.now)
         file_changes = set[PathChange]()
-        folders_above = set[str]()
         for change in all_changes:
             if copy_files.is_brought_back(change, names_by_root):
                 file_changes.add(change)
-                for folder in PurePosixPath(change.path).parents:
-                    folders_above.add(str(folder))
+        folders_above = set[str]()
+        for change in file_changes:
+            for folder in PurePosixPath(change.path).parents:
+                folders_above.add(str(folder))
 
         changes: list[PathChange] = []
         for change in all_changes:
@@ -844,3 +837,16 @@ APPLY_AGENT_CHANGES = ToolDeclaration(
     runs_alone=True,
     is_rare=True,
 )
+
+
+async def _ask_to_apply(plan: BringBackPlan, use: ToolResources) -> None:
+    step_lines = [describe_step(plan.checkpoints.roots, step) for step in plan.steps]
+    action = ToolAction(
+        APPLY,
+        ActionEffect.EDIT,
+        title="Apply a sub-agent's changes",
+        preview="\n".join(step_lines),
+        reason_to_ask="it changes all the listed files at once",
+        asks_in_every_mode=True,
+    )
+    await use.permit(action)

@@ -307,6 +307,28 @@ async def undo_import(
     """Undo an import: trash its new conversations and rewind the others. Returns how
     many, and what stays.
     """
+    imports_to_undo = await _find_imports_to_undo(workspace, run)
+    if not imports_to_undo:
+        raise NotFound(
+            f"There is no import {run} to undo.",
+            remedy="To see all imports, run `conversation imports`.",
+        )
+    undone_count = 0
+    stayed: list[str] = []
+    for conversation, recorded in imports_to_undo.items():
+        async with hold(conversation):
+            was_undone = await _undo_imported_facts(workspace, recorded)
+        if was_undone:
+            undone_count += 1
+        else:
+            stayed.append(
+                f"Conversation {conversation} was kept because you continued it in Helix Desktop."
+            )
+    return undone_count, stayed
+
+
+async def _find_imports_to_undo(workspace: StoredWorkspace, run: str) -> dict[str, facts.Recorded]:
+    """Return the import's last fact in each conversation that it changed."""
     # What is said last of a conversation counts: its import may have been undone already.
     imports_to_undo: dict[str, facts.Recorded] = {}
     for recorded in await workspace.journal.facts_about_imports():
@@ -317,22 +339,7 @@ async def undo_import(
             imports_to_undo.pop(recorded.conversation, None)
         else:
             imports_to_undo[recorded.conversation] = recorded
-    if not imports_to_undo:
-        raise NotFound(
-            f"There is no import {run} to undo.",
-            remedy="To see all imports, run `conversation imports`.",
-        )
-    undone_count = 0
-    stayed: list[str] = []
-    for conversation, recorded in imports_to_undo.items():
-        async with hold(conversation):
-            if await _undo_imported_facts(workspace, recorded):
-                undone_count += 1
-            else:
-                stayed.append(
-                    f"Conversation {conversation} was kept because you continued it in Helix Desktop."
-                )
-    return undone_count, stayed
+    return imports_to_undo
 
 
 async def _undo_imported_facts(workspace: StoredWorkspace, import_fact: facts.Recorded) -> bool:

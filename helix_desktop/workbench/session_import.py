@@ -120,17 +120,12 @@ class SessionToImport:
         """
         first_message = self._first_message_typed_after(deleted)
         newer_drafts = self._drafts_from_words_on(first_message)
-        replies = [draft for draft in newer_drafts if isinstance(draft.fact, ModelReplied)]
-        if not replies:
+        has_reply = any(isinstance(draft.fact, ModelReplied) for draft in newer_drafts)
+        if not has_reply:
             return None
 
         # The title is made of the words that the newer part begins with.
-        first_words = ""
-        first_fact = newer_drafts[0].fact
-        if isinstance(first_fact, UserSaid):
-            for part in first_fact.parts:
-                if isinstance(part, Text):
-                    first_words += part.text
+        first_words = _words_of_message(newer_drafts[0].fact)
         beginning = RecordedSession("", (RecordedMessage("user", first_words),))
         title = history_facts.title_of_recording(beginning)
 
@@ -580,11 +575,12 @@ class SessionWriter:
         """Append the facts in one transaction, with the fact that says where they come from."""
         new_facts = [fact for _time, fact in timed_facts]
         import_fact = await self._build_import_fact(new_facts, earlier_facts)
+        origin = import_fact.origin
         all_new_facts = timed_facts + [(0.0, import_fact)]
         meter = ""
         if self.session.meter and not is_seen_live(earlier_facts):
             last_seq = len(earlier_facts) + len(all_new_facts)
-            program = name_of_program(import_fact.origin.kind)
+            program = name_of_program(origin.kind)
             meter = conversation_list_rows.encode_meter(
                 self.session.meter, last_seq, "", "", program
             )
@@ -593,9 +589,7 @@ class SessionWriter:
         )
         self.recorded = appended[-1]
         title = history_facts.title_of_recording(self.session.recording)
-        self.imported = _imported_conversation_from_facts(
-            appended, state, title, import_fact.origin
-        )
+        self.imported = _imported_conversation_from_facts(appended, state, title, origin)
 
     async def _build_import_fact(
         self, new_facts: Sequence[Fact], earlier_facts: Sequence[Recorded]
@@ -665,8 +659,10 @@ def _imported_conversation_from_facts(
             case ConversationStarted() as started:
                 parent = parent or started.parent
                 forked_from = forked_from or started.forked_from
+    last_recorded = appended[-1]
+    fact_count = len(appended)
     return ImportedConversation(
-        id=appended[-1].conversation,
+        id=last_recorded.conversation,
         state=state,
         title=title,
         kind=origin.kind,
@@ -675,8 +671,8 @@ def _imported_conversation_from_facts(
         messages=messages,
         outputs=outputs,
         folds=folds,
-        facts=len(appended),
-        last=appended[-1].time,
+        facts=fact_count,
+        last=last_recorded.time,
         parent=parent,
         forked_from=forked_from,
     )
@@ -731,3 +727,11 @@ def _rename_folds(
         else:
             renamed_facts.append((time, fact))
     return renamed_facts
+
+
+def _words_of_message(fact: Fact) -> str:
+    """Return the texts of a user's message. Attachments have none."""
+    if not isinstance(fact, UserSaid):
+        return ""
+    texts = [part.text for part in fact.parts if isinstance(part, Text)]
+    return "".join(texts)

@@ -94,11 +94,11 @@ class SessionPreparation:
         file itself.
         """
         report = ReadingReport()
-        sessions = history_reading.read_sessions(
-            file, report, self.kinds.get(str(file), ""), self.copy_of_file(file)
-        )
+        copy = self.copy_of_file(file)
+        kind = self.kinds.get(str(file), "")
+        sessions = history_reading.read_sessions(file, report, kind, copy)
         folders = self.wanted_folders.get(str(file))
-        if folders and foreign_sqlite.is_sqlite_file(self.copy_of_file(file) or file):
+        if folders and foreign_sqlite.is_sqlite_file(copy or file):
             sessions = (session for session in sessions if session.folder in folders)
             stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.
         has_session = False
@@ -107,7 +107,8 @@ class SessionPreparation:
                 has_session = True
                 yield prepared
             if not has_session and file in self.named:
-                yield str(history_reading.no_session_error(file, report))
+                error_of_named_file = history_reading.no_session_error(file, report)
+                yield str(error_of_named_file)
                 report = ReadingReport()
         except (NotFound, InvalidInput) as error:
             yield str(error)

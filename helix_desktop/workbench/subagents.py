@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import field
 
-from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
@@ -287,12 +286,14 @@ class SubagentRunner:
             return DelegationResult(agent.id, "[It was stopped before it began.]", ok=False)
         agent.state = "working"
         session.asked_elsewhere = ask
-        session.send_message((Text(f"{order.context}\n\n{order.task}".strip()),))
+        task_with_context = f"{order.context}\n\n{order.task}".strip()
+        session.send_message((Text(task_with_context),))
         seconds = self.limits().agents_seconds
         late_note = ""
         try:
             if seconds:
-                await wait_with_limit(session.wait_until_idle(), max(self._time_left(team), 0.001))
+                seconds_left = max(self._time_left(team), 0.001)
+                await wait_with_limit(session.wait_until_idle(), seconds_left)
             else:
                 await session.wait_until_idle()
         except TimeoutError:
@@ -302,15 +303,16 @@ class SubagentRunner:
             await session.wait_until_idle()
         except asyncio.CancelledError:
             session.stop_turn()
-            await finish_even_if_cancelled(session.wait_until_idle())
+            await asyncio.shield(session.wait_until_idle())
             raise
         finally:
             session.asked_elsewhere = None  # From now on, the user answers its questions.
         result = result_of_agent(session.conversation)
         copy_note = await self.describe_copy(session)
         texts = [text for text in (result.answer, late_note, copy_note) if text]
+        answer = "\n".join(texts)
         is_ok = result.ok and not late_note
-        return DelegationResult(result.conversation, "\n".join(texts), is_ok)
+        return DelegationResult(result.conversation, answer, is_ok)
 
     @asynccontextmanager
     async def _occupy_working_slot(

@@ -471,10 +471,11 @@ class FileChanges:
     ) -> FileUndoResult:
         """Undo some hunks of a text. Later changes elsewhere in it stay."""
         checkpoints = self.workspace_checkpoints
+        path = file.path_of_change
         await checkpoints.check_for_changes()
         if file.change.after is None:  # If the file was deleted, its only hunk is the entire file.
             return await self.undo_file_changes([file], conversation=conversation)
-        present_item = checkpoints.folders.last_item_at(file.path_of_change)
+        present_item = checkpoints.folders.last_item_at(path)
         if present_item is None or present_item.kind is not PathKind.FILE:
             raise ActionRefused(
                 f"{file.place} is no longer a file.", remedy="Undo all changes to the file."
@@ -491,10 +492,10 @@ class FileChanges:
         was_created_by_agent = file.change.before is None
         if content or not was_created_by_agent:  # Otherwise nothing is left of a new file.
             target = await change_restoring.store_merged_version(checkpoints, content, present_item)
-        step = change_restoring.RestoreStep(file.path_of_change, present_item, target)
-        result = await change_restoring.restore_paths(checkpoints, [step])
+        steps = [change_restoring.RestoreStep(path, present_item, target)]
+        result = await change_restoring.restore_paths(checkpoints, steps)
         undoes = turn_changes.seqs_to_name_in_undo(file.sources, conversation)
-        return await self._record_undo(result, [step], [], conversation, undoes)
+        return await self._record_undo(result, steps, [], conversation, undoes)
 
     async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:
         """Return a file before the agent's change, after it, and now, as choices for the user."""

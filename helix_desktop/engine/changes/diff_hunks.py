@@ -356,11 +356,13 @@ def _build_hunk(
     old_lines_behind = len(old_lines) - last_block.old_end
     new_lines_behind = len(new_lines) - last_block.new_end
     lines_below = min(context, old_lines_behind, new_lines_behind)
-    hunk_start = first_block.old - lines_above
-    hunk_end = last_block.old_end + lines_below
+    old_start = first_block.old - lines_above
+    old_end = last_block.old_end + lines_below
+    new_start = first_block.new - lines_above
+    new_end = last_block.new_end + lines_below
 
     rows: list[tuple[str, bytes]] = []
-    unchanged_start = hunk_start
+    unchanged_start = old_start
     for block in group:
         unchanged_lines = old_lines[unchanged_start : block.old]
         removed_lines = old_lines[block.old : block.old_end]
@@ -369,13 +371,13 @@ def _build_hunk(
         rows += [("-", line) for line in removed_lines]
         rows += [("+", line) for line in added_lines]
         unchanged_start = block.old_end
-    lines_behind_last_block = old_lines[unchanged_start:hunk_end]
+    lines_behind_last_block = old_lines[unchanged_start:old_end]
     rows += [(" ", line) for line in lines_behind_last_block]
     return Hunk(
-        old=hunk_start,
-        old_end=hunk_end,
-        new=first_block.new - lines_above,
-        new_end=last_block.new_end + lines_below,
+        old=old_start,
+        old_end=old_end,
+        new=new_start,
+        new_end=new_end,
         blocks=tuple(group),
         rows=tuple(rows),
     )

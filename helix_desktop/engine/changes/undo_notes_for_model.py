@@ -216,7 +216,8 @@ async def read_undone_files(state: ConversationState, cache: ContentCache) -> Un
                 files.note_that_model_was_told()
             case FilesChanged() as fact if fact.difference.digest in contents:
                 content = contents[fact.difference.digest]
-                for change in name_changes_of_fact(fact, content, files.names):
+                named_changes = name_changes_of_fact(fact, content, files.names)
+                for change in named_changes:
                     _add_change(files, change, by=fact.by, is_shown=is_shown)
     return files
 

@@ -164,20 +164,17 @@ def _measure_context_parts(situation: FoldSituation, end: int) -> list[Clearable
     for item in newest_items:
         freed_tokens = 0
         if item.first in outputs_to_clear:
-            for _ref, tokens in tokens_freed_by_part(situation, item, least_to_clear):
-                freed_tokens += tokens
+            freed_by_part = tokens_freed_by_part(situation, item, least_to_clear)
+            freed_tokens = sum(tokens for _ref, tokens in freed_by_part)
         counted_parts.append(ClearablePart(item.tokens, freed_tokens, item.first))
 
     billed_for_counted = situation.meter.factor
-    context_parts = [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
+    system_tokens = situation.meter.parts[ContextKind.SYSTEM]
+    context_parts = [ClearablePart(system_tokens)]
     for part in counted_parts:
-        context_parts.append(
-            ClearablePart(
-                tokens=round(part.tokens * billed_for_counted),
-                frees=round(part.frees * billed_for_counted),
-                first=part.first,
-            )
-        )
+        billed_tokens = round(part.tokens * billed_for_counted)
+        billed_freed = round(part.frees * billed_for_counted)
+        context_parts.append(ClearablePart(billed_tokens, billed_freed, part.first))
     return context_parts
 
 

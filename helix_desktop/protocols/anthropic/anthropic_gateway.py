@@ -432,6 +432,16 @@ class ReplyAssembler:
 # --- Hiding calls to this program's own tools from the agent
 
 
+def _list_shown_blocks(reply: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+    """Return the blocks of a reply without the calls that the agent must not see."""
+    shown_blocks: list[Mapping[str, Json]] = []
+    for block in map(object_at, list_at(reply, "content")):
+        is_hidden_call = block.get("type") == "tool_use" and block.get("name") in HIDDEN_TOOLS
+        if not is_hidden_call:
+            shown_blocks.append(block)
+    return shown_blocks
+
+
 class AnthropicCallFilter(NumberedCallFilter):
     """Takes the calls that the agent must not see out of a streamed reply.
 
@@ -514,14 +524,11 @@ class AnthropicCallFilter(NumberedCallFilter):
         content: list[Json] = []
         last_reply = values[-1]
         for number, reply in enumerate(values):
-            for block in map(object_at, list_at(reply, "content")):
-                block_type = block.get("type")
-                is_hidden_call = block_type == "tool_use" and block.get("name") in HIDDEN_TOOLS
-                if is_hidden_call:
-                    continue
+            for block in _list_shown_blocks(reply):
                 follows_other_reply = bool(content) and number > 0
                 is_of_earlier_reply = reply is not last_reply
-                if block_type in THINKING and (follows_other_reply or is_of_earlier_reply):
+                is_thinking = block.get("type") in THINKING
+                if is_thinking and (follows_other_reply or is_of_earlier_reply):
                     continue
                 content.append(block)
 

@@ -96,22 +96,23 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
     try:
         # The first four bytes say how long the description is.
         end = 4 + int.from_bytes(content[:4], "big")
-        description = json.loads(content[4:end].decode("utf-8", "surrogatepass"))
+        encoded_description = content[4:end].decode("utf-8", "surrogatepass")
+        description = json.loads(encoded_description)
         if description["entry"] > VERSION:
             raise WrittenByNewerVersion(
                 "This entry was shared by a newer version of Helix Desktop."
             )
-        about = EntryOrigin(
-            str(description["tool"]), str(description["source"]), str(description["media_type"])
-        )
+        tool = str(description["tool"])
+        source = str(description["source"])
+        media_type = str(description["media_type"])
         count = int(description["count"])
         size = int(description["size"])
         whole_content = b""
         if count == 1:
             whole_content = decompress_zstd_frame(content[end:], CHUNK)
-        described = DescribedEntry(
-            count, require_valid_time(description["time"]), about, whole_content
-        )
+        time = require_valid_time(description["time"])
+        origin = EntryOrigin(tool, source, media_type)
+        described = DescribedEntry(count, time, origin, whole_content)
     except (
         ValueError,
         KeyError,
@@ -121,7 +122,8 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
         zstandard.ZstdError,
     ) as error:
         raise corrupt_entry_error(digest) from error
-    if count > MOST_CHUNKS or count != max(1, -(-size // CHUNK)):
+    needed_chunks = max(1, -(-size // CHUNK))
+    if count > MOST_CHUNKS or count != needed_chunks:
         raise corrupt_entry_error(digest)
     if count == 1 and Digest.of_content(whole_content) != digest:
         raise corrupt_entry_error(digest)

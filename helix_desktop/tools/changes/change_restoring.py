@@ -322,28 +322,27 @@ class _PathRestorer:
         """
         if step.now is None:
             return
-        try:
+        with suppress(FileNotFoundError):
             async with self._open_writable_parent(step.path) as (folder, name):
+                expected_digest = self._digest_of_current(step.now)
                 try:
                     await asyncio.to_thread(
-                        atomic_swap.remove_if_expected,
-                        folder,
-                        name,
-                        step.now,
-                        self._digest_of_current(step.now),
+                        atomic_swap.remove_if_expected, folder, name, step.now, expected_digest
                     )
                 except OSError as error:
                     if error.errno != errno.ENOTEMPTY or step.target is None:
                         raise
-                    # The folder holds files that no checkpoint covers. They are kept beside it,
-                    # so that the path is free for what the undo restores there.
-                    name_of_kept = f"{name}.not-undone-{token_hex(3)}"
-                    os.rename(name, name_of_kept, src_dir_fd=folder, dst_dir_fd=folder)
-                    reason = f"what was in its place and is not covered is now {name_of_kept}"
-                    self._done.paths_left_alone.append((step.path, reason))
+                    self._keep_uncovered_files_beside(step.path, folder, name)
                 os.fsync(folder)
-        except FileNotFoundError:
-            return
+
+    def _keep_uncovered_files_beside(self, path: str, folder: int, name: str) -> None:
+        """The folder holds files that no checkpoint covers. They are kept beside it, so that the
+        path is free for what the undo restores there.
+        """
+        name_of_kept = f"{name}.not-undone-{token_hex(3)}"
+        os.rename(name, name_of_kept, src_dir_fd=folder, dst_dir_fd=folder)
+        reason = f"what was in its place and is not covered is now {name_of_kept}"
+        self._done.paths_left_alone.append((path, reason))
 
     async def _create_folder_if_missing(self, step: RestoreStep) -> None:
         """Create a folder, which others may have created meanwhile. Its mode is set at the end."""

@@ -54,22 +54,22 @@ def leave_out_beyond_limits(
     was known of their folders, so that is not counted twice. First so many are left out that the
     bytes fit, then so many that their number does.
     """
-    wanted_bytes = sum(file.size for file in walk_result.wanted)
-    amount = CoveredAmount(
-        covered.files + len(walk_result.wanted), covered.size_bytes + wanted_bytes
-    )
+    wanted = walk_result.wanted
+    file_count = covered.files + len(wanted)
+    size_bytes = covered.size_bytes + sum(file.size for file in wanted)
+    amount = CoveredAmount(file_count, size_bytes)
     if amount.is_within_limits(coverage):
         return
     for folder, names in walk_result.folders.items():
-        amount.add_records(known_records.get(folder, {}).values(), -1)
-        amount.add_records((names or {}).values())
-    left_out = _new_then_largest_to_leave_out(
-        walk_result.wanted, known_records, amount.bytes_over_limit(coverage)
-    )
+        records_before = known_records.get(folder, {})
+        records_now = names or {}
+        amount.add_records(records_before.values(), -1)
+        amount.add_records(records_now.values())
+    bytes_over_limit = amount.bytes_over_limit(coverage)
+    left_out = _new_then_largest_to_leave_out(wanted, known_records, bytes_over_limit)
     amount.files -= len(left_out)
-    left_out |= _most_numerous_to_leave_out(
-        walk_result.wanted, known_records, left_out, amount.files_over_limit(coverage)
-    )
+    files_over_limit = amount.files_over_limit(coverage)
+    left_out |= _most_numerous_to_leave_out(wanted, known_records, left_out, files_over_limit)
     if left_out:
         _leave_out_files(walk_result, known_records, left_out)
 

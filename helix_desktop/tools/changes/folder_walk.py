@@ -203,9 +203,10 @@ class FolderWalk:
                 subfolder_handle = self._open_folder_below(folder, name, paths_met)
                 if subfolder_handle is not None:
                     paths_met.add(subfolder_path)
-                    stack.append(
-                        self._enter_folder(subfolder_handle, subfolder_path, same=folder.is_same)
+                    subfolder = self._enter_folder(
+                        subfolder_handle, subfolder_path, same=folder.is_same
                     )
+                    stack.append(subfolder)
         except BaseException:
             for folder in stack:
                 with suppress(OSError):

@@ -47,15 +47,12 @@ def encode_steps(steps: OpenSteps, latest: Digest, made_for: str) -> bytes:
     What changes between two turns may be the user's, so a command in the background is
     left out then. So is an undo, which the user can do again.
     """
-
-    def encode(changes: Iterable[PathChange]) -> str:
-        return encode_difference(changes, latest).hex()
-
     unrecorded_steps = [step for step, _ in steps.unrecorded]
     encoded_steps = []
     for step in steps.open + unrecorded_steps:
         if not step.conversation or step.is_between_turns:
             continue
+        claimed_changes = encode_difference(step.claimed, latest)
         # Read by `read_interrupted_steps`, in this order.
         encoded_step = (
             step.call,
@@ -64,7 +61,7 @@ def encode_steps(steps: OpenSteps, latest: Digest, made_for: str) -> bytes:
             step.since_check,
             step.checkpoint.hex,
             step.only,
-            encode(step.claimed),
+            claimed_changes.hex(),
         )
         encoded_steps.append(encoded_step)
     if not encoded_steps:
@@ -73,7 +70,8 @@ def encode_steps(steps: OpenSteps, latest: Digest, made_for: str) -> bytes:
     unclaimed_changes = {}
     for check, changes in steps.unclaimed.items():
         if changes:
-            unclaimed_changes[check] = encode(changes.values())
+            encoded_changes = encode_difference(changes.values(), latest)
+            unclaimed_changes[check] = encoded_changes.hex()
     content = {
         "latest": latest.hex,
         "checks": steps.checks,
