@@ -17,17 +17,13 @@ from helix_desktop.gui.transcript.basic_boxes import (
     utf16_length,
     utf16_slice,
 )
-from helix_desktop.gui.transcript.call_and_fold_boxes import ExpandableHeaderBox
-from helix_desktop.gui.transcript.code_box import CodeBox
-from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.markdown_blocks import (
     ParagraphBlock,
     StyledSpan,
-    TableBlock,
     TextStyle,
 )
 from helix_desktop.gui.transcript.safe_text import is_right_to_left
-from helix_desktop.gui.transcript.table_box import TableBox
 
 
 @given(st.text(max_size=40), st.integers(0, 40), st.integers(0, 40))
@@ -102,39 +98,6 @@ def test_marks_as_a_piece_sees_them() -> None:
     assert inner.current == 0
 
 
-def test_code_scrolls_sideways_only_as_far_as_it_goes(theme: Theme) -> None:
-    box = CodeBox(DrawingStyle(theme), 300.0, "x" * 200 + "\nshort")
-    assert box.scroll_sideways(50)
-    assert box.scroll_sideways(100_000)
-    assert not box.scroll_sideways(10)
-    assert box.scroll_sideways(-1e9)
-    assert box.scrolled == 0
-    assert not CodeBox(DrawingStyle(theme), 300.0, "short").scroll_sideways(50)
-
-
-def test_a_line_of_a_megabyte_is_cut(theme: Theme) -> None:
-    box = CodeBox(DrawingStyle(theme), 300.0, "x" * 1_000_000)
-    assert utf16_length(box.text) < 3_000
-
-
-def test_columns_fit_and_pieces_keep_them(theme: Theme) -> None:
-    def row(*cells: str) -> tuple[tuple[StyledSpan, ...], ...]:
-        return tuple((StyledSpan(cell),) for cell in cells)
-
-    wide = TableBlock((row("a", "b"), row("word " * 60, "x")), ("left", "right"))
-    box = TableBox(DrawingStyle(theme), 400.0, wide)
-    assert sum(box.columns) <= 400.0
-    assert box.text == "a\tb\n" + "word " * 60 + "\tx"
-    more = TableBox(
-        DrawingStyle(theme),
-        400.0,
-        TableBlock((row("1", "2"),), ("left", "right"), continues=True),
-        like=box,
-    )
-    assert more.columns == box.columns
-    assert box.nearest_offset(box.caret_rect(0).center()) in (0, 1)
-
-
 def test_a_picture_is_seen_also_on_the_surface_of_a_users_message(theme: Theme) -> None:
     picture = QImage(40, 30, QImage.Format.Format_RGB32)
     picture.fill(Qt.GlobalColor.red)
@@ -146,42 +109,3 @@ def test_a_picture_is_seen_also_on_the_surface_of_a_users_message(theme: Theme) 
     )
     painter.end()
     assert page.pixelColor(20, 15) == Qt.GlobalColor.red
-
-
-def test_a_bar_says_that_code_goes_on_sideways(theme: Theme) -> None:
-    def bar(text: str, *, near: bool, by: float = 0.0) -> list[int]:
-        """Where along the lower edge something is painted."""
-        box = CodeBox(DrawingStyle(theme), 300.0, text)
-        box.scroll_sideways(by)
-        image = QImage(300, int(box.height), QImage.Format.Format_RGB32)
-        image.fill(theme.colour_of_token("panel"))
-        painter = QPainter(image)
-        box.draw_box(painter, NO_MARKS, near=near)
-        painter.end()
-        ground = theme.colour_of_token("code").rgb()
-        return [x for x in range(20, 280) if image.pixel(x, int(box.height) - 5) != ground]
-
-    assert bar("short", near=True) == []
-    assert bar("x" * 200, near=False) == []
-    first = bar("x" * 200, near=True)
-    last = bar("x" * 200, near=False, by=10_000)
-    assert first
-    assert min(first) < min(last)
-    assert max(last) > max(first)
-
-
-def test_a_line_that_opens_a_section_ends_with_an_ellipsis_where_the_column_ends(
-    theme: Theme,
-) -> None:
-    """Seen: "Claude Code added: …, remote sessio" was cut in the middle of a word."""
-    words = "Claude Code added: file ×4, task status, environment, model, remote session"
-    box = ExpandableHeaderBox(
-        DrawingStyle(theme), 200.0, words, ToggleSection(("any",)), opened=False
-    )
-    image = QImage(300, 30, QImage.Format.Format_ARGB32)
-    image.fill(0)
-    with QPainter(image) as painter:
-        box.draw_box(painter, TextMarks(), near=False)
-    assert any(image.pixel(x, y) for x in range(170, 200) for y in range(20))
-    assert not any(image.pixel(x, y) for x in range(201, 300) for y in range(20))
-    assert (box._words.endswith("…"), box.text, box.hot_spots[0].name) == (True, words, words)
