@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from acp import RequestError
+from acp.helpers import update_agent_message_text
 
 from helix_desktop.acp_agent import editor_conversation
 from helix_desktop.acp_agent.agent_description import SIGN_IN
-from helix_desktop.acp_agent.editor_conversation import _build_question_card, _offer_scope
-from helix_desktop.engine.facts import Text, ToolCall, ToolReturned
-from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.acp_agent.conversation_updates import ClientAbilities
+from helix_desktop.acp_agent.editor_conversation import (
+    EditorConversation,
+    _build_question_card,
+    _offer_scope,
+)
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine.facts import Text, ToolCall, ToolReturned, TurnEnd, TurnEnded
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity
 from helix_desktop.workbench import Workbench
 from tests.acp_agent.editor_in_process import (
     EditorInProcess,
@@ -21,6 +32,7 @@ from tests.acp_agent.editor_in_process import (
     new_session,
     words,
 )
+from tests.acp_agent.test_conversation_updates import AnsweringClient
 from tests.workbench.conftest import Desks
 
 
@@ -327,3 +339,126 @@ def test_a_plan_is_drawn_as_the_markdown_that_it_is_and_switches_the_mode() -> N
     card = card_of(title="Plan", plan=True)
     assert card.kind == "switch_mode"
     assert card.content[0].content.text == "make *all*"
+
+
+# --- One step at a time
+
+
+@asynccontextmanager
+async def conversation_with(
+    bench: Workbench, answer: Any = None
+) -> AsyncIterator[tuple[EditorConversation, AnsweringClient]]:
+    owner = OwnedTasks("editor of a trial")
+    client = AnsweringClient(answer)
+    there = EditorConversation(bench, "c", ClientAbilities(), cast(Any, client), owner.spawn_task)
+    yield there, client
+    there.close()
+    await owner.aclose()
+
+
+@pytest.mark.parametrize(
+    ("activity", "is_over"),
+    [
+        (ConversationActivity.IDLE, True),
+        (ConversationActivity.FAILED, True),
+        (ConversationActivity.THINKING, False),
+        (ConversationActivity.ASKING, False),
+    ],
+)
+async def test_a_turn_is_over_when_the_agent_rests_or_has_failed(
+    bench: Workbench, activity: ConversationActivity, *, is_over: bool
+) -> None:
+    async with conversation_with(bench) as (there, _):
+        there._turn_is_over = asyncio.get_running_loop().create_future()
+        there.queue_event_for_editor(ActivityChanged("c", activity, "The disk is full."))
+        assert there._turn_is_over.done() is is_over
+        has_failed = activity is ConversationActivity.FAILED
+        failure = TurnEnded(TurnEnd.FAILED, "The disk is full.")
+        assert there._turn_end == (failure if has_failed else None)
+        there.queue_event_for_editor(ActivityChanged("c", activity, "Again."))
+        assert there._turn_end == (failure if has_failed else None), "the first reason counts"
+
+
+def asked(**values: Any) -> PermissionQuestion:
+    call = ToolCall("c1", "run_command", '{"command": "make"}')
+    return PermissionQuestion(call, "Run make", "make", rules=("make", "make *"), **values)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answer"),
+    [
+        ({"outcome": "selected", "optionId": "once:0"}, PermissionAnswer(True, "once", rule=0)),
+        ({"outcome": "selected", "optionId": "always:1"}, PermissionAnswer(True, "always", rule=1)),
+        ({"outcome": "selected", "optionId": "deny"}, PermissionAnswer(False)),
+        ({"outcome": "selected", "optionId": "always:2"}, PermissionAnswer(False)),
+        ({"outcome": "cancelled", "optionId": "once:0"}, PermissionAnswer(False)),
+        ({}, PermissionAnswer(False)),
+    ],
+)
+async def test_only_an_option_that_was_offered_and_chosen_allows_something(
+    bench: Workbench, outcome: dict[str, str], answer: PermissionAnswer
+) -> None:
+    async with conversation_with(bench, {"outcome": outcome}) as (there, client):
+        assert await there._ask_editor_or_deny(asked()) == answer
+        ((method, params),) = client.asked
+        assert method == "session/request_permission"
+        assert params["sessionId"] == "c"
+        options = [(one["optionId"], one["kind"]) for one in params["options"]]
+        assert options == [
+            ("once:0", "allow_once"),
+            ("conversation:0", "allow_always"),
+            ("conversation:1", "allow_always"),
+            ("always:0", "allow_always"),
+            ("always:1", "allow_always"),
+            ("deny", "reject_once"),
+        ]
+        assert params["options"][-1]["name"] == "Deny"
+
+
+async def test_who_does_not_approve_a_plan_keeps_planning(bench: Workbench) -> None:
+    async with conversation_with(bench, {}) as (there, client):
+        await there._ask_editor_or_deny(asked(plan=True, scopes=("ask", "edits", "all")))
+        options = client.asked[0][1]["options"]
+        assert [one["name"] for one in options][-1] == "Keep planning"
+        assert [one["optionId"] for one in options][:3] == ["ask:0", "edits:0", "all:0"]
+        assert [one["kind"] for one in options][:2] == ["allow_once", "allow_always"]
+
+
+@pytest.mark.parametrize("error", [RequestError(-1, "no"), ConnectionError("gone"), ValueError()])
+async def test_an_editor_that_fails_to_ask_has_denied_it(
+    bench: Workbench, error: Exception
+) -> None:
+    async with conversation_with(bench, error) as (there, _):
+        answer = await there._ask_editor_or_deny(asked())
+        words = "The editor could not show the question."
+        assert answer == PermissionAnswer(allowed=False, words=words)
+
+
+async def test_updates_go_as_the_protocol_or_as_they_are(bench: Workbench) -> None:
+    async with conversation_with(bench) as (there, client):
+        await there.send_update({"sessionUpdate": "notice"})
+        await there.send_update(update_agent_message_text("words"))
+        (first, second) = client.asked
+        assert first == (
+            "session/update",
+            {"sessionId": "c", "update": {"sessionUpdate": "notice"}},
+        )
+        assert second[0] == "session/update"
+        assert second[1]["update"]["content"]["text"] == "words"
+
+
+async def test_commands_are_told_once_and_again_when_they_have_changed(bench: Workbench) -> None:
+    async with conversation_with(bench) as (there, client):
+        await there.send_commands_if_changed()
+        await there.send_commands_if_changed()
+        assert len(client.asked) == 1
+        await there.send_commands_and_usage()
+        assert len(client.asked) == 2, "a loaded conversation is told all"
+        await there.send_options_if_mode_changed()
+        assert len(client.asked) == 2
+        await bench.choose_permission_mode("plan")
+        await there.send_options_if_mode_changed()
+        kinds = [params["update"]["sessionUpdate"] for _, params in client.asked[2:]]
+        assert kinds == ["current_mode_update", "config_option_update"]
+        await there.send_options_if_mode_changed()
+        assert len(client.asked) == 4

@@ -15,7 +15,7 @@ from helix_desktop.gui.transcript.item_column import ItemColumn
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from tests.gui.transcript.facts import Told, call
-from tests.gui.transcript.test_item_boxes import NoContents
+from tests.gui.transcript.laid_out_items import NoContents
 
 HEIGHT = 400
 

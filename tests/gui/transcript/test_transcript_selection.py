@@ -14,7 +14,7 @@ from helix_desktop.gui.transcript.transcript_selection import (
     build_selected_text,
 )
 from tests.gui.transcript.facts import Told, call
-from tests.gui.transcript.test_item_boxes import laid, page_of
+from tests.gui.transcript.laid_out_items import laid, page_of
 
 
 @pytest.fixture
