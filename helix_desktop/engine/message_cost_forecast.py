@@ -98,7 +98,8 @@ def estimate_next_message(
     if request_cost is None:
         return estimate
     cached_tokens = 0
-    if request_cost.is_cache_warm(now):
+    # Where no price is known for what is cached, it costs as much as the rest.
+    if request_cost.is_cache_warm(now) and request_cost.warm < request_cost.cold:
         cached_tokens = request_cost.cached
     cost_of_message = estimate.message * request_cost.per_token
     return replace(

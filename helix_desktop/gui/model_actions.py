@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QObject, QPoint
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui.common.widgets import add_menu_choice, build_popup_menu
 from helix_desktop.gui.conversation_sides import ConversationSides
@@ -143,14 +144,18 @@ class ModelActions(QObject):
     def _open_dialog_of_shown_model(self, models: Sequence[ModelChoice]) -> None:
         for model in models:
             if model.name == self._showing.main_model:
-                self._open_model_dialog(model)
+                self._open_model_dialog(model, "input")
 
-    def _open_model_dialog(self, model: ModelChoice) -> None:
+    def _open_model_dialog(self, model: ModelChoice, first_field: str = "") -> None:
+        """Opens the dialog that corrects a model, at the field that the user has asked for."""
         from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 
         dialog = EditModelDialog(model, self._parts.widget)
         dialog.corrected.connect(partial(self._correct_model, model))
         dialog.reset.clicked.connect(lambda: self._reset_model(model))
+        wanted_field = dialog.findChild(QWidget, first_field)
+        if first_field and wanted_field is not None:
+            wanted_field.setFocus()
         dialog.open()
 
     def _correct_model(self, model: ModelChoice, values: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helix_desktop.engine import context_policy, context_usage
@@ -19,7 +21,11 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     Usage,
 )
-from helix_desktop.engine.message_cost_forecast import MOST_MESSAGES, forecast_message_cost
+from helix_desktop.engine.message_cost_forecast import (
+    MOST_MESSAGES,
+    estimate_next_message,
+    forecast_message_cost,
+)
 from tests.engine.talk import Talk
 
 PRICED = ModelSet(ModelRole.MAIN, "m", 128_000, price_input=1.0, price_output=5.0)
@@ -140,3 +146,15 @@ def test_a_model_that_is_recorded_behind_its_first_message_has_answered_it() -> 
     talk.add(ModelSet(ModelRole.MAIN, "other", 128_000, price_input=10.0))
     answer(talk, 0.9)
     assert forecast_message_cost(talk.state) is None, "only one message went to this model"
+
+
+@pytest.mark.parametrize("cache_read", [0.0, 0.1])
+def test_only_a_context_that_costs_less_is_said_to_cost_less(cache_read: float) -> None:
+    """Without a price of what is cached, all of it was said to be "at the reduced price"."""
+    talk = Talk()
+    talk.add(replace(PRICED, price_cache_read=cache_read))
+    answer(talk, 0.001)
+    policy = context_policy.preset_policy("layered")
+    estimate = estimate_next_message(talk.state, policy, 10, now=0.0)
+    assert estimate.dollars > 0
+    assert (estimate.cached > 0) is (cache_read > 0)
