@@ -84,7 +84,7 @@ class ContextPanelOpener(QObject):
     ) -> None:
         composer = side.composer
         next_message = session.context.estimate_next_message(
-            composer.message_parts(), instead_of=composer.replaced_message
+            composer.message_parts_with_tokens_to_send(), instead_of=composer.replaced_message
         )
         panel.show_context_of(session, next_message, composer.price.describe_provider_cache())
 

@@ -1,6 +1,7 @@
 """Shows the attachments of the next message as chips, each with a button that removes it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal
@@ -175,6 +176,13 @@ class AttachmentChips(QWidget):
         for attachment in self._held:
             tokens += self._tokens_to_send(attachment)
         return tokens
+
+    def attachments_with_tokens_to_send(self) -> list[Attachment]:
+        """Returns the attachments with the tokens of what is sent of each."""
+        return [
+            replace(attachment, tokens=self._tokens_to_send(attachment))
+            for attachment in self.listed_attachments
+        ]
 
     def _tokens_to_send(self, attachment: Attachment) -> int:
         """A long document is sent shortened."""

@@ -419,6 +419,12 @@ class Composer(QWidget):
         parts.extend(self.attachments.listed_attachments)
         return tuple(parts)
 
+    def message_parts_with_tokens_to_send(self) -> list[UserPart]:
+        """Returns the message for an estimate: of a long document, only its outline is sent."""
+        parts: list[UserPart] = [part for part in self.message_parts() if isinstance(part, Text)]
+        parts += self.attachments.attachments_with_tokens_to_send()
+        return parts
+
     def put_message_back(self, parts: Sequence[UserPart], *, takes_focus: bool = True) -> None:
         """Puts a message back into the composer, above the text that is already there."""
         self._add_message_parts(parts)

@@ -252,6 +252,9 @@ def test_the_meter_follows_what_is_attached_at_once(composer: Composer) -> None:
     composer.attachments.add_attachment(large)
     assert composer._figures.text() == "≈ 34% full", "the provider has not counted the attachment"
     composer.attachments.show_attachment_tokens(large, 900)
+    (part,) = composer.message_parts_with_tokens_to_send()
+    assert isinstance(part, Attachment)
+    assert part.tokens == 900, "the estimate of what the message costs counts what is sent"
     assert composer._figures.text() == "≈ 22% full"
     composer.attachments._remove_attachment(large)
     assert composer._figures.text() == "19% full"
