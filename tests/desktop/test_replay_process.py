@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.desktop import replay_process
-from helix_desktop.engine.facts import ModelReplied, Text
+from helix_desktop.engine.facts import ModelReplied, PolicySet, Stop, SystemSet, Text, Usage
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.errors import InvalidInput, StoreFailed
 from helix_desktop.gui.replay_lab.preset_costs import ComparedBy, compute_preset_costs
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.workbench.tour_folder import MODEL, create_tour_folder
+from tests.engine.talk import Talk
 from tests.scripted_tour import run_tour_session
 from tests.workbench.conftest import desks, folder
 
@@ -218,3 +220,116 @@ async def test_a_replay_that_is_stopped_leaves_no_process(
 def running(mark: str) -> bool:
     found = subprocess.run(["pgrep", "-f", f"replay.*{mark}"], capture_output=True, check=False)
     return bool(found.stdout.strip())
+
+
+PRICES = RelativePrices(0.1, 1.25, 5.0)
+
+
+def held_with(
+    preset: str = "layered", *, sent: int = 100, longest: int = 50, factor: float = 1.0
+) -> replay_process.HeldConversation:
+    savings = Savings(1, sent, 2 * sent, 0, 0.5, 1.0)
+    return replay_process.HeldConversation(preset, savings, longest, factor, PRICES, True, 0)
+
+
+def outcome(policy: str, tokens: int, peak: float = 0.1) -> PolicyOutcome:
+    return PolicyOutcome(policy, billed=tokens, peak=peak, in_view=1.0, sent=tokens)
+
+
+@pytest.mark.parametrize(
+    ("simulated", "real"),
+    [
+        (100, 1_000),  # What was used.
+        (300, 2_000),  # Without shortening.
+        (200, 1_500),
+        (150, 1_250),
+        (50, 500),  # Below both: in proportion to the nearer one.
+        (600, 4_000),
+        (0, 0),
+    ],
+)
+def test_a_simulated_figure_stands_between_the_two_that_the_meter_knows(
+    simulated: float, real: float
+) -> None:
+    scale = replay_process._MeterScale(100, 1_000, 300, 2_000)
+    assert scale.scale_simulated_figure(simulated) == real
+
+
+def test_with_one_known_figure_all_are_in_proportion_to_it() -> None:
+    scale = replay_process._MeterScale(100, 1_000)
+    assert [scale.scale_simulated_figure(n) for n in (0, 50, 200)] == [0, 500, 2_000]
+    assert replay_process._MeterScale(0, 1_000).scale_simulated_figure(7) == 1_000
+    wrong_order = replay_process._MeterScale(100, 1_000, 300, 900)
+    assert not wrong_order._knows_both()
+    assert wrong_order.scale_simulated_figure(200) == 2_000
+    assert wrong_order.scale_simulated_figure(300) == 900
+    assert not replay_process._MeterScale(100, 1_000, 0, 900)._knows_both()
+    assert not replay_process._MeterScale(100, 1_000, 100, 2_000)._knows_both()
+
+
+def test_outcomes_stay_as_simulated_where_nothing_real_is_known() -> None:
+    outcomes = [outcome("none", 300), outcome("layered", 100)]
+    adjust = replay_process._adjust_to_what_happened
+    assert adjust(outcomes, [held_with("helix")], 1_000) == outcomes
+    assert adjust(outcomes, [held_with(), held_with("none")], 1_000) == outcomes
+    assert adjust(outcomes, [held_with(sent=0)], 1_000) == outcomes
+    nothing = [outcome("none", 300), outcome("layered", 0)]
+    assert adjust(nothing, [held_with()], 1_000) == nothing
+
+
+def test_the_peak_is_that_of_the_longest_real_request() -> None:
+    used = outcome("layered", 100, peak=0.2)
+    ratio = replay_process._ratio_of_real_peak
+    assert ratio(used, [held_with(longest=50), held_with(longest=400)], 1_000) == 2.0
+    assert ratio(used, [held_with(longest=0)], 1_000) == 1.0
+    assert ratio(outcome("layered", 100, peak=0.0), [held_with()], 1_000) == 1.0
+    # What exceeds the window could not have been left in it, so the meter knows one figure alone.
+    outcomes = [outcome("none", 400, peak=0.6), outcome("layered", 100, peak=0.2)]
+    none, layered = replay_process._adjust_to_what_happened(
+        outcomes, [held_with(longest=400)], 1_000
+    )
+    assert (none.sent, layered.sent) == (400, 100)
+    assert (none.peak, layered.peak) == (pytest.approx(1.2), pytest.approx(0.4))
+    none, _ = replay_process._adjust_to_what_happened(outcomes, [held_with(longest=300)], 1_000)
+    assert none.sent == 200, "the meter's figure without shortening"
+
+
+def test_the_command_takes_no_window_and_no_price_below_its_least() -> None:
+    window = replay_process._window_in_counted_tokens
+    assert window(30_000, [held_with(factor=1.0), held_with(factor=2.0)]) == 20_000
+    assert window(3_000, [held_with(factor=2.0)]) == replay_process.LEAST_WINDOW
+    free = replace(held_with(), prices=RelativePrices(0.0, 0.0, 0.0))
+    assert replay_process._price_options([free]) == [
+        "--cache-read",
+        "0.000001",
+        "--cache-write",
+        "0.000001",
+        "--output",
+        "0.000001",
+    ]
+
+
+def test_what_the_command_prints_becomes_outcomes_in_its_order() -> None:
+    total = {"effective": 5, "peak": 0.25, "retention_plain": 0.75, "sent": 9}
+    outcomes = replay_process._policy_outcomes_from_json(
+        {"none": {"total": total}, "helix": {"total": {**total, "sent": 7}}}
+    )
+    assert outcomes == [
+        PolicyOutcome("none", 5, 0.25, 0.75, 9),
+        PolicyOutcome("helix", 5, 0.25, 0.75, 7),
+    ]
+
+
+def test_what_a_conversation_was_is_measured_by_its_facts() -> None:
+    talk = Talk()
+    empty = replay_process._measure_conversation(talk.facts)
+    assert (empty.preset, empty.longest, empty.is_cached, empty.head_tokens) == ("", 0, False, 0)
+    talk.add(PolicySet("layered"))
+    talk.add(SystemSet("You are Helix.", 500))
+    talk.user("one")
+    for tokens, cached in ((1_000, 0), (3_000, 1), (2_000, 0)):
+        usage = Usage(input=tokens, cache_read=cached)
+        talk.add(ModelReplied((Text("x"),), "m", Stop.END, usage))
+    held = replay_process._measure_conversation(talk.facts)
+    assert (held.preset, held.longest, held.is_cached) == ("layered", 3_000, True)
+    assert held.head_tokens == 0, "the system prompt is in the exported lines"

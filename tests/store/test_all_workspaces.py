@@ -10,13 +10,14 @@ import pytest
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import (
+    ActionRefused,
     AmbiguousName,
     ConfigFileMistake,
     InvalidInput,
     NotFound,
     StoreBusy,
 )
-from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.all_workspaces import COLOURS, AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_lock import WorkspaceLock
 
@@ -175,3 +176,86 @@ def test_a_settings_file_that_is_no_file_is_listed_with_what_is_wrong(
         True,
         True,
     ]
+
+
+def test_an_id_is_found_before_a_name_and_who_is_there_is_said_as_it_can_be_named(
+    workspaces: AllWorkspaces, tmp_path: Path
+) -> None:
+    with pytest.raises(NotFound) as nothing:
+        workspaces.find_known_workspace("Any")
+    assert "workspace new NAME" in str(nothing.value.remedy)
+    first = workspaces.create_stored_workspace("Same", tmp_path)
+    second = workspaces.create_stored_workspace("Same", tmp_path)
+    named_like_an_id = workspaces.create_stored_workspace(first.id, tmp_path)
+    assert workspaces.find_known_workspace(first.id) == first
+    with pytest.raises(NotFound) as unknown:
+        workspaces.find_known_workspace("Any")
+    ids = sorted((first.id, second.id))
+    assert unknown.value.remedy == f"Available: {ids[0]}, {ids[1]}, {named_like_an_id.name}."
+    with pytest.raises(NotFound, match="no workspace Any in the trash") as in_trash:
+        workspaces.find_known_workspace("Any", trashed=True)
+    assert in_trash.value.remedy == "Available: none."
+    with pytest.raises(NotFound):
+        workspaces.find_known_workspace(f"../workspaces/{first.id}")
+
+
+def test_tools_may_work_anywhere_but_in_the_programs_own_data(
+    workspaces: AllWorkspaces, tmp_path: Path
+) -> None:
+    data = workspaces.folder.parent
+    for folder in (data / "workspaces" / "one", data, data / "tour" / "inside"):
+        folder.mkdir(parents=True, exist_ok=True)
+        with pytest.raises(ActionRefused, match="belongs to Helix Desktop"):
+            workspaces.check_usable_by_tools(folder)
+    link = tmp_path / "link"
+    link.symlink_to(data)
+    with pytest.raises(ActionRefused):
+        workspaces.check_usable_by_tools(link)
+    workspaces.check_usable_by_tools(data / "tour")
+    workspaces.check_usable_by_tools(data.parent / "elsewhere")
+
+
+def test_workspaces_take_turns_with_the_colours(workspaces: AllWorkspaces, tmp_path: Path) -> None:
+    count = len(COLOURS)
+    made = [workspaces.create_stored_workspace(f"{n:02}", tmp_path) for n in range(count + 1)]
+    colours = [one.settings.colour for one in made]
+    assert colours[:count] == list(COLOURS)
+    assert colours[count] == COLOURS[0]
+
+
+async def test_an_open_workspace_knows_its_new_name_at_once(
+    workspaces: AllWorkspaces, tmp_path: Path
+) -> None:
+    known = workspaces.create_stored_workspace("Old", tmp_path)
+    opened = await workspaces.open_stored_workspace(known.id)
+    assert workspaces.workspaces_open_here() == {known.id: opened}
+    assert workspaces.rename_workspace("Old", " New  name ").name == "New name"
+    assert opened.settings.name == "New name"
+    more = tmp_path / "more"
+    more.mkdir()
+    assert workspaces.change_roots(known.id, (str(more),)).settings.roots == (str(more),)
+    with pytest.raises(StoreBusy):
+        workspaces.trash_workspace(known.id)
+    await opened.aclose()
+    assert workspaces.workspaces_open_here() == {}
+
+
+def test_what_is_deleted_must_be_in_the_trash(workspaces: AllWorkspaces, tmp_path: Path) -> None:
+    known = workspaces.create_stored_workspace("Old", tmp_path)
+    with pytest.raises(NotFound):
+        workspaces.delete_workspace(known.id)
+    trashed = workspaces.trash_workspace(known.id)
+    assert trashed.trashed
+    assert workspaces.list_workspaces() == ()
+    assert [one.id for one in workspaces.list_workspaces(trashed=True)] == [known.id]
+    workspaces.delete_workspace(known.id)
+    assert not trashed.folder.exists()
+    assert workspaces.list_workspaces(trashed=True) == ()
+
+
+def test_a_workspace_is_not_moved_onto_another(workspaces: AllWorkspaces, tmp_path: Path) -> None:
+    known = workspaces.create_stored_workspace("Old", tmp_path)
+    (workspaces.folder / ".trash" / known.id).mkdir(parents=True)
+    with pytest.raises(InvalidInput, match="already exists"):
+        workspaces.trash_workspace(known.id)
+    assert workspaces.find_known_workspace("Old") == known
