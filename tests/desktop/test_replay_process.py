@@ -289,7 +289,8 @@ def test_the_peak_is_that_of_the_longest_real_request() -> None:
         outcomes, [held_with(longest=400)], 1_000
     )
     assert (none.sent, layered.sent) == (400, 100)
-    assert (none.peak, layered.peak) == (pytest.approx(1.2), pytest.approx(0.4))
+    assert none.peak == pytest.approx(1.2)
+    assert layered.peak == pytest.approx(0.4)
     none, _ = replay_process._adjust_to_what_happened(outcomes, [held_with(longest=300)], 1_000)
     assert none.sent == 200, "the meter's figure without shortening"
 

@@ -11,17 +11,19 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from helix_desktop.engine.pull_request_text import PullRequestText
 from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.processes.starter import FinishedProcess
 from helix_desktop.tools.git_runner import choose_variables
 from helix_desktop.workbench import branch_publishing
 from helix_desktop.workbench.branch_publishing import (
     LONGEST_CHECK_NAME,
     MOST_CHECKS,
+    BranchCheck,
     BranchPublishing,
     BranchState,
 )
@@ -576,3 +578,123 @@ def test_git_gets_no_key_of_another_program_and_finds_what_signs_and_logs_in(
     assert {"HOME", "PATH", "SSH_AUTH_SOCK", "GNUPGHOME"} <= set(variables)
     assert not {"OPENAI_API_KEY", "HTTPS_PROXY", "MY_SECRET"} & set(variables)
     assert "HTTPS_PROXY" in choose_variables("variables_for_servers")
+
+
+# --- What is read and said
+
+
+def state_at(address: str = "https://git.example/team/it.git", **values: Any) -> BranchState:
+    return BranchState(Path("/nowhere"), "feature", "abc", "origin", address, 0, "gh", **values)
+
+
+@pytest.mark.parametrize(("base", "is_base"), [("", False), ("main", False), ("feature", True)])
+def test_a_request_from_a_branch_to_itself_makes_no_sense(base: str, *, is_base: bool) -> None:
+    assert state_at(base=base).is_base is is_base
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("https://Git.Example/team/it.git", "git.example"),
+        ("https://user:p@ss@git.example/team", ""),
+        ("https://user:secret@git.example:8443/team", "git.example"),
+        ("ssh://git@git.example:22/team", "git.example"),
+        ("git@git.example:team/it.git", "git.example"),
+        ("git.example:team", "git.example"),
+        ("a@b@git.example:team", ""),
+        ("/srv/it.git", ""),
+    ],
+)
+def test_a_server_is_known_by_its_address_if_it_can_be_read_in_one_way(
+    address: str, host: str
+) -> None:
+    assert branch_publishing._host_of_address(address) == host
+
+
+def test_a_token_is_kept_back_from_servers_that_the_user_has_not_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("GH_HOST", "GITLAB_HOST", "GITLAB_URI", "GL_HOST")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    kept_back = branch_publishing._variables_with_tokens_of_others
+    github = {"GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"}
+    gitlab = {"GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN", "OAUTH_TOKEN", "CI_JOB_TOKEN"}
+    assert kept_back("https://git.example/a") == github | gitlab
+    assert kept_back("https://gitlab.com/a") == github
+    monkeypatch.setenv("GH_HOST", "git.example")
+    assert kept_back("https://git.example/a") == gitlab
+    assert kept_back("https://other.example/a") == github | gitlab
+    monkeypatch.setenv("GL_HOST", "https://git.example")
+    assert kept_back("git@git.example:a") == set()
+
+
+def test_what_github_prints_becomes_a_request_with_its_checks() -> None:
+    parse = branch_publishing._parse_github_request
+    assert parse(None) is None
+    assert parse({"state": "MERGED", "url": "u"}) is None
+    rows = [
+        {"name": "tests", "conclusion": "SUCCESS", "detailsUrl": "https://x/run/1/job/77"},
+        {"context": "deploy", "state": "FAILURE", "targetUrl": "https://y"},
+        {"name": "slow", "conclusion": "", "state": ""},
+    ]
+    request = parse({"state": "OPEN", "url": "https://x/pull/1", "statusCheckRollup": rows})
+    assert request is not None
+    assert request.address == "https://x/pull/1"
+    assert list(request.checks) == [
+        BranchCheck("tests", "passed", "https://x/run/1/job/77", "77"),
+        BranchCheck("deploy", "failed", "https://y", ""),
+        BranchCheck("slow", "running", "", ""),
+    ]
+    many = [{"name": f"{n}"} for n in range(MOST_CHECKS + 5)]
+    limited = parse({"state": "OPEN", "url": "u", "statusCheckRollup": many})
+    assert limited is not None
+    assert len(limited.checks) == MOST_CHECKS
+
+
+def test_what_gitlab_prints_becomes_the_checks_of_its_pipeline() -> None:
+    parse = branch_publishing._parse_gitlab_checks
+    assert parse(None) == []
+    rows = [
+        {"id": 5, "name": "tests", "status": "canceled", "web_url": "https://x/5"},
+        {"id": 6, "name": "n" * 500, "status": "pending"},
+    ]
+    first, second = parse({"jobs": rows})
+    assert first == BranchCheck("tests", "failed", "https://x/5", "5")
+    assert (second.state, second.job) == ("running", "6")
+    assert len(second.name) == LONGEST_CHECK_NAME
+
+
+def test_an_answer_of_a_server_is_read_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = branch_publishing._parse_output_about_request
+    assert parse("gh", b'{"a": 1}') == {"a": 1}
+    assert parse("gh", b"no request") is None
+    monkeypatch.setattr(branch_publishing, "LARGEST_ANSWER", 8)
+    assert parse("gh", b'{"a": 1}') == {"a": 1}
+    with pytest.raises(ActionRefused, match="gh printed more about the pull request"):
+        parse("gh", b'{"a": 10}')
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence", "remedy"),
+    [
+        (b"remote: authentication failed", "did not accept the login", "credential.helper"),
+        (b"ssh: Could not resolve host x", "could not be reached", "Check the connection"),
+        (b"fatal: odd", "git refused: fatal: odd.", "Nothing was pushed"),
+    ],
+)
+def test_why_a_push_failed_is_said_with_what_can_be_done(
+    said: bytes, sentence: str, remedy: str
+) -> None:
+    finished = FinishedProcess(("git",), 1, b"", said)
+    error = branch_publishing._error_of_push(finished, state_at())
+    assert sentence in error.what
+    assert remedy in str(error.remedy) or branch_publishing.NOT_PUSHED in str(error.remedy)
+
+
+def test_a_reason_is_one_line_without_a_login_and_of_a_limited_length() -> None:
+    shorten = branch_publishing._shorten_reason
+    assert shorten("see\n https://me:secret@x/it .") == "see https://x/it "
+    assert len(shorten("x" * 100_000)) == branch_publishing.LONGEST_REASON
+    finished = FinishedProcess(("git",), 1, b" out ", b"err\n")
+    assert branch_publishing._output_text(finished) == "out \nerr"
