@@ -256,7 +256,7 @@ def _print_notices_before_agent_start(
             f"recording, not folding: {agent.title} is signed in with a subscription. To fold, use --fold-plans."
         )
 
-    notice_of_agent = agent.notice()
+    notice_of_agent = agent.notice(surroundings)
     if notice_of_agent:
         notices.append(notice_of_agent)
     old_agent = find_old_agent(arguments.agent or "")

@@ -67,6 +67,10 @@ def _nothing_to_say() -> str:
     return ""
 
 
+def _nothing_to_say_before(_where: AgentSurroundings) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class KnownAgent:
     """`name`: what `wrap` is given. `program`: the agent's command.
@@ -96,7 +100,7 @@ class KnownAgent:
     recognized_by: str = ""
     shell_variables: Sequence[str] = ()
     no_proxy: NoProxyInSettings = NoProxyInSettings.NEVER
-    notice: Callable[[], str] = _nothing_to_say
+    notice: Callable[[AgentSurroundings], str] = _nothing_to_say_before
     notice_of_settings: Callable[[], str] = _nothing_to_say
     read_environment: Callable[[AgentSurroundings], Mapping[str, str]] = (
         _environment_without_settings

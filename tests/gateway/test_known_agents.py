@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def test_a_folder_with_the_name_of_an_env_file_is_no_settings_file(tmp_path: Pat
 
 
 def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
-    by_key = start("codex", tmp_path, "exec", OPENAI_API_KEY="k", CODEX_HOME=str(tmp_path))
+    by_key = start("codex", tmp_path, OPENAI_API_KEY="k", CODEX_HOME=str(tmp_path))
     assert by_key.environment == {"HELIX_GATEWAY_TOKEN": "token"}
     assert by_key.command[:3] == ("codex", "-c", 'model_provider="helix"')
     assert 'env_key="OPENAI_API_KEY"' in by_key.command[4]
@@ -137,8 +138,8 @@ def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
     assert (own.command[4].endswith('="HELIX_GATEWAY_TOKEN"'), own.command[5]) == (True, "exec")
     assert own.environment == {"HELIX_GATEWAY_TOKEN": "token"}
 
+    assert own.command[-1] == "exec"
     for made in (by_key, own):
-        assert made.command[-1] == "exec"
         assert not any("/t/token" in word for word in made.command)
 
 
@@ -155,6 +156,9 @@ def test_a_project_in_codexs_env_file_stops_it_where_it_would_replace_the_token(
         codex.find_upstreams(where)
     (tmp_path / "auth.json").unlink()
     assert codex.find_upstreams(where) == [AgentUpstream()], "it sends a header of our own"
+    in_shell = AgentSurroundings(environ, tmp_path, tmp_path, ("exec", "do it"))
+    with pytest.raises(ActionRefused, match="would take the place of the gateway's token"):
+        codex.find_upstreams(in_shell)
 
 
 def test_codex_keeps_its_usual_provider_where_it_is_signed_in(tmp_path: Path) -> None:
@@ -168,6 +172,50 @@ def test_codex_keeps_its_usual_provider_where_it_is_signed_in(tmp_path: Path) ->
     assert made.environment["OPENAI_PROJECT"] == "helix-token:token proj_1"
     assert not any("/t/token" in word or "token:" in word for word in made.command)
     assert not any(word.startswith("model_provider=") for word in made.command)
+
+
+ID_OF_SESSION = "019aa000-1111-7222-8333-444455556666"
+
+
+def write_codex_session(home: Path, provider: str, name: str = ID_OF_SESSION) -> None:
+    file = home / "sessions" / "2026" / "11" / "28" / f"rollout-2026-11-28T10-00-00-{name}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    meta = {"id": name, "cwd": str(Path.cwd()), "model_provider": provider}
+    file.write_text(json.dumps({"type": "session_meta", "payload": meta}) + "\n", "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "provider_of_session", "is_begun_with_gateway"),
+    [
+        (("exec", "do it"), "", False),
+        (("do it",), "", True),
+        (("resume", ID_OF_SESSION), "openai", False),
+        (("exec", "resume", ID_OF_SESSION, "go on"), "openai", False),
+        (("exec", "resume", ID_OF_SESSION, "go on"), "helix", True),
+        (("exec", "resume", "--last", "go on"), "helix", True),
+        (("resume", "--last"), "openai", False),
+        (("exec", "resume", "--last", "go on"), "", False),
+    ],
+)
+def test_codex_with_a_key_alone_keeps_the_provider_of_the_session_that_it_resumes(
+    tmp_path: Path,
+    arguments: Sequence[str],
+    provider_of_session: str,
+    is_begun_with_gateway: bool,
+) -> None:
+    """With another provider it says “Cannot change this thread's model provider”, or begins a new
+    session in silence.
+    """
+    if provider_of_session:
+        write_codex_session(tmp_path, provider_of_session)
+    environ = {"OPENAI_API_KEY": "k", "CODEX_HOME": str(tmp_path)}
+    made = start("codex", tmp_path, *arguments, **environ)
+    assert ('model_provider="helix"' in made.command) == is_begun_with_gateway
+    key_of_run = made.environment.get("CODEX_API_KEY", "")
+    assert key_of_run == ("" if is_begun_with_gateway else "k")
+    codex = known_agents.find_known_agent("codex")
+    said = codex.notice(AgentSurroundings(environ, tmp_path, tmp_path, arguments))
+    assert ("“helix-desktop wrap codex” only" in said) == is_begun_with_gateway
 
 
 def test_opencode_is_given_every_address_beside_what_the_user_set(tmp_path: Path) -> None:

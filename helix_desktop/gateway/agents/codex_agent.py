@@ -1,7 +1,9 @@
 """Codex: the provider's address is in its settings."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,7 +34,7 @@ from helix_desktop.gateway.known_agent import (
 )
 from helix_desktop.gateway.registration import TOKEN_HEADER, add_token_to_project
 from helix_desktop.histories.program_names import title_of_command
-from helix_desktop.json_values import object_at
+from helix_desktop.json_values import object_at, parse_json_or_none, text_at
 
 CODEX_SYSTEM_FOLDER = Path("/etc/codex")
 CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- the variable from which Codex reads the token
@@ -40,6 +42,11 @@ CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- the variable from which Cod
 CODEX_PROJECT = "OPENAI_PROJECT"
 # With this variable, it pays by the token. If it is signed in, it does not use OPENAI_API_KEY.
 _KEY_OF_RUN = "CODEX_API_KEY"
+_PROVIDER_OF_GATEWAY = "helix"
+_RESUMING_COMMANDS = frozenset(("resume", "fork"))
+_ID_OF_SESSION = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+# The first line of a session's file, which has the instructions too, is no longer than this.
+MOST_BYTES_OF_DESCRIPTION = 1 << 20
 
 
 def _codex_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
@@ -70,6 +77,60 @@ def _is_codex_signed_in(environ: Mapping[str, str]) -> bool:
     return (_codex_folder(environ, Path.home()) / "auth.json").exists()
 
 
+def _needs_provider_of_gateway(environ: Mapping[str, str], arguments: Sequence[str]) -> bool:
+    """Whether Codex must be given a provider named `helix`. Its usual one ignores OPENAI_API_KEY,
+    which `codex exec` can be given by another variable.
+
+    Codex resumes a session with no other provider than the one that began it.
+    """
+    if not environ.get("OPENAI_API_KEY") or _is_codex_signed_in(environ):
+        return False
+    provider_of_session = _provider_of_resumed_session(environ, arguments)
+    if provider_of_session:
+        return provider_of_session == _PROVIDER_OF_GATEWAY
+    return not _runs_without_window(arguments)
+
+
+def _runs_without_window(arguments: Sequence[str]) -> bool:
+    return "exec" in arguments or "e" in arguments
+
+
+def _provider_of_resumed_session(environ: Mapping[str, str], arguments: Sequence[str]) -> str:
+    """Return the provider of the session that the arguments name, as its file says, or an empty
+    text.
+    """
+    if not _RESUMING_COMMANDS.intersection(arguments):
+        return ""
+    folder = _codex_folder(environ, Path.home()) / "sessions"
+    if "--last" in arguments:
+        # The newest in this folder: their names begin with the time.
+        for file in sorted(folder.rglob("rollout-*.jsonl"), reverse=True):
+            description = _read_description_of_session(file)
+            if description.get("cwd") == str(Path.cwd()):
+                return text_at(description, "model_provider")
+        return ""
+    for word in arguments:
+        if _ID_OF_SESSION.fullmatch(word):
+            for file in folder.rglob(f"rollout-*{word}.jsonl"):
+                return text_at(_read_description_of_session(file), "model_provider")
+    return ""
+
+
+def _read_description_of_session(file: Path) -> Mapping[str, Any]:
+    with suppress(OSError), file.open("rb") as lines:
+        first_line = parse_json_or_none(lines.readline(MOST_BYTES_OF_DESCRIPTION))
+        return object_at(object_at(first_line), "payload")
+    return {}
+
+
+def _notice_of_codex(where: AgentSurroundings) -> str:
+    """Return what is said before a session that only this program can resume."""
+    environ = _read_codex_environment(where)
+    if not _needs_provider_of_gateway(environ, where.arguments):
+        return ""
+    return "Codex is not signed in and has nothing but OPENAI_API_KEY. So this session can be resumed with “helix-desktop wrap codex” only. Sign in with “codex login --with-api-key” to begin sessions that Codex resumes without it, too."
+
+
 def _notice_of_codex_settings() -> str:
     if _is_codex_signed_in(os.environ):
         return ""
@@ -87,7 +148,7 @@ def _build_codex_launch(start: AgentStart) -> AgentLaunch:
     environment = {CODEX_TOKEN: token}
     if upstream.provider:
         settings = _codex_settings_of_own_provider(upstream.provider, base_url)
-    elif start.environ.get("OPENAI_API_KEY") and not _is_codex_signed_in(start.environ):
+    elif _needs_provider_of_gateway(start.environ, start.arguments):
         settings = ['model_provider="helix"', _codex_setting_of_gateway(base_url, has_key=True)]
     else:
         # Codex resumes a session only with the provider that began it. So its usual provider
@@ -95,6 +156,9 @@ def _build_codex_launch(start: AgentStart) -> AgentLaunch:
         settings = [f'openai_base_url="{base_url}/v1"', _codex_setting_of_gateway(base_url)]
         own_project = start.environ.get(CODEX_PROJECT, "")
         environment[CODEX_PROJECT] = add_token_to_project(own_project, token)
+        key = start.environ.get("OPENAI_API_KEY")
+        if key and not _is_codex_signed_in(start.environ):
+            environment[_KEY_OF_RUN] = key  # Its usual provider finds this one.
 
     command = ["codex"]
     for setting in settings:
@@ -222,7 +286,7 @@ def _refuse_project_in_env_file(where: AgentSurroundings) -> None:
     env_file = _codex_env_file(where)
     names_project = bool(read_env_file_variables(env_file).get(CODEX_PROJECT))
     environ = _read_codex_environment(where)
-    sends_own_header = environ.get("OPENAI_API_KEY") and not _is_codex_signed_in(environ)
+    sends_own_header = _needs_provider_of_gateway(environ, where.arguments)
     if names_project and not sends_own_header:
         reason = f"{CODEX_PROJECT} in {env_file} would take the place of the gateway's token. Set it in your shell, and remove it there"
         raise refuse_agent("Codex", reason)
@@ -289,6 +353,7 @@ AGENT = KnownAgent(
     launch=_build_codex_launch,
     file=_codex_settings_file,
     change=_change_codex_settings,
+    notice=_notice_of_codex,
     notice_of_settings=_notice_of_codex_settings,
     find_upstreams=_find_codex_upstreams,
     recognized_by="codex",

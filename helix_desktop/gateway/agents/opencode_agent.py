@@ -183,7 +183,7 @@ def _names_in_opencode_settings(where: AgentSurroundings) -> set[str]:
     return names
 
 
-def _notice_of_opencode2() -> str:
+def _notice_of_opencode2(_where: AgentSurroundings) -> str:
     if not is_opencode2_in_use(HistoryPlaces.of_this_user()):
         return ""
     return "opencode 2 works in a background service that this command can't set up yet: what it asks may not go through the gateway. The recorder records its conversations."
