@@ -28,7 +28,7 @@ import tempfile
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -499,7 +499,9 @@ def recall_every_output(world: World, conversation: str) -> list[str]:
         return {digest.hex: contents[digest].decode("utf-8", "replace") for digest in digests}
 
     outputs = asyncio.run(read_outputs())
-    told = [recalled(world, [("recall_cached_content", one, "")]) for one in outputs]
+    # One server for all: to start it for each took half of a pair's time.
+    with recalling_server(world) as ask:
+        told = [recalled(ask, [("recall_cached_content", one, "")]) for one in outputs]
     unseen = [
         text
         for text, found in zip(outputs.values(), told, strict=True)
@@ -508,8 +510,12 @@ def recall_every_output(world: World, conversation: str) -> list[str]:
     return [f"{len(unseen)} of {len(outputs)} outputs are not recalled by their hash, first {unseen[0][:200]!r}"] if unseen else []  # fmt: skip
 
 
-def recalled(world: World, wanted: Sequence[tuple[str, str, str]]) -> str:
-    """What the workspace's server says of these, and of all that it names in turn."""
+Ask = Callable[..., Json]
+
+
+@contextmanager
+def recalling_server(world: World) -> Iterator[Ask]:
+    """The workspace's MCP server, to be asked."""
 
     def ask(number: int, method: str, **given: Json) -> Json:
         assert server.stdin is not None
@@ -520,8 +526,6 @@ def recalled(world: World, wanted: Sequence[tuple[str, str, str]]) -> str:
         server.stdin.flush()
         return json.loads(server.stdout.readline())["result"]
 
-    left = dict.fromkeys(wanted)
-    text = ""
     with world.watched("mcp", "--workspace", "Work") as server:
         ask(
             0,
@@ -530,17 +534,24 @@ def recalled(world: World, wanted: Sequence[tuple[str, str, str]]) -> str:
             capabilities={},
             clientInfo={"name": "trial", "version": "1"},
         )
-        for tool, *rest in (asked := list(left)):
-            found = ask(1, "tools/call", name=tool, arguments=arguments_of(tool, *rest))
-            page = found.get("structuredContent") or {"text": str(found)}
-            text += f"\n{page['text']}"
-            new = [
-                one
-                for one in named_originals(json.dumps(page, ensure_ascii=False))
-                if one not in left
-            ]
-            left.update(dict.fromkeys(new))
-            asked.extend(new)
+        yield ask
+        assert server.stdin is not None
+        server.stdin.close()
+
+
+def recalled(ask: Ask, wanted: Sequence[tuple[str, str, str]]) -> str:
+    """What the workspace's server says of these, and of all that it names in turn."""
+    left = dict.fromkeys(wanted)
+    text = ""
+    for tool, *rest in (asked := list(left)):
+        found = ask(1, "tools/call", name=tool, arguments=arguments_of(tool, *rest))
+        page = found.get("structuredContent") or {"text": str(found)}
+        text += f"\n{page['text']}"
+        new = [
+            one for one in named_originals(json.dumps(page, ensure_ascii=False)) if one not in left
+        ]
+        left.update(dict.fromkeys(new))
+        asked.extend(new)
     return text
 
 
