@@ -44,7 +44,21 @@ _PASSWORD = re.compile(r"^(\w+://[^/@:\s]+:|https?://(?=[^/:\s]*@))([^/\s$]+)@",
 _INTERPRETER = re.compile(r"(python[\d.]*|node|bun|deno|ruby|php|bash|sh|java)(\.exe)?")
 _SCRIPT_SUFFIXES = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".php", ".sh", ".jar")
 _GENERAL_SCRIPT_NAMES = frozenset(
-    ("index", "main", "__main__", "server", "cli", "app", "dist", "build", "src", "lib", "bin")
+    (
+        "index",
+        "main",
+        "__main__",
+        "mcp",
+        "mcp_server",
+        "server",
+        "cli",
+        "app",
+        "dist",
+        "build",
+        "src",
+        "lib",
+        "bin",
+    )
 )
 _LISTS = ("args", "off", "reading", "approvals")
 _LONGEST_MILLISECONDS = 7 * 86_400_000

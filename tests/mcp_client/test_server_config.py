@@ -101,6 +101,7 @@ def test_an_address_and_a_command_line_will_do() -> None:
         ("python3 /home/me/invoices.py", "invoices"),
         ("python3 -u ./invoices.py --port 3", "invoices"),
         ("node /home/me/weather/build/index.js", "weather"),
+        ("python3 /home/me/weather/mcp.py", "weather"),
         ("python3 -m my_tools", "my_tools"),
         ("uv run --quiet invoices.py", "invoices"),
         ("/opt/own-server", "own-server"),
