@@ -407,7 +407,7 @@ def _build_covered_output_boxes(
         gap = 6
     if shown.event.fold_kind is FoldKind.EXCERPT:
         heading = tr("What the model sees")
-        if shown.event.is_left_behind:
+        if not shown.event.has_fold_in_force:
             heading = tr("What the model saw")
         for fold in folds[:MOST_EXCERPTS]:
             yield build_heading_box(ink, width, heading, gap=12)

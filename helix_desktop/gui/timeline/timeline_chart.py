@@ -430,7 +430,7 @@ class TimelineChart(StepPlot):
             return
         lane_mark = self._marks.find_lane_mark(self._hover, self._pointer_y, scale)
         if lane_mark is None:
-            tokens = self._story.points[self._hover]
+            tokens = self._story.layers[-1][self._hover]
             colour = self._theme.fill_colour_of_kind(ContextKind.CONVERSATION)
             figures = self.describe_point(self._hover)
             self._draw_pointer(painter, scale, [(tokens, colour)], figures)

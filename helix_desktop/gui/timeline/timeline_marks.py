@@ -114,7 +114,7 @@ class TimelineMarks:
         self, painter: QPainter, event: TimelineEvent, scale: PlotScale, radius: float
     ) -> None:
         """Draws a ring where the fold started, and a line from there to the bottom."""
-        tokens_at_points = self._story.points
+        tokens_at_points = self._story.layers[-1]
         point = min(event.point, len(tokens_at_points) - 1)
         point_before = max(0, point - 1)
         # The ring stands at the height from which the line falls, which is the point before.

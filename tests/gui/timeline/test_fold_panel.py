@@ -379,6 +379,18 @@ def test_the_only_output_has_no_words_at_its_right(theme: Theme, written: Writte
     ]
 
 
+def test_an_excerpt_that_was_undone_is_not_what_the_model_sees(
+    theme: Theme, written: Written
+) -> None:
+    seq = written.output(7)
+    digest = Digest.of_content(b"7")
+    written.add(Folded("e7", FoldKind.EXCERPT, PartRef(seq), "kept", 30, 5_000, "", (digest,)))
+    written.add(Unfolded("e7"))
+    texts = texts_of(boxes_of(theme, shown_of(story_of(written))))
+    assert "What the model saw" in texts
+    assert "What the model sees" not in texts
+
+
 def test_only_so_many_outputs_are_drawn(
     theme: Theme, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:

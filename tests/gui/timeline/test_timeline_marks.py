@@ -33,7 +33,7 @@ def story_with(*folds: tuple[int, FoldKind]) -> ConversationTimeline:
     """Points of which each is higher than the one before, and folds at some of them."""
     story = ConversationTimeline()
     for point in range(51):
-        story.points.append(10 * point)
+        story.layers[-1].append(10 * point)
     for point, kind in folds:
         event = TimelineEvent(story.history, point, 0.0, point)
         event.made_folds.append(Folded(f"f{point}", kind, PartRef(point), "text", 1, 2))
@@ -80,7 +80,7 @@ def test_the_start_of_a_conversation_has_no_ring(theme: Theme) -> None:
 def test_of_very_many_folds_a_part_is_looked_at(theme: Theme) -> None:
     story = ConversationTimeline()
     for point in range(30_000):
-        story.points.append(10)
+        story.layers[-1].append(10)
         event = TimelineEvent(story.history, point, 0.0, point)
         event.made_folds.append(Folded(f"f{point}", FoldKind.MARKER, PartRef(1), "text", 1, 2))
         story.folded_events.append(event)
@@ -102,10 +102,10 @@ def ring_at(story: ConversationTimeline, theme: Theme, radius: float = RING) -> 
 def test_a_ring_stands_where_the_line_begins_to_fall(theme: Theme) -> None:
     story = story_with((20, FoldKind.HANDOVER))
     for point in range(20, 51):
-        story.points[point] = 5
+        story.layers[-1][point] = 5
     ring = ring_at(story, theme)
     assert ring.center().x() == pytest.approx(SCALE.x_of_point(20))
-    assert ring.center().y() == pytest.approx(SCALE.y_of_tokens(story.points[19]))
+    assert ring.center().y() == pytest.approx(SCALE.y_of_tokens(story.layers[-1][19]))
     assert ring.width() == 2 * RING
     assert ring_at(story, theme, CHOSEN_RING).width() == 2 * CHOSEN_RING
 
