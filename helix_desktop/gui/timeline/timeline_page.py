@@ -149,7 +149,7 @@ class TimelinePage(QWidget):
         self._lower.setHandleWidth(1)
         scrolled_page = QWidget(self)
         set_surface_look(scrolled_page, "page")
-        build_column((top, 1), (self._lower, 1), owner=scrolled_page, margins=0, spacing=0)
+        build_column(top, (self._lower, 1), owner=scrolled_page, margins=0, spacing=0)
         scroll_area = build_scroll_area(scrolled_page, self)
         build_column(scroll_area, owner=self, margins=0)
         self._theme.keep_lengths_scaled(self, scrolled_page.setMinimumWidth, 260)
