@@ -7,7 +7,7 @@ the waiting, and the caller goes on beside work that is not done.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 T = TypeVar("T")
 
@@ -31,6 +31,21 @@ async def finish_even_if_cancelled(
         return task.result()
     failure = None if task.cancelled() else task.exception()
     raise cancellation from failure
+
+
+async def finish_ignoring_cancellation(work: Awaitable[T]) -> T:
+    """Waits until `work` is done, and returns its result even if this is cancelled meanwhile.
+
+    For the rest of something that has been done: its result belongs in the record, and the caller
+    begins nothing new after it.
+    """
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cast("asyncio.Task[object]", asyncio.current_task()).uncancel()
+    return task.result()
 
 
 async def end_if_cancelled(

@@ -30,13 +30,16 @@ from helix_desktop.engine.facts import Fact, ToolCall
 from helix_desktop.engine.ports import (
     CallContext,
     CallOutcome,
+    EntryOrigin,
     PermissionAnswer,
     PermissionQuestion,
     ToolSet,
 )
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.tool_call_parsing import UNREAD
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import first_text, list_at, number_at, object_at, objects_at, text_at
@@ -538,13 +541,33 @@ class AgentRequests:
             terminal.add_printed_text(text)
             self.recorder.notify_of_terminal_output(terminal_id, text)
 
-        ask = partial(self._ask_user_unless_allowed, was_allowed=was_allowed)
+        is_waiting_for_user = False
+
+        async def ask(question: PermissionQuestion) -> PermissionAnswer:
+            nonlocal is_waiting_for_user
+            is_waiting_for_user = True
+            answer = await self._ask_user_unless_allowed(question, was_allowed=was_allowed)
+            is_waiting_for_user = False
+            return answer
+
         context = self._agent_call_context(ask, show_live)
-        outcome = await self.tools.run_tool_call(call, context)
+        try:
+            outcome = await self.tools.run_tool_call(call, context)
+        except asyncio.CancelledError:
+            # Its process may have begun already.
+            if not is_waiting_for_user:
+                await finish_even_if_cancelled(self._record_unread_command(terminal_id, call))
+            raise
         recording = self._record_terminal(terminal_id, terminal, call, outcome)
         # The agent may kill the terminal as the command ends: what ran is recorded all the same.
         await finish_even_if_cancelled(recording, hurry=terminal.first_request.set)
         return outcome
+
+    async def _record_unread_command(self, terminal_id: str, call: ToolCall) -> None:
+        origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
+        stored = await self.kit.resources.cache.store_content(UNREAD.encode(), origin)
+        outcome = CallOutcome(stored, ok=False, stopped=True)
+        await self.recorder.record_finished_command(terminal_id, call, outcome)
 
     async def _record_terminal(
         self, terminal_id: str, terminal: AgentTerminal, call: ToolCall, outcome: CallOutcome

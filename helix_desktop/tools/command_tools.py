@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from helix_desktop.atomic_files import create_private_folder
-from helix_desktop.cancellation import finish_even_if_cancelled
+from helix_desktop.cancellation import finish_ignoring_cancellation
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
@@ -519,10 +519,14 @@ class _FollowedCommand:
         finally:
             self.command.kill_process_tree()
             if self.code is None:
-                await finish_even_if_cancelled(self.command.kill_and_wait())
+                await finish_ignoring_cancellation(self.command.kill_and_wait())
             if self.check is not None:
-                await finish_even_if_cancelled(self.check.revert_without_asking())
+                await finish_ignoring_cancellation(self.check.revert_without_asking())
                 self.commands.update_background_checks(self.check)
+        # The command is over, and its result counts even if it is stopped now.
+        return await finish_ignoring_cancellation(self._build_output_of_command(stored))
+
+    async def _build_output_of_command(self, stored: Stored) -> ToolOutput:
         changes = await find_changes_by_command(self.resources)
         source = self.line[:200]
         if self.was_stopped:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import TypeVar
 
+from helix_desktop.cancellation import finish_ignoring_cancellation
 from helix_desktop.documents.document_kinds import find_kind_by_ending
 from helix_desktop.engine.changes.diff_hunks import CONTEXT
 from helix_desktop.engine.changes.git_patch import format_unified_diff
@@ -605,10 +606,7 @@ async def _finish_write_ignoring_cancel(resources: ToolResources, change: FileEd
     without a fact.
     """
     writing = asyncio.get_running_loop().run_in_executor(None, write_edit, resources.roots, change)
-    while not writing.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.shield(writing)
-    writing.result()
+    await finish_ignoring_cancellation(writing)
 
 
 def write_edit(roots: workspace_roots.WorkspaceRoots, change: FileEdit) -> None:

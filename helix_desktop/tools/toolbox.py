@@ -5,11 +5,14 @@ asks if it must), and puts the output into the cache. Mistakes of the model and 
 become outcomes that say so.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, Protocol
 
+from helix_desktop.cancellation import finish_ignoring_cancellation
 from helix_desktop.engine.facts import Decided, ToolCall, ToolSpec
 from helix_desktop.engine.ports import (
     NOT_RUN,
@@ -328,15 +331,26 @@ class Toolbox:
             result = _output_of_error(call, error)
         except (HelixError, OSError) as error:
             result = _output_of_error(call, error)
-        if running.open_step is not None:
-            running.open_step.release_space()
-        outcome = await self._build_call_outcome(running, result)
-        if running.open_step is not None and checkpoints is not None:
-            changed_files = await checkpoints.end_step(running.open_step)
-            outcome = replace(outcome, files=changed_files)
+        finally:
+            if running.open_step is not None:
+                running.open_step.release_space()
+        # What was done is recorded with all that is known of it, even if it is stopped now.
+        outcome = await finish_ignoring_cancellation(
+            self._store_output_and_end_step(running, result)
+        )
         if self._guard is not None and not outcome.refused:
-            await self._guard.run_hooks_after_call(call, context, outcome)
+            with suppress(asyncio.CancelledError):
+                await self._guard.run_hooks_after_call(call, context, outcome)
         return outcome
+
+    async def _store_output_and_end_step(
+        self, running: _RunningCall, result: ToolOutput
+    ) -> CallOutcome:
+        outcome = await self._build_call_outcome(running, result)
+        if running.open_step is None or self._around.checkpoints is None:
+            return outcome
+        changed_files = await self._around.checkpoints.end_step(running.open_step)
+        return replace(outcome, files=changed_files)
 
     async def _run_hooks_and_tool(self, running: _RunningCall) -> ToolOutput:
         """Run the user's hooks, read the arguments, and run the tool with them."""

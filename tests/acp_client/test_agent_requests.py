@@ -21,6 +21,7 @@ from helix_desktop.engine.facts import (
     Stop,
     Stored,
     Text,
+    ToolCall,
     ToolReturned,
     TurnEnd,
     Usage,
@@ -35,6 +36,7 @@ from helix_desktop.tools.permission import ActionEffect, PermissionRule
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.workbench import Workbench
 from tests.acp_client.conftest import ASKED, calls, facts_of, outputs, run_turn, said
+from tests.cutting import cut_at_each_place
 from tests.turns import lasted
 
 YES = PermissionAnswer(allowed=True)
@@ -773,6 +775,64 @@ async def test_a_command_that_ran_is_recorded_whenever_its_terminal_is_killed(
     assert ran
     assert [name for name in ran if name not in recorded] == []
     assert len(outputs(session)) == len(calls(session))
+
+
+async def test_a_command_that_ran_is_recorded_wherever_it_is_stopped(
+    bench: Workbench, folder: Path
+) -> None:
+    """The defect: killed as its process began, or as its changes to files were looked for, it stood
+    nowhere.
+    """
+    await bench.choose_permission_mode("allow all")
+    session = await bench.start_conversation(acp_agent="Script")
+    recorder = turn_recording.TurnRecorder(session.conversation, bench.kit.resources, "m")
+    turn = agent_requests.AgentRequests(
+        session.conversation, bench.kit, bench.kit.build_toolbox(), recorder,
+        lambda _: asyncio.sleep(0, YES), bench.tasks.spawn_task,
+    )  # fmt: skip
+
+    async def run_in_terminal(place: int) -> None:
+        call = ToolCall(
+            f"call {place}", "run_command", json.dumps({"command": f"touch ran{place}"})
+        )
+        terminal = f"terminal {place}"
+        this_task = cast("asyncio.Task[CallOutcome]", asyncio.current_task())
+        turn.terminals[terminal] = agent_requests.AgentTerminal(this_task, 1000)
+        turn.terminals[terminal].first_request.set()
+        await turn._run_in_terminal(terminal, call, ("", ""))
+
+    places = await cut_at_each_place(run_in_terminal)
+    await recorder.finish_turn(Stop.END, Usage())
+    recorded = [json.loads(call.arguments)["command"] for call in calls(session)]
+    ran = [f"touch {path.name}" for path in folder.glob("ran*")]
+    assert places > len(ran) > 1
+    assert [command for command in ran if recorded.count(command) != 1] == []
+    assert len(outputs(session)) == len(calls(session))
+
+
+async def test_a_command_that_nobody_allowed_before_its_terminal_was_killed_is_not_recorded_as_run(
+    bench: Workbench,
+) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    recorder = turn_recording.TurnRecorder(session.conversation, bench.kit.resources, "m")
+    is_asked = asyncio.Event()
+
+    async def never_answer(_: PermissionQuestion) -> PermissionAnswer:
+        is_asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    turn = agent_requests.AgentRequests(
+        session.conversation, bench.kit, bench.kit.build_toolbox(), recorder,
+        never_answer, bench.tasks.spawn_task,
+    )  # fmt: skip
+    turn._create_terminal({"command": "touch ran"})
+    running = list(turn.terminals.values())[-1].running
+    await asyncio.wait_for(is_asked.wait(), 100)
+    running.cancel()
+    await asyncio.wait([running])
+    await recorder.finish_turn(Stop.END, Usage())
+    assert calls(session) == []
 
 
 # --- What a call is, by what it names

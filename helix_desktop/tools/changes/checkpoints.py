@@ -12,7 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from sys import maxsize
+from typing import IO
 
+from helix_desktop.cancellation import end_if_cancelled
 from helix_desktop.engine.changes import diff_hunks, folder_state
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, Tree, TreeItem
 from helix_desktop.engine.changes.turn_changes import UncoveredPath
@@ -206,9 +208,8 @@ class Checkpoints:
             return None
         held_space = None
         if self._stores is not None:
-            held_space = await asyncio.to_thread(
-                hold_disk_space, self._stores, HELD_SPACE_BYTES + size
-            )
+            holding = asyncio.to_thread(hold_disk_space, self._stores, HELD_SPACE_BYTES + size)
+            held_space = await end_if_cancelled(holding, _release_held_space)
         left_out = self.folders.paths_uncovered_by_limits()
         step = OpenStep(
             call,
@@ -221,7 +222,11 @@ class Checkpoints:
         )
         step.held_space = held_space
         self.steps.open.append(step)
-        await self.save_open_steps()
+        try:
+            await self.save_open_steps()
+        except BaseException:
+            step.release_space()  # The caller does not have the step.
+            raise
         return step
 
     async def end_step(self, step: OpenStep, *, thorough: bool = False) -> FilesChanged | None:
@@ -667,3 +672,8 @@ def _iterate_file_records(known: KnownRecords) -> Iterator[tuple[str, str, Diges
 def _encode_full_list(known: KnownRecords) -> bytes:
     items = folder_walk.iterate_packed_items(known)
     return b"".join(folder_state.encode_manifest(items))
+
+
+async def _release_held_space(held_space: IO[bytes] | None) -> None:
+    if held_space is not None:
+        held_space.close()
