@@ -40,6 +40,11 @@ def escape_control_characters(text: str) -> str:
     return _OBEYED.sub(lambda found: f"⟨{ord(found[0]):04X}⟩", text)
 
 
+def put_on_one_line(text: str) -> str:
+    """Joins the lines of a foreign name, which could look like further lines of a list."""
+    return " ".join(text.split())
+
+
 def print_text(
     text: str, *, file: TextIO | None = None, end: str = "\n", flush: bool = False
 ) -> None:

@@ -20,7 +20,7 @@ from helix_desktop.commands.option_parsing import (
     parse_number,
 )
 from helix_desktop.commands.workspace_access import print_result, run_on_workspace
-from helix_desktop.console import Console
+from helix_desktop.console import Console, put_on_one_line
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort, EntryUse
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.errors import format_things
@@ -163,8 +163,8 @@ async def print_entry_list(
         listed.append(row.as_json_table() | {"on_disk": row.kept})
         figures = f"{row.stored.size:>13,}  {row.tokens:>10,}  {format_local_time(row.time)}"
         tool = row.about.tool or "by hand"
-        line = f"{row.stored.digest.hex[:16]}  {figures}  {tool}  {row.about.source}"
-        lines.append(line.rstrip())
+        origin = put_on_one_line(f"{tool}  {row.about.source}")
+        lines.append(f"{row.stored.digest.hex[:16]}  {figures}  {origin}")
     await print_result(arguments, console, listed, *lines)
 
     if arguments.json:
@@ -257,9 +257,9 @@ def _answer_about_hit(hit: SearchHit) -> dict[str, Any]:
 
 def _format_hit(where: str, hit: SearchHit) -> str:
     """Returns a line that says where the hit is, and one with the passage that was found."""
-    heading = f"{where}  {hit.about.tool} {hit.about.source}".rstrip()
-    snippet_on_one_line = " ".join(hit.snippet.split())
-    return f"{heading}\n    {snippet_on_one_line}"
+    origin = put_on_one_line(f"{hit.about.tool} {hit.about.source}")
+    heading = f"{where}  {origin}".rstrip()
+    return f"{heading}\n    {put_on_one_line(hit.snippet)}"
 
 
 async def _find_use_in_conversation(

@@ -22,7 +22,7 @@ from helix_desktop.commands.workspace_access import (
     print_result,
     run_on_workspace,
 )
-from helix_desktop.console import Console
+from helix_desktop.console import Console, put_on_one_line
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
@@ -148,7 +148,7 @@ def _cost_of_named_sum(name_and_sum: tuple[str, CostSum]) -> float:
 
 def _format_sum(name: str, total: CostSum) -> str:
     dollars = _format_dollars(total.cost, is_free=total.is_free)
-    return f"  {name:<40} {total.tokens:>14,} tokens  {dollars:>12}"
+    return f"  {put_on_one_line(name):<40} {total.tokens:>14,} tokens  {dollars:>12}"
 
 
 async def _print_conversation_cost(

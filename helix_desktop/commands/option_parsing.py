@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
+from helix_desktop.console import escape_control_characters
+
 Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"  # noqa: SLF001 - it has no other name
 MOST = 10**18 - 1  # A larger number may not fit into the database's 64-bit integers.
 
@@ -28,7 +30,8 @@ class CommandLineParser(argparse.ArgumentParser):
         if "invalid choice: 'delete'" in message and "'trash'" in message:
             message += "; instead of delete, use the command trash"
         message = re.sub(r"invalid (?:int|float) value: (.*)", r"\1 is not a number", message)
-        self.exit(2, f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.\n")
+        sentence = f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.\n"
+        self.exit(2, escape_control_characters(sentence))
 
 
 def add_command(

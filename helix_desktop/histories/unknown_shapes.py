@@ -245,6 +245,8 @@ def describe_unknown_shapes(
     sentences = [
         f"{_START_OF_SENTENCE}{writer} writes {NOT_READ_YET}: {list_most_frequent(counts)}."
     ]
+    # Versions and names come from the file, and could look like further sentences.
+    sentences = [" ".join(sentence.split()) for sentence in sentences]
     if is_kept:
         sentences.append("It is kept as it is.")
     else:

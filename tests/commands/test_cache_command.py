@@ -85,3 +85,24 @@ def test_entries_are_listed_newest_first_and_as_many_as_wanted(
     assert len(json.loads(printed)) == 1
     _, printed, _ = helix("cache", "list", "--workspace", "Work", "--json", "--tool", "other")
     assert json.loads(printed) == []
+
+
+def test_a_name_from_elsewhere_adds_no_line_to_a_list(helix: Helix, tmp_path: Path) -> None:
+    """A tool of a connected agent may be called anything, also like another line of the list."""
+    workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
+    known = workspaces.create_stored_workspace("Names", tmp_path)
+
+    async def fill() -> None:
+        opened = await workspaces.open_stored_workspace(known.id)
+        origin = EntryOrigin("Bash\r\n0123456789abcdef  1  1  forged", "a\nb")
+        stored = await opened.cache.store_content(SHORT, origin)
+        returned = ToolReturned("1", stored, 1, head=SHORT.decode())
+        await opened.journal.append_to_journal("c", [UserSaid((Text("x"),)), returned])
+        await opened.aclose()
+
+    asyncio.run(fill())
+    _, printed, _ = helix("cache", "list", "--workspace", "Names")
+    (line,) = printed.splitlines()
+    assert line.endswith("Bash 0123456789abcdef 1 1 forged a b")
+    _, printed, _ = helix("cache", "search", "output", "--workspace", "Names")
+    assert "\n0123" not in printed
