@@ -44,6 +44,7 @@ MOST_PAGES = 50
 LONGEST_QUESTION = 100_000
 LONGEST_REASON = 4_000
 LONGEST_FORM = 20_000  # Characters of a form's description in JSON.
+MOST_QUESTIONS = 20  # Of a server during one call. Further ones are declined unseen.
 MOST_TOOL_BYTES = 8 << 20  # The end of a longer list of tools is left out.
 McpSecret: TypeAlias = McpServerSecret | McpSignIn
 log = logging.getLogger(__name__)
@@ -164,6 +165,7 @@ class HostedServer:
     log: Any = None
     _client: Any = None
     _running_calls: list[CallContext] = field(default_factory=list)
+    _questions_left: int = MOST_QUESTIONS  # The server may ask so often until the next call.
     # Set when the user wants a new connection without waiting for a pause.
     _is_reconnect_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     # Set when the list of tools has changed, or the connection is lost.
@@ -614,6 +616,7 @@ class HostedServer:
             return self._client.call_tool(name, dict(values), progress_callback=show_call_progress)  # type: ignore[no-any-return]
 
         self._running_calls.append(context)
+        self._questions_left = MOST_QUESTIONS
         try:
             result = await self._ask_server(name, call_tool)
             return tool_results.convert_tool_result(result)
@@ -661,19 +664,11 @@ class HostedServer:
             return types.ElicitResult(action="cancel")
         schema = getattr(params, "requested_schema", None)
         question = self._build_elicitation(params, schema)
-        # What one agrees to is shown whole, or it is not asked.
-        is_too_long = (
-            len(question.preview) > LONGEST_QUESTION
-            or len(question.why) > LONGEST_REASON
-            or len(question.form) > LONGEST_FORM
-        )
-        if is_too_long:
-            log.info("the MCP server %s asked at too great a length", self.config.name)
+        reason_to_decline = self._find_reason_to_decline(question, getattr(params, "url", ""))
+        if reason_to_decline:
+            log.info("the MCP server %s %s", self.config.name, reason_to_decline)
             return types.ElicitResult(action="decline")
-        address = getattr(params, "url", "")
-        if address and not _is_plain_web_address(address):
-            log.info("the MCP server %s asked to open what is no plain address", self.config.name)
-            return types.ElicitResult(action="decline")
+        self._questions_left -= 1
         newest_call = self._running_calls[-1]
         answer = await newest_call.ask(question)
         if answer.allowed:
@@ -682,6 +677,23 @@ class HostedServer:
             return types.ElicitResult(action="cancel")
         return types.ElicitResult(action="decline")
 
+    def _find_reason_to_decline(self, question: PermissionQuestion, address: str) -> str:
+        """Return why the user is not asked, or an empty text. What one agrees to is shown whole, or
+        it is not asked.
+        """
+        if self._questions_left <= 0:
+            return "asked too often"
+        is_too_long = (
+            len(question.preview) > LONGEST_QUESTION
+            or len(question.why) > LONGEST_REASON
+            or len(question.form) > LONGEST_FORM
+        )
+        if is_too_long:
+            return "asked at too great a length"
+        if address and not _is_plain_web_address(address):
+            return "asked to open what is no plain address"
+        return ""
+
     def _build_elicitation(self, params: Any, schema: Any) -> PermissionQuestion:
         """Return a server's question. `schema`: of the form to fill in, or None for a page."""
         preview = params.message
@@ -689,6 +701,8 @@ class HostedServer:
         form = ""
         if schema is not None:
             form = json.dumps(schema)
+            # The protocol forbids it to servers, and what is entered is seen while it is written.
+            reason = "this text comes from the server, not from Helix Desktop, and the server gets what you enter: no server may ask for passwords or keys here"
         elif getattr(params, "url", ""):
             preview = params.url
             reason = params.message

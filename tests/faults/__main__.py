@@ -55,6 +55,13 @@ ALL = (
     ),
     Trial("started_names", "programs of a project that are called like others", "--starts", 60, 4),
     Trial("preview_references", "files in the preview that name others", "--files", 20_000, 400),
+    Trial(
+        "mcp_lies",
+        "MCP servers that change tools, flood with forms, and sign-ins beset",
+        "--lies",
+        200,
+        8,
+    ),
     Trial("store_bits", "single flipped bits", "--trials", 1000, 30),
     Trial(
         "store_scale",

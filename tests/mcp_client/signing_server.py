@@ -122,13 +122,13 @@ def _without_disconnects(app: Starlette) -> ASGIApp:
 
 
 @asynccontextmanager
-async def signing(**given: Any) -> AsyncIterator[Signing]:
+async def signing(kind: type[Signing] = Signing, **given: Any) -> AsyncIterator[Signing]:
     """It runs until the end."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         base = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        known = Signing(url=f"{base}/mcp", **given)
+        known = kind(url=f"{base}/mcp", **given)
         settings = AuthSettings(
             issuer_url=AnyHttpUrl(base), resource_server_url=AnyHttpUrl(known.url), validate_token_resource=False,
             client_registration_options=ClientRegistrationOptions(enabled=True),

@@ -277,6 +277,20 @@ async def test_a_server_may_ask_the_user_under_its_own_name(
         assert "name" in json.loads(question.form)["properties"]
 
 
+async def test_a_server_that_asks_without_end_is_not_shown_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_QUESTIONS", 0)
+    async with hosting(strange("asks")) as here:
+        await here.settled()
+        (tool,) = here.host.list_ready_tools()
+        assert (await tool.call_foreign_tool({}, here.context)).text.startswith("decline")
+        assert here.asked == []
+        monkeypatch.setattr(module, "MOST_QUESTIONS", 1)
+        assert (await tool.call_foreign_tool({}, here.context)).text.startswith("accept")
+        assert "no server may ask for passwords or keys" in here.asked[0].why
+
+
 async def test_all_that_a_server_asks_is_shown() -> None:
     async with hosting(modern()) as here:
         await here.settled()
