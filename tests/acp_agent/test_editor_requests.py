@@ -34,7 +34,7 @@ from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
 from tests.acp_agent.editor import ROOT, Editor, started
-from tests.acp_agent.editor_in_process import connected, new_session, words
+from tests.acp_agent.editor_in_process import Answer, choose, connected, new_session, words
 from tests.documents import written_documents
 from tests.peers.chat_server import ChatServer, reply
 from tests.turns import lasted
@@ -218,80 +218,6 @@ async def test_thoughts_plans_terminals_pictures_and_files_go_both_ways(
                     session_id=new.session_id, prompt=[image_block("%%%", "image/png")]
                 )
             assert len(server.bodies) == 3
-
-
-async def test_what_the_editor_denies_is_not_done_and_the_turn_goes_on(
-    tmp_path: Path, folder: Path
-) -> None:
-    editor = Editor(choice="deny")
-    async with started(editor, tmp_path / "home", folder) as agent:
-        new = await agent.new_session(cwd=str(folder), mcp_servers=[])
-        await agent.set_config_option("model", new.session_id, "demo/demo")
-        asking = agent.prompt(session_id=new.session_id, prompt=[text_block("write c.txt: text")])
-        answer = await asyncio.wait_for(asking, 60)
-        assert answer.stop_reason == "end_turn"
-        assert len(editor.asked) == 1
-        assert not (folder / "c.txt").exists()
-        assert editor.of_kind("tool_call_update")[-1].status == "failed"
-
-
-class ContradictoryEditor(Editor):
-    """It cancels, and names an option all the same."""
-
-    async def request_permission(
-        self, session_id: str, tool_call: Any, options: Any, **_: Any
-    ) -> Any:
-        self.asked.append((tool_call, options))
-        return {"outcome": {"outcome": "cancelled", "optionId": options[0].option_id}}
-
-
-async def test_a_question_that_the_editor_cancels_is_not_allowed_by_an_option_that_it_names(
-    tmp_path: Path, folder: Path
-) -> None:
-    editor = ContradictoryEditor()
-    async with started(editor, tmp_path / "home", folder) as agent:
-        new = await agent.new_session(cwd=str(folder), mcp_servers=[])
-        await agent.set_config_option("model", new.session_id, "demo/demo")
-        asking = agent.prompt(session_id=new.session_id, prompt=[text_block("write c.txt: text")])
-        await asyncio.wait_for(asking, 60)
-        assert len(editor.asked) == 1
-        assert not (folder / "c.txt").exists()
-
-
-async def test_a_turn_that_waits_for_a_silent_editor_is_cancelled_at_once(
-    tmp_path: Path, folder: Path
-) -> None:
-    editor = Editor(choice=None)
-    async with started(editor, tmp_path / "home", folder) as agent:
-        new = await agent.new_session(cwd=str(folder), mcp_servers=[])
-        await agent.set_config_option("model", new.session_id, "demo/demo")
-        asking = agent.prompt(session_id=new.session_id, prompt=[text_block("write c.txt: text")])
-        turn = asyncio.get_running_loop().create_task(asking)
-        while not editor.asked:
-            await asyncio.sleep(0.01)
-        with pytest.raises(RequestError, match="still answering"):
-            await agent.prompt(session_id=new.session_id, prompt=[text_block("more")])
-        await agent.cancel(session_id=new.session_id)
-        assert (await turn).stop_reason == "cancelled"
-        assert not (folder / "c.txt").exists()
-
-
-@pytest.mark.parametrize("closing", ["session/close", "session/delete"])
-async def test_a_message_of_a_session_that_is_closed_meanwhile_is_answered(
-    tmp_path: Path, folder: Path, closing: str
-) -> None:
-    """The editor waited for the end of the turn for ever."""
-    editor = Editor(choice=None)
-    async with started(editor, tmp_path / "home", folder) as agent:
-        new = await agent.new_session(cwd=str(folder), mcp_servers=[])
-        await agent.set_config_option("model", new.session_id, "demo/demo")
-        asking = agent.prompt(session_id=new.session_id, prompt=[text_block("write c.txt: text")])
-        turn = asyncio.get_running_loop().create_task(asking)
-        while not editor.asked:
-            await asyncio.sleep(0.01)
-        await agent._conn.send_request(closing, {"sessionId": new.session_id})
-        assert (await asyncio.wait_for(turn, 60)).stop_reason == "cancelled"
-        assert not (folder / "c.txt").exists()
 
 
 async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
@@ -721,3 +647,39 @@ async def test_events_reach_their_conversation_and_nothing_else(bench: Workbench
         await editor.wait_until(lambda: editor.updates_of("session_info_update"))
         titles = [update["title"] for update in editor.updates_of("session_info_update")]
         assert titles == [f"Title {shown}"]
+
+
+def cancelled_with_an_option(request: dict[str, Any]) -> dict[str, Any]:
+    """The editor cancels, and names an option all the same."""
+    option = request["params"]["options"][0]["optionId"]
+    return {"result": {"outcome": {"outcome": "cancelled", "optionId": option}}}
+
+
+@pytest.mark.parametrize("answer", [choose("deny"), cancelled_with_an_option])
+async def test_what_the_editor_denies_or_cancels_is_not_done_and_the_turn_goes_on(
+    bench: Workbench, answer: Answer
+) -> None:
+    async with connected(bench) as editor:
+        editor.answers["session/request_permission"] = answer
+        session = await new_session(editor, bench)
+        assert await editor.prompt(session, "write c.txt: text") == {"stopReason": "end_turn"}
+        assert len(editor.asked) == 1
+        assert not (bench.main_folder / "c.txt").exists()
+        assert editor.updates_of("tool_call_update")[-1]["status"] == "failed"
+
+
+@pytest.mark.parametrize("closing", ["session/close", "session/delete"])
+async def test_a_message_of_a_session_that_is_closed_meanwhile_is_answered(
+    bench: Workbench, closing: str
+) -> None:
+    """The editor waited for the end of the turn for ever."""
+    async with connected(bench) as editor:
+        session = await new_session(editor, bench)
+        turn = editor.begin_request(
+            "session/prompt", sessionId=session, prompt=words("write c.txt: text")
+        )
+        await editor.wait_until(lambda: editor.asked)
+        await editor.request(closing, sessionId=session)
+        answer = await asyncio.wait_for(turn, 60)
+        assert answer["result"] == {"stopReason": "cancelled"}
+        assert not (bench.main_folder / "c.txt").exists()
