@@ -54,7 +54,8 @@ class FleetSchedulesPage(QWidget):
         self.schedule_list.currentItemChanged.connect(self._update_buttons)
         self._switch = build_push_button(tr("Turn off"), self, self._turn_chosen_schedule_on_or_off)
         self.remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
-        buttons = build_row(1, self._switch, self.remove, spacing=8, wraps=True)
+        room_before = (QWidget(self), 1)  # A row that wraps begins with no empty space.
+        buttons = build_row(room_before, self._switch, self.remove, spacing=8, wraps=True)
         build_column((self.schedule_list, 1), buttons, owner=self, margins=0, spacing=12)
 
     def read_and_show_schedules(self) -> None:

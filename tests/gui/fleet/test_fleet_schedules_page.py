@@ -140,4 +140,5 @@ def test_the_list_gets_the_room_and_its_columns_their_widths(shown: Shown) -> No
     assert layout.contentsMargins().left() == layout.contentsMargins().bottom() == 0
     page.show()
     assert page.schedule_list.height() > 300
+    assert page.remove.x() + page.remove.width() == page.width(), "as on the other pages"
     assert page.remove.x() - page._switch.x() - page._switch.width() == 8
