@@ -7,10 +7,13 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,7 +23,7 @@ from helix_desktop.engine.facts import ModelReplied, Purpose, Spent
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.workbench.all_workbenches import Workbenches
-from helix_desktop.workbench.open_questions import FOLDER
+from helix_desktop.workbench.open_questions import FOLDER, OpenQuestions
 from tests.gateway.running import TOOL, Agent, running
 from tests.gateway.test_moving_conversations import WORKSPACE, HeldReplies, start_window
 from tests.peers.agent_provider import Block, Calls, Provider, Says
@@ -33,6 +36,15 @@ with running(Path(sys.argv[1]), sys.argv[2], serves=True) as url:
     print(url, flush=True)
     sys.stdin.read()
 """
+
+
+class TitleAgent(Agent):
+    """Asks without tools, as agents do for a title."""
+
+    def body(self) -> dict[str, Any]:
+        return {name: value for name, value in super().body().items() if name != "tools"}
+
+
 LOOKS: list[Block] = [Says("I look."), Calls(TOOL, {"command": "a"})]
 
 
@@ -174,3 +186,50 @@ async def test_a_window_that_has_the_workspace_pays_for_a_gateway_that_was_kille
     await window.aclose()
     assert isinstance(step, ModelReplied)
     require_estimate_of_step(spent)
+
+
+async def test_a_request_beside_a_conversation_of_a_killed_gateway_is_paid(tmp_path: Path) -> None:
+    held = HeldReplies(LOOKS, [Says("never read")])
+    held.may_answer.set()
+    with Provider(held.answer) as provider, gateway_process(tmp_path, provider) as (process, url):
+        agent = Agent("anthropic", url, session="one")
+        await take_steps(agent, 1)
+        held.is_asked.clear()
+        held.may_answer.clear()
+        title = TitleAgent("anthropic", url, session="one")
+        title.say("Write a title for this: look around")
+        await ask_until_killed(title, process, partial(asyncio.to_thread, held.is_asked.wait, 30))
+        held.may_answer.set()
+    window = start_window(tmp_path)
+    step, spent = await paid_facts(window)
+    await window.aclose()
+    assert isinstance(step, ModelReplied)
+    assert isinstance(spent, Spent)
+    assert (spent.purpose, spent.is_estimate) == (Purpose.OTHER, True)
+    assert 0 < spent.usage.input < 200
+
+
+async def test_a_reply_that_was_recorded_before_its_note_was_deleted_is_not_paid_twice(
+    tmp_path: Path,
+) -> None:
+    held = HeldReplies([Says("a wall")])
+    held.may_answer.set()
+    with Provider(held.answer) as provider, running(tmp_path, provider.url) as url:
+        agent = Agent("anthropic", url)
+        agent.say("look around")
+        before = time.time()
+        await asyncio.to_thread(agent.ask)
+    window = start_window(tmp_path)
+    opened = await window.open_workspace(WORKSPACE)
+    (row,) = opened.list_conversations()
+    await window.aclose()
+    (workspace,) = (tmp_path / "workspaces").glob("*/")
+    questions = OpenQuestions(workspace / FOLDER)
+    for asked_at, paid_count in ((before, 1), (time.time(), 2)):
+        note = questions.note_question(row.id, Purpose.STEP, "claude-sonnet-4-5")
+        note.question = replace(note.question, asked=asked_at)
+        note.write_question_note()
+        note.leave_question_unanswered()
+        window = start_window(tmp_path)
+        assert len(await paid_facts(window)) == paid_count
+        await window.aclose()

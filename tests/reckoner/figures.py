@@ -297,6 +297,7 @@ def sums(c: Conversation, n: int) -> Sums:
 
 
 ANYWAY = (
+    Purpose.STEP,
     Purpose.TITLE,
     Purpose.TEST,
     Purpose.KEEP_ALIVE,
