@@ -40,7 +40,7 @@ NODE = "node@24"  # With an older one, npm silently takes old versions of some a
 MOST_VERSIONS_TRIED = 3  # A new version may need packages that its registry does not have yet.
 CELL_SECONDS = 900.0  # Relays that came out right took 412 on a busy machine.
 INSTALL_SECONDS = 600.0
-AT_ONCE = 2
+AT_ONCE = 3  # Half of a cell is waiting: for servers to start, or until an agent asks again.
 STEPS_OF_SUMMARIES = "25"
 STEPS_OF_COMPACTION = 6  # pi shortens nothing after fewer.
 STEPS_OF_FAULTS = 12  # With fewer, some agents meet no fault.
@@ -442,7 +442,7 @@ def run_cell(folder: Path, cell: Cell, until: float) -> Outcome:
 def run_cells(
     folder: Path, cells: Sequence[Cell], memory: Memory, until: float
 ) -> Iterator[Outcome]:
-    """Yield what came of each, in their order; two run at once."""
+    """Yield what came of each, in their order; some run at once."""
     with concurrency.create_thread_pool("cells", threads=AT_ONCE) as pool:
 
         def run_or_remember(cell: Cell) -> Outcome:
