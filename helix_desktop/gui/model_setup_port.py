@@ -131,6 +131,14 @@ def lacks_price(state: Moment) -> bool:
     return main_model is not None and has_unknown_price(main_model)
 
 
+def is_assumed_free(state: Moment) -> bool:
+    """Whether nobody has set a price of the main model, which runs on this computer."""
+    main_model = state.settings.model_for_role(ModelRole.MAIN)
+    if main_model is None or main_model.price_input > 0:
+        return False
+    return not has_unknown_price(main_model)
+
+
 def has_unknown_price(model: ModelSet) -> bool:
     provider, _slash, _name = model.model.partition("/")
     is_free = model.is_free or provider in LOCAL_PROVIDERS

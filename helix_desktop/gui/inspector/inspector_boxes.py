@@ -250,10 +250,15 @@ def name_recallable_outputs(state: Moment) -> str:
 
 
 def build_next_message_boxes(
-    ink: DrawingStyle, width: float, estimate: NextMessageEstimate, words_on_cache: Sequence[str]
+    ink: DrawingStyle,
+    width: float,
+    estimate: NextMessageEstimate,
+    words_on_cache: Sequence[str],
+    *,
+    is_assumed_free: bool,
 ) -> Iterator[LayoutBox]:
     """Builds a line for what the next message takes, and one for what that is made of."""
-    row = build_next_message_row(estimate)
+    row = build_next_message_row(estimate, is_assumed_free=is_assumed_free)
     yield FigureBox(ink, width, row.words, row.figure, gap=10)
     sentences = [describe_next_message(estimate), *words_on_cache]
     yield build_note_box(ink, width, " · ".join(sentences), gap=0)

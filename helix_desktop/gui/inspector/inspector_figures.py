@@ -154,9 +154,13 @@ def build_sent_rows(figures: Savings) -> list[CostRow]:
     return rows
 
 
-def build_next_message_row(estimate: NextMessageEstimate) -> CostRow:
+def build_next_message_row(
+    estimate: NextMessageEstimate, *, is_assumed_free: bool = False
+) -> CostRow:
     """Returns what the next message costs, or only its tokens where no price is known."""
     figure = tr("about {amount}", amount=describe_token_count(estimate.tokens))
+    if is_assumed_free:
+        figure = f"{figure} · {tr('assumed free')}"
     if estimate.dollars:
         figure = tr("about {amount}", amount=format_dollars(estimate.dollars))
     return CostRow(tr("Next message"), figure)

@@ -15,7 +15,7 @@ from helix_desktop.gui.inspector.inspector_boxes import (
     build_cost_boxes,
     build_next_message_boxes,
 )
-from helix_desktop.gui.model_setup_port import lacks_price
+from helix_desktop.gui.model_setup_port import is_assumed_free, lacks_price
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.shown_workspace import ShownSession
 from helix_desktop.gui.theme import Theme
@@ -96,7 +96,13 @@ class ContextPanel(QWidget):
             expected_state = session.conversation.expected_state
             yield from build_context_boxes(ink, width, expected_state, meter, thresholds=())
             if not state.acp_agent:
-                yield from build_next_message_boxes(ink, width, next_message, words_on_cache)
+                yield from build_next_message_boxes(
+                    ink,
+                    width,
+                    next_message,
+                    words_on_cache,
+                    is_assumed_free=is_assumed_free(expected_state),
+                )
             yield from build_cost_boxes(
                 ink,
                 width,

@@ -88,6 +88,7 @@ def test_where_no_price_is_known_it_can_be_set_where_the_cost_would_stand(
         window.context_panel_opener.toggle_context_panel()
         figures = window.context_panel.figures
         assert ("Set the price…" in figures.all_text()) is not known
+        assert ("tokens · assumed free" in figures.all_text()) is known
         assert "the price is not known" not in figures.all_text(), (
             "with these words, the figure's name is cut off"
         )
