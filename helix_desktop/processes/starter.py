@@ -55,6 +55,9 @@ _OWN_CODE = (
 _folders_of_agents: set[str] = set()
 _opening = threading.Lock()  # Held while PATH is another one for what opens files and addresses.
 _MOST_LINKS = 40  # As many as Linux follows.
+# Where the system's loader looks for libraries before anywhere else. An empty folder in them is the
+# working folder.
+_LIBRARY_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
 _WEB = ("http://", "https://", "mailto:")
 
 
@@ -91,6 +94,23 @@ class OutputTooLong(Exception):
     """Raised for a process that printed more than may be kept. It was ended."""
 
 
+def _own_environment() -> dict[str, str]:
+    """Return this process's variables for another one, which loads no library that agents have put
+    into a folder of theirs.
+    """
+    return without_libraries_of_agents(os.environ)
+
+
+def without_libraries_of_agents(environment: Mapping[str, str]) -> dict[str, str]:
+    kept_environment = dict(environment)
+    for name in _LIBRARY_PATHS:
+        search_path = kept_environment.pop(name, "")
+        kept_folders = search_path_without_agents(search_path)
+        if kept_folders:
+            kept_environment[name] = kept_folders
+    return kept_environment
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessLaunch:
     """A process to start. `trusted_hash` is the hash of a trusted item. `checks` follow
@@ -101,7 +121,7 @@ class ProcessLaunch:
     author: CommandAuthor
     argv: Sequence[str]
     folder: Path | str | None = None
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    environment: Mapping[str, str] = field(default_factory=_own_environment)
     place: ProcessPlace = ProcessPlace.OUTSIDE
     trusted_hash: str = ""
     checks: ChecksAfterwards | None = None
@@ -629,6 +649,8 @@ def environment_of(launch: ProcessLaunch) -> dict[str, str]:
     starts `node`, and an agent could have put one into the project.
     """
     environment = dict(launch.environment)
+    if launch.author is CommandAuthor.PROGRAM:
+        environment = without_libraries_of_agents(environment)
     is_outside = launch.place is not ProcessPlace.SANDBOX
     is_of_user = launch.author is CommandAuthor.USER and not launch.keeps_search_path
     if is_outside and is_of_user and "PATH" in environment:

@@ -108,7 +108,7 @@ def choose_variables(*lists: str) -> dict[str, str]:
             chosen[name] = value
     if "PATH" in chosen:
         chosen["PATH"] = starter.search_path_without_agents(chosen["PATH"])
-    return chosen
+    return starter.without_libraries_of_agents(chosen)
 
 
 def find_filtered_files(

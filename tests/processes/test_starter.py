@@ -180,6 +180,30 @@ def test_a_link_of_a_project_into_the_system_is_no_program_of_ours(
         ProcessLaunch(CommandAuthor.PROGRAM, [str(tmp_path / "links" / "git")])
 
 
+def test_no_library_of_a_project_is_loaded_into_a_program_of_ours(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library with the name of one that git needs would have run with all rights. An empty folder
+    in this variable is the one in which a program starts.
+    """
+    libraries = f"{project}/lib::lib:/usr/local/lib:"
+    monkeypatch.setenv("LD_LIBRARY_PATH", libraries)
+    env = starter.find_own_program("env", {"PATH": "/usr/bin:/bin"})
+    given = {"LD_LIBRARY_PATH": libraries}
+    for launch in (
+        ProcessLaunch(CommandAuthor.PROGRAM, [env], tmp_path, given),
+        ProcessLaunch(CommandAuthor.PROGRAM, [env], tmp_path),
+        ProcessLaunch(CommandAuthor.USER, [env], tmp_path),
+    ):
+        lines = run_process(launch).stdout.decode().splitlines()
+        assert [line for line in lines if line.startswith("LD_LIB")] == [
+            "LD_LIBRARY_PATH=/usr/local/lib"
+        ]
+    only_of_project = {"LD_LIBRARY_PATH": f"{project}/lib"}
+    launch = ProcessLaunch(CommandAuthor.PROGRAM, [env], tmp_path, only_of_project)
+    assert b"LD_LIBRARY_PATH" not in run_process(launch).stdout
+
+
 def test_a_program_that_only_a_project_has_is_started_by_its_path_alone(project: Path) -> None:
     environment = {"PATH": str(project / "bin")}
     with pytest.raises(NotFound, match=f"only in {project / 'bin'}, where agents work"):

@@ -17,6 +17,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QSystemTrayIcon
 
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import CoroutineStarter
 
@@ -65,10 +66,13 @@ class DesktopNotifier(QObject):
         short_text = text
         if len(text) > MAX_TEXT_LENGTH:
             short_text = f"{text[: MAX_TEXT_LENGTH - 1]}…"
+        # A title may come from elsewhere. The bus ends the connection for a zero in a text.
+        shown_title = mark_on_one_line(title[:MAX_TEXT_LENGTH])
+        shown_text = mark_text(short_text)
         if sys.platform != "linux":
-            self._notify_through_tray(title, short_text, link)
+            self._notify_through_tray(shown_title, shown_text, link)
         elif os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
-            self._notify_over_session_bus(title, short_text, link)
+            self._notify_over_session_bus(shown_title, shown_text, link)
 
     def _notify_over_session_bus(self, title: str, text: str, link: str) -> None:
         """Asks the Linux desktop to show a notification; a click on it opens the link.

@@ -101,6 +101,30 @@ async def test_a_notification_is_shown_and_a_click_comes_back(
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.parametrize("letter", ["\0", "\ud800", "\u202e", "\x1b"])
+async def test_a_title_from_elsewhere_does_not_end_the_connection(
+    desktop: Desktop, application: QApplication, letter: str
+) -> None:
+    loop = asyncio.get_running_loop()
+    tasks: list[asyncio.Task[Any]] = []
+
+    def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        tasks.append(loop.create_task(work, name=name))
+        return tasks[-1]
+
+    parent = QObject()
+    clicked = loop.create_future()
+    notifier = DesktopNotifier(QIcon(), spawn, parent)
+    notifier.clicked.connect(clicked.set_result)
+    notifier.show_desktop_notification(f"a{letter}b", f"c{letter}d", "helix://settings")
+    assert await asyncio.wait_for(clicked, 10) == "helix://settings"
+    mark = f"⟨{ord(letter):04X}⟩"
+    assert (desktop.shown[0][3], desktop.shown[0][4]) == (f"a{mark}b", f"c{mark}d")
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_a_bus_without_a_desktop_is_no_failure(bus: str, application: QApplication) -> None:
     loop = asyncio.get_running_loop()
     failed: list[tuple[str, BaseException]] = []
