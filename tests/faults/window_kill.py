@@ -216,8 +216,8 @@ def kill_once(place: Path, number: int, pick: random.Random, counts: Counter[str
         time.sleep(0.02)
     time.sleep(pause)
     if window.poll() is not None:
-        counts["windows that ended by themselves"] += 1
-        return
+        errors = (place / "errors").read_text("utf-8", "replace")
+        raise RuntimeError(f"the window ended by itself, {window.returncode}: {errors[-1_500:]}")
     window.send_signal(signal.SIGKILL)
     window.wait()
     counts["kills"] += 1
