@@ -234,6 +234,8 @@ class ConversationFolding:
         user leaves, or a question waits), while the cache can still be read. Otherwise,
         the cache may be kept alive.
         """
+        if self.conversation.state.acp_agent:
+            return  # Its own program sends the requests, and the timer would keep it in memory.
         if self._pause_timer is not None:
             self._pause_timer.cancel()
         wait_seconds = cache_lifetime_seconds(self.conversation.state) - WRITING_SECONDS

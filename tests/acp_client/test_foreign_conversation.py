@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import ConversationActivity, Event, ReplyStreamed
 from helix_desktop.errors import ActionRefused, ModelFailed, NotFound
 from helix_desktop.workbench import Workbench, acp_conversations
+from helix_desktop.workbench.open_sessions import MOST_IDLE_SESSIONS
 from tests.acp_client.conftest import calls, facts_of, outputs, run_turn, said, set_up_agents
 from tests.turns import lasted
 from tests.workbench.conftest import Desks
@@ -658,3 +661,20 @@ async def test_an_agent_is_told_each_folder_of_the_workspace(
     values = foreign_conversation._session_folders(reopened.kit)
     assert values["cwd"] == str(folder)
     assert values["additionalDirectories"] == [str(more)]
+
+
+async def test_a_conversation_of_an_agent_that_was_left_does_not_stay_in_memory(
+    bench: Workbench,
+) -> None:
+    """The defect: a timer held all of its facts until a provider's cache would have expired, which
+    is nothing to a conversation whose requests another program sends.
+    """
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "say hello")
+    facts = weakref.ref(session.conversation.state)
+    await (await bench.acp.open_conversation(session.conversation)).end_agent()
+    del session
+    for _ in range(MOST_IDLE_SESSIONS + 1):
+        await bench.start_conversation()
+    gc.collect()
+    assert facts() is None
