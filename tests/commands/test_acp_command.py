@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+import logging
 import os
 import sys
 from argparse import Namespace
@@ -75,3 +78,53 @@ def test_all_bytes_are_written_however_few_the_pipe_takes_at_once(
     acp_command._write_to_editor(b"ten bytes.")
     monkeypatch.undo()
     assert capfdbinary.readouterr().out == b"ten bytes."
+
+
+class Ended(Exception):
+    """Stands for the end of the process."""
+
+
+async def test_an_editor_is_answered_until_its_input_ends_and_then_the_process_ends(
+    places: ProgramFolders,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": 1, "clientCapabilities": {}},
+    }
+    from_editor, to_agent = os.pipe()
+    os.write(to_agent, json.dumps(message).encode() + b"\n")
+    os.close(to_agent)
+    said: list[str] = []
+
+    def end(code: int) -> None:
+        said.append(f"ended with {code}")
+        raise Ended
+
+    monkeypatch.setattr(sys, "stdout", sys.__stdout__)
+    monkeypatch.setattr(logging, "shutdown", lambda: said.append("logged"))
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.chdir(tmp_path)
+    arguments = Namespace(places=places, workspace="")
+    with os.fdopen(from_editor) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(Ended):
+            await acp_command.run_acp_command(arguments)
+    assert said == ["logged", "ended with 0"]
+    answer = json.loads(capfdbinary.readouterr().out)
+    assert answer["id"] == 1
+    assert answer["result"]["protocolVersion"] == 1
+
+
+def test_the_command_names_a_workspace_or_leaves_it_to_the_editors_folder() -> None:
+    parser = argparse.ArgumentParser()
+    acp_command.add_acp_commands(parser.add_subparsers())
+    usual = parser.parse_args(["acp"])
+    assert (usual.workspace, usual.lasting) == ("", True)
+    assert usual.run is acp_command.run_acp_command
+    assert usual.work is acp_command.serve_editor_in_workspace
+    assert parser.parse_args(["acp", "-w", "Thesis"]).workspace == "Thesis"

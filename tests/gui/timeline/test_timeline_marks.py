@@ -225,3 +225,23 @@ def test_each_lane_has_its_own_colour(theme: Theme) -> None:
     TimelineMarks(story, theme).draw_lane_marks(painter, SCALE, 520)
     painter.end()
     assert len({mark.colour for mark in painter.shapes}) == 3
+
+
+def test_a_mark_of_a_lane_is_centred_on_its_point_within_its_lane(theme: Theme) -> None:
+    story = ConversationTimeline()
+    for point in (0, 10, 20):
+        story.marks[TimelineLane.FILES].append_mark(point, point + 1)
+    painter = RecordingPainter(520, 200)
+    marks = TimelineMarks(story, theme)
+    marks.draw_lane_marks(painter, SCALE, 520)
+    painter.end()
+    lane = marks.left_edge_of_lane(TimelineLane.FILES, SCALE.area)
+    assert lane.top() == SCALE.area.bottom() + 3 + 15 * list(TimelineLane).index(TimelineLane.FILES)
+    assert (lane.left(), lane.width(), lane.height()) == (SCALE.area.left(), 0, 15)
+    assert [mark.rect.left() for mark in painter.shapes] == [
+        SCALE.x_of_point(point) - 1.5 for point in (0, 10, 20)
+    ]
+    for mark in painter.shapes:
+        assert (mark.rect.top() - lane.top(), lane.bottom() - mark.rect.bottom()) == (3, 2)
+        assert mark.rect.width() == 4
+        assert mark.colour == theme.colour_of_token("output").name()

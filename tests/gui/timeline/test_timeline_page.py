@@ -921,3 +921,17 @@ def test_a_long_conversation_is_read_in_slices(page: Page, monkeypatch: pytest.M
     assert made._last_read_seq == len(session.conversation.state.facts)
     assert not made._read_timer.isActive()
     assert made.list.rows.rowCount() == 4
+
+
+def test_a_fold_of_the_shown_conversation_is_undone_in_it_and_not_in_another_session(
+    page: Page, settle: Settle
+) -> None:
+    made, session = page
+    bench = FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0)])
+    other = bench.sessions["c"] = FakeSession("c", session.state.facts)
+    made.show_timeline_of(session, bench)
+    settle()
+    made._undo_or_redo_folds("undo_fold", ["h2"])
+    made._undo_or_redo_folds("redo_fold", ["h2"])
+    assert session.done == ["undo h2", "redo h2"]
+    assert other.done == []
