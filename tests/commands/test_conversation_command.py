@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.commands import workspace_access
+from helix_desktop.commands import conversation_command, workspace_access
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
@@ -32,7 +33,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import AmbiguousName
+from helix_desktop.errors import AmbiguousName, InvalidInput
 from helix_desktop.store.conversation_rows import StoredConversation
 from tests.commands.conftest import NOT_CONFIRMED, Helix
 from tests.histories import written
@@ -411,3 +412,59 @@ def test_a_message_that_was_stored_as_a_file_is_no_addition_of_the_agent(
     shown = helix("conversation", "show", "-w", "Work", "Paste")[1]
     assert "added by the agent" not in shown
     assert f"pasted text: 12 bytes, to read by: helix-desktop cache get {digest}" in shown
+
+
+# --- What its verbs say and take
+
+
+def parse(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    conversation_command.add_conversation_commands(parser.add_subparsers())
+    return parser.parse_args(["conversation", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "only_reads", "counts"),
+    [
+        (("list",), True, False),
+        (("search", "word"), True, True),
+        (("show", "c"), True, False),
+        (("export", "c"), True, False),
+        (("delete", "c"), False, False),
+    ],
+)
+def test_only_what_changes_nothing_may_run_on_a_copy(
+    words: tuple[str, ...], *, only_reads: bool, counts: bool
+) -> None:
+    arguments = parse(*words)
+    assert getattr(arguments, "reads", False) is only_reads
+    assert arguments.counts is counts
+    assert not getattr(arguments, "only_entries", False)
+
+
+def test_a_conversation_is_shown_from_its_beginning_and_by_fifties() -> None:
+    usual = parse("show", "c")
+    assert (usual.conversation, usual.start, usual.limit, usual.json) == ("c", 0, 50, False)
+    chosen = parse("show", "c", "--from", "7", "--limit", "0", "--json", "-w", "Thesis")
+    assert (chosen.start, chosen.limit, chosen.json) == (7, 0, True)
+    assert chosen.workspace == "Thesis"
+    with pytest.raises(SystemExit):
+        parse("show", "c", "--limit", "-1")
+    with pytest.raises(SystemExit):
+        parse("export", "c", "--as", "another")
+
+
+@pytest.mark.parametrize("verb", ["lend-key", "take-key-back"])
+def test_a_key_is_lent_to_another_computer_only(verb: str) -> None:
+    arguments = parse(verb, "c")
+    with pytest.raises(InvalidInput, match="lent to another computer only"):
+        arguments.run(arguments)
+    assert arguments.elsewhere == f"conversation {verb}"
+    if verb == "lend-key":
+        assert arguments.provider == ""
+
+
+def test_the_verbs_that_another_computer_has_are_named_as_they_are_there() -> None:
+    assert parse("list").elsewhere == "conversation list"
+    assert parse("show", "c").elsewhere == "conversation show"
+    assert not hasattr(parse("export", "c"), "elsewhere")
