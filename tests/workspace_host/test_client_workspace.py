@@ -149,6 +149,11 @@ async def test_a_turn_is_seen_as_the_host_has_it(client: ClientWorkspace, bench:
     assert list(session.conversation.state.facts) == list(own.all_facts)
     assert digest_of_view(session.conversation.state) == digest_of_view(own.conversation.state)
     assert session.context.next_request_meter() == own.context.next_request_meter()
+    words = (Text("one two three four five"),)
+    here = session.context.estimate_next_message(words)
+    there = own.context.estimate_next_message(words)
+    assert here.context == there.context
+    assert 0 < here.message <= 2 * there.message, "only the host has counted the text"
     states = [event.running for event in heard if isinstance(event, ActivityChanged)]
     assert ConversationActivity.THINKING in states
     await until(lambda: bool(client.list_conversations()), client)
