@@ -97,6 +97,8 @@ KNOWN_MESSAGES_PER_NEW = 50
 QUIET_SECONDS = 0.025
 FIRST_REQUEST_SECONDS = 0.25
 MOST_SUMMARIES = 4  # So many texts that may be an agent's summary of a conversation are remembered.
+# A shorter text without the name of a session is no question for the summary of a conversation.
+LEAST_CHARACTERS_OF_QUESTION = 2_000
 MOST_RECENT_FACTS = 200  # Among these, a conversation's newest output is looked for.
 # A forwarded request is recorded after this delay, or as soon as another one needs it.
 AHEAD_SECONDS = 0.05
@@ -206,13 +208,31 @@ class LocalAgentConversations:
             return running_import.ticket.messages
         return self._find_position_of(arrival).known_count
 
-    async def find_conversation_of_session(self, agent: str, session: str) -> str:
-        """Return the conversation that was last recorded of a session, or an empty string."""
+    async def find_conversation_asked_about(self, agent: str, session: str, text: str) -> str:
+        """Return the conversation that a request beside it is about, or an empty string.
+
+        It is the one that was last recorded of the session. Where an agent names none, it is the one
+        of which most words of the user and of the model are in the text, as in a question for a
+        summary: one for a title has none of the model's.
+        """
         await self._read_stored_messages_once()
         for known_messages in reversed(self._matcher.list_of_session(agent, session)):
             if self._bench.has_conversation(known_messages.conversation):
                 return known_messages.conversation
-        return ""
+        if session or len(text) < LEAST_CHARACTERS_OF_QUESTION:
+            return ""
+        most_similar = ""
+        most_characters = 0
+        for known_messages in self._matcher.list_without_session(agent)[:MOST_LOOKED_AT]:
+            conversation = known_messages.conversation
+            if not self._bench.has_conversation(conversation):
+                continue
+            recorded_facts = await self._bench.read_conversation_facts(conversation)
+            characters = await asyncio.to_thread(_count_words_in_text, recorded_facts, text)
+            if characters > most_characters:
+                most_similar = conversation
+                most_characters = characters
+        return most_similar
 
     async def receive_request(
         self, arrival: Arrival, messages: Sequence[ProtocolMessage], *, known_count: int = 0
@@ -1458,6 +1478,31 @@ class LocalAgentConversations:
         await self._tasks.wait_for_all_tasks()
         await self._tasks.aclose(limit=1)
         self._open_conversations.clear()
+
+
+def _count_words_in_text(recorded_facts: Sequence[facts.Recorded], text: str) -> int:
+    """Return how many characters of what was said in a conversation are in a text, or 0 if nothing
+    is that the user said, or nothing that the model did.
+    """
+    of_user = 0
+    of_model = 0
+    for recorded in recorded_facts:
+        fact = recorded.fact
+        if isinstance(fact, facts.UserSaid):
+            of_user += _count_parts_in_text(fact.parts, text)
+        elif isinstance(fact, facts.ModelReplied):
+            of_model += _count_parts_in_text(fact.parts, text)
+    if not of_user or not of_model:
+        return 0
+    return of_user + of_model
+
+
+def _count_parts_in_text(parts: Sequence[object], text: str) -> int:
+    characters = 0
+    for part in parts:
+        if isinstance(part, facts.Text) and part.text.strip() in text:
+            characters += len(part.text.strip())
+    return characters
 
 
 def _digests_of_results(messages: Sequence[ProtocolMessage]) -> dict[str, Digest]:

@@ -102,8 +102,8 @@ class MovingConversations:
         count: int = await self._call_where_open(methodcaller("count_known_messages", arrival))
         return count
 
-    async def find_conversation_of_session(self, agent: str, session: str) -> str:
-        call = methodcaller("find_conversation_of_session", agent, session)
+    async def find_conversation_asked_about(self, agent: str, session: str, text: str) -> str:
+        call = methodcaller("find_conversation_asked_about", agent, session, text)
         conversation: str = await self._call_where_open(call)
         return conversation
 

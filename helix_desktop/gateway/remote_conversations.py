@@ -122,8 +122,8 @@ class RemoteAgentConversations:
         shortened = self._shorten_arrival(arrival)
         return int(await self._call_other_process("known", *shortened))
 
-    async def find_conversation_of_session(self, agent: str, session: str) -> str:
-        return str(await self._call_other_process("session", agent, session))
+    async def find_conversation_asked_about(self, agent: str, session: str, text: str) -> str:
+        return str(await self._call_other_process("about", agent, session, text))
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[ProtocolMessage]) -> Sent:
         """Send only messages that the other process lacks."""
@@ -230,7 +230,7 @@ class _GatewayProcessServer:
             return await conversations.preview_request(arrival, messages)
         methods: Mapping[str, Callable[..., Awaitable[Any]]] = {
             "known": conversations.count_known_messages,
-            "session": conversations.find_conversation_of_session,
+            "about": conversations.find_conversation_asked_about,
             "hidden": conversations.answer_hidden_calls,
             "replied": conversations.record_agent_reply,
             "overflowed": conversations.fold_after_overflow,

@@ -51,6 +51,7 @@ from helix_desktop.gateway.sent_body import (
 from helix_desktop.gateway.side_requests import (
     SideReplyRecorder,
     origin_of_request,
+    text_of_last_message,
 )
 from helix_desktop.protocols.gateway_message import Json, PieceKind
 from helix_desktop.protocols.protocol_table import CALL_FILTERS
@@ -484,6 +485,7 @@ class AgentRequestHandler:
                 incoming.registration.token,
                 workspace=incoming.workspace,
             ),
+            text_of_last_message(request),
         )
         conversation = recorder.find_conversation()
         # Its length is known, and its facts are not: it is no step.

@@ -49,8 +49,9 @@ class SideReplyRecorder:
     """Stands in for the conversations, for the reply to a side request.
 
     The reply is recorded in the conversation that `find_conversation` names, or in the one that an
-    earlier gateway recorded of its session: opencode's server is told to shorten a session of which
-    nothing else may be asked then. If there is none yet, it waits for the session's next request.
+    earlier gateway recorded of its session, or of what is said in its `text`: opencode's server is
+    told to shorten a session of which nothing else may be asked then. If there is none yet, it waits
+    for the session's next request.
     """
 
     find_conversation: Callable[[], str]
@@ -58,13 +59,14 @@ class SideReplyRecorder:
     waiting: deque[SideReply]
     token: str
     remember_conversation: RememberConversation
+    text: str = ""
 
     async def record_agent_reply(
         self, ticket: Ticket, replied: Replied | None, _shown_key: str
     ) -> None:
         conversation = self.find_conversation()
         if not conversation:
-            conversation = await self._find_conversation_of_session()
+            conversation = await self._find_recorded_conversation()
             if conversation:
                 self.remember_conversation(conversation)
         if not conversation:
@@ -73,12 +75,10 @@ class SideReplyRecorder:
         own_ticket = replace(ticket, conversation=conversation)
         await self.origin.conversations.record_agent_reply(own_ticket, replied, "")
 
-    async def _find_conversation_of_session(self) -> str:
-        if not self.origin.session:
-            return ""
+    async def _find_recorded_conversation(self) -> str:
         with suppress(HelixError):  # A window of an earlier version cannot answer this.
-            return await self.origin.conversations.find_conversation_of_session(
-                self.origin.agent, self.origin.session
+            return await self.origin.conversations.find_conversation_asked_about(
+                self.origin.agent, self.origin.session, self.text
             )
         return ""
 
@@ -164,12 +164,16 @@ def origin_of_request(request: ParsedRequest, conversations: AgentConversations)
     return RequestOrigin(request.arrival.agent, request.arrival.session, conversations)
 
 
+def text_of_last_message(request: ParsedRequest) -> str:
+    """Return what the user, or the agent for the user, says at the end of a request."""
+    return "\n".join(_user_texts(request.messages_after_instructions[-1:]))
+
+
 def count_same_words(side: ParsedRequest, step: ParsedRequest) -> int:
     """Return how many characters of what the user said in a conversation's step a side request
     asks about.
     """
-    last_message_of_side = side.messages_after_instructions[-1:]
-    side_text = "\n".join(_user_texts(last_message_of_side))
+    side_text = text_of_last_message(side)
     characters = 0
     for user_text in _user_texts(step.messages_after_instructions):
         if user_text in side_text:

@@ -8,6 +8,7 @@ HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py. The last two are of "pro
 fails": which requests fail, and how many of those behind a recall.
 
 Every agent has a planted key. It may arrive at the provider its user chose and nowhere else.
+Where nothing is killed or fails, `cost` has the tokens of every answer, to the last one.
 """
 
 from __future__ import annotations
@@ -102,6 +103,11 @@ MOST_SEARCHES = 8
 COMPANY_KEY = "company-key-of-its-own"
 ANSWERS_OF_TERMINAL = {b"\x1b[6n": b"\x1b[1;1R", b"\x1b[c": b"\x1b[?62c"}
 SUMMARY_TEXT = b"The numbers were counted."
+# In these, some requests are not for this workspace, are ended, or their answers fail.
+NOT_ALL_PAID = (
+    "two at once", "begun without wrap", "gateway killed", "gateway killed in a stream", "provider fails",
+    "SIGTERM", "SIGINT", "wrap killed", "terminal closed", "signed",
+)  # fmt: skip
 
 
 @dataclass
@@ -796,6 +802,16 @@ def staged(agent: str, steps: int, *told: Any) -> Iterator[Stage]:
         yield stage
 
 
+def _check_cost(stage: Stage) -> None:
+    """The workspace may have been made by the trial."""
+    printed = stage.helix("cost", "-w", "work", "--json") or stage.helix(
+        "cost", "-w", "Work", "--json"
+    )
+    in_cost = sum(day["tokens"] for day in json.loads(printed)["days"])
+    if in_cost != stage.provider.paid_tokens:
+        stage.wrong.append(f"cost has {in_cost} tokens of {stage.provider.paid_tokens}")
+
+
 def try_cell(agent: str, situation: str, steps: int, *told: Any) -> list[str]:
     """What was wrong."""
     with staged(agent, steps, *told) as stage:
@@ -808,6 +824,8 @@ def try_cell(agent: str, situation: str, steps: int, *told: Any) -> list[str]:
                 for name in HTTP_KEYS
             ):
                 stage.wrong.append("the key did not arrive")
+        if situation not in NOT_ALL_PAID:
+            _check_cost(stage)
         if stage.elsewhere.asked:
             stage.wrong.append("requests went elsewhere")
         # Some agents ask on their own what a strict provider refuses, such as Gemini

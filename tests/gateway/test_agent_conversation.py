@@ -426,15 +426,38 @@ async def test_what_is_asked_beside_a_session_of_an_earlier_gateway_is_paid_in_i
     first = await agent.send(anthropic_gateway.user_message("one"))
     await agent.answer(first, Says("done"), usage=Usage(5, 0, 0, 1))
     restarted = Room(agent.bench)
-    find_session = restarted.room.find_conversation_of_session
-    assert await find_session("an agent", "another") == ""
-    assert await find_session("another agent", "s") == ""
-    conversation = await find_session("an agent", "s")
+    find_session = restarted.room.find_conversation_asked_about
+    assert await find_session("an agent", "another", "") == ""
+    assert await find_session("another agent", "s", "") == ""
+    conversation = await find_session("an agent", "s", "")
     assert conversation == first.ticket.conversation
     beside = Ticket(conversation, 0, "", 0, "anthropic", is_import=True)
     replied = Replied((), "claude-opus-4-6", Stop.END, Usage(100, 0, 0, 20))
     await restarted.room.record_agent_reply(beside, replied, "")
     assert kinds(await restarted.facts(first)) == ["UserSaid", "ModelReplied", "TurnEnded", "Spent"]
+    await restarted.room.aclose()
+
+
+async def test_a_question_for_a_summary_without_a_session_is_about_what_is_said_in_it(
+    agent: Room,
+) -> None:
+    """Pi was told to shorten a session by itself, and its only request of that run was in no cost."""
+    conversations = []
+    for words in ("count the files", "count the files and the folders"):
+        agent.units = []
+        sent = await agent.send(anthropic_gateway.user_message(words), session="")
+        await agent.answer(sent, Says(f"I have begun to {words}"))
+        conversations.append(sent.ticket.conversation)
+    restarted = Room(agent.bench)
+    find = restarted.room.find_conversation_asked_about
+    outputs = "12 files\n" * 400
+    first = f"[User]: count the files\n[Assistant]: I have begun to count the files\n{outputs}"
+    second = first.replace("the files\n", "the files and the folders\n")
+    assert [await find("an agent", "", text) for text in (first, second)] == conversations
+    title = f"Write a title for: count the files\n{outputs}"
+    assert await find("an agent", "", title) == "", "it may be for one that begins now"
+    assert await find("another agent", "", second) == ""
+    assert await find("an agent", "", first[:100]) == ""
     await restarted.room.aclose()
 
 

@@ -177,15 +177,15 @@ async def test_a_question_of_several_megabytes_comes_whole(tmp_path: Path) -> No
 async def _ask_everything(agent: Room) -> list[Any]:
     """What a room answers to an agent from its first request to its figures."""
     agent.units = [anthropic_gateway.user_message("The port is 4711. Look around.")]
-    find_session = agent.room.find_conversation_of_session
+    find_session = agent.room.find_conversation_asked_about
     heard: list[Any] = [await agent.room.count_known_messages(agent.arrival()[0])]
-    assert await find_session("an agent", "s") == ""
+    assert await find_session("an agent", "s", "") == ""
     await agent.answer(sent := await agent.send(), Calls("Bash", {}, "c0"), stop=Stop.CALLS)
     long = await agent.send(
         anthropic_gateway.result_message("c0", "Bash", "a line of it\n" * 40_000)
     )
     heard += [sent, long, await agent.room.count_known_messages(agent.arrival()[0])]
-    assert await find_session("an agent", "s") == sent.ticket.conversation
+    assert await find_session("an agent", "s", "") == sent.ticket.conversation
     both = [Calls("search_cached_content", {"query": "swordfish"}, "h1"), Calls("Bash", {}, "c1")]
     for number, refusal in enumerate(("", "[Enough.]")):
         whole = anthropic_gateway.parse_reply(

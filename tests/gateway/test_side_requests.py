@@ -45,8 +45,8 @@ class Recording:
     async def count_known_messages(self, _: object) -> int:
         return self.known
 
-    async def find_conversation_of_session(self, agent: str, session: str) -> str:
-        return self.by_session.get((agent, session), "")
+    async def find_conversation_asked_about(self, agent: str, session: str, text: str) -> str:
+        return self.by_session.get((agent, session), text)
 
     async def record_agent_reply(self, ticket: Ticket, replied: object, shown_key: str) -> None:
         assert (replied, shown_key) == (REPLIED, "")

@@ -101,7 +101,7 @@ def protocol_of(path: str) -> str:
 @dataclass
 class Provider:
     """`asked`: every request; `refused`: why some were refused. `port` is known once it
-    is entered.
+    is entered. `paid_tokens`: of all that was answered, also where the answer was cut.
     """
 
     script: Script
@@ -114,6 +114,7 @@ class Provider:
     strict: bool = True
     accepted: str = ""  # complaints with these words are none
     in_stream: Callable[[], object] = lambda: None  # called behind each event of a stream
+    paid_tokens: int = 0
 
     def __enter__(self) -> Self:
         self._lock = threading.Lock()
@@ -210,11 +211,11 @@ class Provider:
                 for b in said
             ]
             writer = WRITERS[asked.protocol]
+            usage = self.usage(asked)
+            self.paid_tokens += usage["input"]
             streams = asked.body.get("stream") is True or "streamGenerate" in asked.path
             if streams:
-                self._stream(
-                    handler, writer.events(blocks, self.usage(asked), self.id()), cut_after
-                )
+                self._stream(handler, writer.events(blocks, usage, self.id()), cut_after)
             elif cut_after:
                 self.cut_after = 0
                 handler.send_response(200)
@@ -222,7 +223,7 @@ class Provider:
                 handler.end_headers()
                 handler.close_connection = True
             else:
-                _send(handler, 200, writer.whole(blocks, self.usage(asked), self.id()))
+                _send(handler, 200, writer.whole(blocks, usage, self.id()))
         except (BrokenPipeError, ConnectionResetError):
             pass
 
