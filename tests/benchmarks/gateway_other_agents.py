@@ -13,9 +13,11 @@ refused and no hidden call was shown to it.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -34,11 +36,22 @@ from helix_desktop import concurrency
 from tests.benchmarks import gateway_clients
 from tests.benchmarks.gateway_clients import HIDDEN, KEY, Work
 from tests.faults.agent_ends import FailingProvider, WorkWithFiles
-from tests.peers.agent_provider import Asked, Block, Provider, Says
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 from tests.resident.test_resident_process import status, wait_until
 
 LONGEST = 300.0
 USUAL_WORDS = "do the work"
+MCP_SETTINGS = {
+    "qwen": ".qwen/settings.json",
+    "copilot": ".copilot/mcp-config.json",
+    "cline": ".cline/data/settings/cline_mcp_settings.json",
+}
+MORE_OF_MCP_SERVER: Mapping[str, Mapping[str, object]] = {
+    "copilot": {"type": "local", "tools": ["*"]}
+}
+DEFERRED = re.compile(rf"mcp__[\w.-]+?__{HIDDEN}\b")
+TOOL_OF_SERVER = re.compile(rf"[\w.-]+__{HIDDEN}\b")
+MOST_SEARCHES = 8
 SESSION_FILES = {"qwen": ".qwen/projects/*/chats/*.jsonl"}
 
 
@@ -392,7 +405,78 @@ def _provider_fails(run: Run) -> None:
             trial.wrong.append(f"{str(direct)[:200]} is with the gateway {str(wrapped)[:200]}")
 
 
+class WorkWithServer(OtherWork):
+    """Its model asks the agent's own MCP client for a text by its hash, once the agent offers that.
+    Qwen Code names such tools in a text, and has one to look for them and one to call them.
+    """
+
+    digest = ""
+    has_asked_server = False
+    searches = 0
+
+    def _step(self, text: str, names: Sequence[str], shell: str) -> Sequence[Block]:
+        if self.has_asked_server:
+            return super()._step(text, names, shell)
+        arguments = {"sha256": self.digest}
+        tool = next((name for name in names if HIDDEN in name and name != HIDDEN), "")
+        if tool:
+            self.has_asked_server = True
+            return [Says("I need it"), Calls(tool, arguments)]
+        deferred = DEFERRED.search(text)
+        if deferred and "tool_call" in names:
+            self.has_asked_server = True
+            call = {"name": deferred[0], "arguments": arguments}
+            return [Says("I need it"), Calls("tool_call", call)]
+        if self.searches >= MOST_SEARCHES:
+            return super()._step(text, names, shell)
+        self.searches += 1  # Its servers may be starting.
+        if "tool_search" in names:
+            return [Calls("tool_search", {"query": f"recall {self.searches}", "max_results": 9})]
+        wait = f"sleep 2; echo waited {self.searches}"
+        return [Calls(shell, gateway_clients._arguments(shell, wait))]
+
+
+def _uses_our_mcp_server(run: Run) -> None:
+    """The agent starts the workspace's MCP server itself, as `mcp install` says it."""
+    trial = run.trial
+    known_text = "".join(f"KNOWN line {number}\n" for number in range(20))
+    Path(run.home, "known.txt").write_text(known_text, "utf-8")
+    _run_helix(run, "workspace", "new", "Work", "--folder", str(Path(run.home, "work")))
+    _run_helix(run, "cache", "put", "-w", "Work", str(Path(run.home, "known.txt")))
+    # The others have the same settings as Qwen Code, in files of their own.
+    shown = _run_helix(run, "mcp", "install", "-w", "Work", "--client", "qwen-code")
+    settings = json.loads(shown[shown.index("{") :])
+    for server in settings["mcpServers"].values():
+        server.update(MORE_OF_MCP_SERVER.get(run.agent.name, {}))
+    file = Path(run.home, MCP_SETTINGS[run.agent.name])
+    if file.exists():
+        settings = {**json.loads(file.read_text("utf-8")), **settings}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(settings), "utf-8")
+    work = WorkWithServer(run.agent.name, run.steps)
+    work.digest = hashlib.sha256(known_text.encode()).hexdigest()
+    work.begin(run.steps)
+    work._delegates = False
+    trial.work = work
+    trial.provider.script = work.script
+    with run.start(trial.provider.url) as process:
+        _run_to_its_end(trial, process, run.agent, run.steps)
+    if not any(b"KNOWN line 19" in asked.raw for asked in trial.provider.asked):
+        trial.wrong.append(f"no text came from the server; asked: {work.has_asked_server}")
+    if "not recorded" in trial.last_line:
+        trial.wrong.append(trial.last_line)
+
+
+def _run_helix(run: Run, *words: str) -> str:
+    """Return what a command of this program prints."""
+    command = [sys.executable, "-m", "helix_desktop", "--home", f"{run.home}/helix", *words]
+    environment = _environment(run.folder, run.agent, run.home)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done.stdout
+
+
 SITUATIONS: Mapping[str, Callable[[Run], None]] = {
+    "MCP": _uses_our_mcp_server,
     "plain": _plain,
     "SIGINT": _interrupted,
     "SIGTERM": _terminated,
@@ -426,7 +510,7 @@ def _run_to_its_end(
     out, err = _say_and_wait(trial, process, agent, steps)
     if process.returncode:
         trial.wrong.append(f"exit {process.returncode}: {(out + err)[-1500:]}")
-    if HIDDEN in out:
+    if HIDDEN in TOOL_OF_SERVER.sub("", out):
         trial.wrong.append("a hidden call was printed")
     if "Helix Desktop" in err:
         trial.last_line = err.strip().splitlines()[-1]

@@ -105,6 +105,8 @@ WRAP_SITUATIONS = (
     "MCP",
     "provider fails",
 )
+# Not Cline: its own client offered the tool to its model in one trial of six, and nobody knows why.
+WITH_SERVERS = ("qwen", "copilot")
 ONLY_WRAPPED = ("qwen", "copilot", "cline", "aider")
 WITH_ACP = {
     "claude": "acp-claude",
@@ -251,7 +253,8 @@ def list_cells_of_other_agents(folder: Path, steps: int) -> Iterator[Cell]:
             is_in_matrix = agent.name in ONLY_WRAPPED
             can_go_on = agent.goes_on or situation != "goes on"
             can_fork = agent.forks or situation != "forked"
-            if not is_in_matrix or not can_go_on or not can_fork:
+            has_servers = agent.name in WITH_SERVERS or situation != "MCP"
+            if not is_in_matrix or not can_go_on or not can_fork or not has_servers:
                 continue
             enough_steps = steps
             if situation == "provider fails":

@@ -90,6 +90,7 @@ RECALLS = {"recall_cached_content": "sha256", "recall_history": "fold"}
 RECALL = re.compile(
     r'(recall_cached_content|recall_history)\(\\*"([0-9a-f]{64}|\w+-\d+)\\*"(?:, lines=\\*"([\d-]+))?'
 )
+DEFERRED = re.compile(r"(mcp__[\w.-]+?__(recall_cached_content|recall_history))\b")
 PAGE = re.compile(
     r"sha256\W+([0-9a-f]{64})(?:(?!sha256).)*?\[go on with lines=\W+([\d-]+)", re.DOTALL
 )
@@ -105,6 +106,13 @@ def named_originals(text: str) -> list[tuple[str, str, str]]:
 
 def arguments_of(tool: str, name: str, lines: str) -> dict[str, str]:
     return {RECALLS[tool]: name, **({"lines": lines} if lines else {})}
+
+
+def deferred_tools(asked: Asked) -> dict[str, str]:
+    """The full names of the recall tools that Qwen Code names in a text instead of offering them."""
+    if "tool_call" not in _names(asked.body):
+        return {}
+    return {name: full for full, name in DEFERRED.findall(asked.raw.decode("utf-8", "replace"))}
 
 
 def tools_of_request(body: Mapping[str, Json]) -> dict[str, Json]:
@@ -159,12 +167,32 @@ class RichScript:
                 Says("I need them"),
                 *(Calls(known[which], arguments_of(which, *rest)) for which, *rest in wanted),
             ]
+        deferred = deferred_tools(asked)
+        if wanted and deferred:
+            self.asked_for.update(wanted)
+            return [
+                Says("I need them"),
+                *(
+                    Calls(
+                        "tool_call",
+                        {"name": deferred[which], "arguments": arguments_of(which, *rest)},
+                    )
+                    for which, *rest in wanted
+                ),
+            ]
         if wanted and self.left > 0:  # an agent may go on while its servers start
             self.left -= 1
+            if "tool_search" in _names(asked.body):
+                return [Calls("tool_search", {"query": f"recall {self.left}", "max_results": 9})]
             shell = next(one for one in _names(asked.body) if one in SHELLS)
             return [
                 Calls(
-                    shell, {"cmd" if shell == "exec_command" else "command": "sleep 2; echo waited"}
+                    shell,
+                    {
+                        "cmd"
+                        if shell == "exec_command"
+                        else "command": f"sleep 2; echo waited {self.left}"
+                    },
                 )
             ]
         return []
