@@ -9,12 +9,11 @@ from typing import cast
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication, QKeySequence
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
-    QDialog,
     QInputDialog,
     QLabel,
     QMenu,
@@ -33,7 +32,6 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     ModelRole,
     ModelSet,
-    Rewound,
     Stop,
     Text,
     TurnEnd,
@@ -41,7 +39,6 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.list_rows import ConversationListRow as Row
-from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import ClosedSearchResult, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import (
     CLOSED,
@@ -50,7 +47,6 @@ from helix_desktop.engine.session_events import (
     ConversationReplaced,
     FoldProgress,
     QuestionAnswered,
-    ReplyStreamed,
 )
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import InvalidInput, StoreBusy, StoreFailed
@@ -58,7 +54,6 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.common.figure_formats import format_time_of_day
-from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.conversation_list import has_second_line
 from helix_desktop.gui.frame.window_layout import NARROW_WINDOW_WIDTH
 from helix_desktop.gui.main_window import MainWindow
@@ -68,7 +63,6 @@ from helix_desktop.gui.search_suggestions import offer_slash_commands
 from helix_desktop.gui.subagents_dialog import SubagentsDialog
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
-from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
 from helix_desktop.program_settings import ProgramSettings
 from helix_desktop.tools.permission import PermissionMode
@@ -134,20 +128,6 @@ def test_the_list_is_asked_for_once_when_it_is_shown_anew(
     monkeypatch.setattr(bench, "list_conversations", lambda: next(lists))
     window.sides.refresh_conversations()
     assert next(lists, None) is None
-
-
-def test_each_workspace_comes_back_with_the_conversation_that_was_open_in_it(
-    window: MainWindow, desk: FakeDesk
-) -> None:
-    desk.benches["parser"].rows["p"] = Row("p", "Parse it", 0.0)
-    window.workspaces.go_to_workspace("parser")
-    window.sides.go_to_conversation("p")
-    window.workspaces.go_to_workspace("storage-engine")
-    assert window.current_session is not None
-    assert window.current_session.id == story.CONVERSATION
-    window.workspaces.go_to_workspace("parser")
-    assert window.current_session is not None
-    assert window.current_session.id == "p"
 
 
 def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_written(
@@ -323,21 +303,6 @@ def test_a_question_takes_the_focus_from_nobody(window: MainWindow, session: Fak
     session.ask(COMMAND)
     window.chat.bridge.emit_waiting_events()
     assert window.chat.composer.text.hasFocus()
-
-
-def test_switching_the_workspace_keeps_both_running(
-    window: MainWindow, desk: FakeDesk, session: FakeSession
-) -> None:
-    session.set_running(ConversationActivity.TOOLS)
-    assert QTest.qWaitForWindowActive(window)
-    QTest.keyClick(window, Qt.Key.Key_2, Qt.KeyboardModifier.ControlModifier)
-    assert window.current_workbench is desk.benches["parser"]
-    for watched in window.workspaces.activity_by_workspace.values():
-        watched._bridge.emit_waiting_events()
-    square = window.rail._buttons[0]
-    assert square.accessibleName() == "Workspace storage-engine, running"
-    QTest.keyClick(window, Qt.Key.Key_1, Qt.KeyboardModifier.ControlModifier)
-    assert window.current_session is session
 
 
 def test_a_conversation_in_the_trash_comes_back_with_undo(
@@ -636,27 +601,6 @@ def test_a_search_nobody_waits_for_any_more_opens_no_further_workspace(
     assert asked == ["parser"]
 
 
-def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
-    theme: Theme,
-    state_file: WindowStateFile,
-    settings: ProgramSettings,
-    doing: BackgroundRunner,
-    tmp_path: Path,
-) -> None:
-    """The folder that was chosen waited for stores that never came, and nothing was said."""
-    window = MainWindow(theme, state_file, settings, doing)
-    window.workspaces.show_startup_error_and_block_actions(
-        StoreFailed("Helix Desktop cannot write to /home.")
-    )
-    window.workspaces.create_workspace_for_folder(tmp_path)
-    assert "cannot write to /home" in window.notices.shown_text
-    for name in OPENING:
-        window.notices.show_notice("")
-        window.window_actions[name].trigger()
-        assert "cannot write to /home" in window.notices.shown_text
-    assert not window.findChildren(QDialog)
-
-
 def test_an_answer_that_was_cut_off_says_so_once(window: MainWindow, session: FakeSession) -> None:
     steps = window.chat.turn_end_help
     session.append(
@@ -665,54 +609,6 @@ def test_an_answer_that_was_cut_off_says_so_once(window: MainWindow, session: Fa
     steps.show_last_turn_end(session)
     assert steps.isVisibleTo(window)
     assert steps._words.text() == ""
-
-
-def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
-    digest = story.stored(story.TABLE).digest
-    window.places.go_to_place(WindowPlace("entry", "storage-engine", digest=digest))
-    assert window.showing.page == "cache"
-    window.places.go_to_place(
-        WindowPlace("fold", "storage-engine", story.CONVERSATION, fold="fold-3")
-    )
-    assert window.showing.page == "timeline"
-    window.places.go_to_place(WindowPlace("conversation", "storage-engine", "flaky", 3))
-    assert (window.showing.page, window.current_session.id if window.current_session else "") == (
-        "chat",
-        "flaky",
-    )
-    window.places.go_to_place(WindowPlace("workspace", "infra"))
-    assert window.current_workbench is desk.benches["infra"]
-    window.places.go_to_place(WindowPlace("workspace", "nowhere"))
-    assert window.notices.shown_text == "There is no workspace nowhere."
-
-
-def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSession) -> None:
-    digest = story.stored(story.TABLE).digest
-    window.chat_actions.carry_out_intent(chat_actions.RecallEntry(digest))
-    assert [held.stored.digest for held in window.chat.composer.attachments.listed_attachments] == [
-        digest
-    ]
-    window.chat_actions.carry_out_intent(
-        chat_actions.ActOnMessage(chat_actions.MessageAct.EDIT, 14)
-    )
-    assert window.chat.composer.text.toPlainText().startswith("The guard must never")
-    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
-    assert session.state.facts[-2].fact.__class__.__name__ == "Rewound"
-    assert said(session)[-1].startswith("The guard must never")
-
-
-def test_the_sub_agent_of_a_running_call_is_opened(
-    window: MainWindow, bench: FakeWorkbench, session: FakeSession
-) -> None:
-    window.chat_actions.carry_out_intent(chat_actions.OpenSubAgent("c1"))
-    assert window.notices.shown_text == "The sub-agent hasn't started yet."
-    for name, begun in (("flaky", 2.0), ("argparse", 1.0)):  # a model that numbers its calls anew
-        bench.rows[name] = replace(
-            bench.rows[name], parent=session.id, parent_call="c1", updated=begun
-        )
-    window.chat_actions.carry_out_intent(chat_actions.OpenSubAgent("c1"))
-    assert window.current_session is not None
-    assert window.current_session.id == "flaky"
 
 
 def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
@@ -725,19 +621,6 @@ def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
         window.notices.shown_text
         == "Cannot rewind while the agent is working. Stop the agent first (Esc)."
     )
-
-
-def test_a_rewind_says_before_that_files_stay_if_checkpoints_are_off(
-    window: MainWindow, bench: FakeWorkbench, session: FakeSession
-) -> None:
-    bench.file_changes.checkpoint_progress = replace(
-        bench.file_changes.checkpoint_progress, state="off"
-    )
-    seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
-    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.REWIND, seq))
-    (box,) = window.findChildren(QMessageBox)
-    assert box.text().startswith("Rewind to this message? It goes back into the message box.")
-    assert box.text().endswith("Checkpoints are turned off, so files stay as they are.")
 
 
 def own_messages(session: FakeSession) -> list[int]:
@@ -756,189 +639,12 @@ def rewind(window: MainWindow, seq: int) -> None:
     click_way(window, "Rewind")
 
 
-def test_a_rewound_message_is_in_the_box_again_and_no_longer_sent(
-    window: MainWindow, session: FakeSession
-) -> None:
-    second = own_messages(session)[1]
-    rewound = said(session)[1]
-    assert rewound in texts_for_model(session)
-    rewind(window, second)
-    assert window.chat.composer.text.toPlainText() == rewound
-    assert rewound not in texts_for_model(session)
-    window.chat.composer.text.clear()
-    write(window, "Otherwise")
-    assert texts_for_model(session)[-1] == "Otherwise"
-    assert rewound not in texts_for_model(session)
-
-
-def test_what_an_edited_message_takes_along_is_dimmed_until_the_edit_is_given_up(
-    window: MainWindow, session: FakeSession
-) -> None:
-    """Nothing showed that messages below the edited one would leave."""
-    seqs: list[int] = []
-    for number in range(3):
-        session.append(UserSaid((Text(f"MMMM {number}", 5),)))
-        seqs.append(session.state.seq)
-    window.chat.bridge.emit_waiting_events()
-    window.sides.jump_to_end_of(session)
-    qt_works(20)
-    view = window.chat.transcript.view
-
-    def darkest_of_messages() -> list[int]:
-        image = view.viewport().grab().toImage()
-        y = view.verticalScrollBar().value()
-        darkest: list[int] = []
-        for seq in seqs:
-            item = view.items.item_of_fact(seq)
-            top = round(view.column.content_top(item) - y)
-            shades = [
-                image.pixelColor(view.column_left + x, top + line).lightness()
-                for x in range(5, 100)
-                for line in range(5, 40)
-            ]
-            darkest.append(min(shades))
-        return darkest
-
-    usual = darkest_of_messages()
-    window.chat.composer.edit_earlier_message(seqs[1], (Text("Better."),))
-    edited = darkest_of_messages()
-    assert edited[:2] == usual[:2]
-    assert edited[2] > usual[2] + 60
-    window.chat.composer.stop_editing_and_restore_draft()
-    assert darkest_of_messages() == usual
-
-
-def test_a_rewound_message_loses_neither_a_draft_nor_a_message_that_is_edited(
-    window: MainWindow, session: FakeSession
-) -> None:
-    first, second = own_messages(session)[:2]
-    box = window.chat.composer
-    box.text.setPlainText("A draft")
-    box.attachments.add_attachment(FILE)
-    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.EDIT, second))
-    QTest.keyClicks(box.text, " Edited.")
-    edited = box.text.toPlainText()
-    assert edited == f"{said(session)[1]} Edited."
-    rewind(window, first)
-    assert box.text.toPlainText() == f"{said(session)[0]}\n\n{edited}\n\nA draft"
-    assert list(box.attachments.listed_attachments) == [FILE]
-    # It is a new message: as an edited one, it would go back to where the old one was.
-    assert not box._editing.isVisibleTo(window)
-    QTest.keyClick(box.text, Qt.Key.Key_Return)
-    assert said(session)[-1].endswith("A draft")
-    assert len(texts_for_model(session)) == 2  # With the system prompt.
-
-
-def test_a_message_that_could_not_be_rewound_is_not_in_the_box_as_well(
-    window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(seq: int) -> None:
-        raise StoreFailed("The disk is full.", remedy="Make room.")
-
-    monkeypatch.setattr(session, "rewind_to", fail)
-    window.chat.composer.text.setPlainText("A draft")
-    rewind(window, own_messages(session)[1])
-    assert window.chat.composer.text.toPlainText() == "A draft"
-
-
-def test_the_box_is_on_the_disk_before_the_message_leaves_the_conversation(
-    window: MainWindow, session: FakeSession, state_file: WindowStateFile, tmp_path: Path
-) -> None:
-    """Else, a program that is killed then would have the message in neither."""
-    second = own_messages(session)[1]
-    on_disk: list[object] = []
-
-    async def rewind_to(seq: int) -> None:
-        then = WindowStateFile(state_file._file)
-        place = window.chat.composer.draft_place
-        on_disk.append(then.get_remembered("draft", *place, default={}))
-
-    session.rewind_to = rewind_to  # type: ignore[method-assign]
-    rewind(window, second)
-    assert said(session)[1] in str(on_disk)
-
-
-def test_an_answer_of_the_agent_stays_when_one_rewinds_to_it(
-    window: MainWindow, session: FakeSession
-) -> None:
-    reply = next(each.seq for each in session.state.facts if isinstance(each.fact, ModelReplied))
-    rewind(window, reply)
-    assert session.state.facts[-1].fact == Rewound(reply)
-    assert window.chat.composer.text.toPlainText() == ""
-
-
-def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: FakeSession) -> None:
-    before = [each.seq for each in session.state.facts_on_path()]
-    window.chat.composer.text.setPlainText("A draft")
-    rewind(window, own_messages(session)[0])
-    assert window.notices.shown_text == "Conversation rewound."
-    assert window.notices._button.text() == "Undo"
-    assert not set(before) <= {each.seq for each in session.state.facts_on_path()}
-    window.window_actions["undo"].trigger()
-    assert set(before) <= {each.seq for each in session.state.facts_on_path()}
-    assert window.chat.composer.text.toPlainText() == "A draft"
-
-
-def test_the_undo_of_a_rewind_leaves_a_box_that_was_written_in_since(
-    window: MainWindow, session: FakeSession
-) -> None:
-    rewind(window, own_messages(session)[0])
-    QTest.keyClicks(window.chat.composer.text, " And more.")
-    written = window.chat.composer.text.toPlainText()
-    window.window_actions["undo"].trigger()
-    assert window.chat.composer.text.toPlainText() == written
-
-
-def test_a_duplicate_up_to_a_message_has_that_message_in_its_box(
-    window: MainWindow, bench: FakeWorkbench, session: FakeSession
-) -> None:
-    """In the conversation, nothing would answer it, and it would be sent with the next one."""
-    second = own_messages(session)[1]
-    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.FORK, second))
-    fork = window.current_session
-    assert fork is not None
-    assert fork is not session
-    assert bench.forked_at == [second - 1]
-    assert window.chat.composer.text.toPlainText() == said(session)[1]
-
-
 def click_way(window: MainWindow, words: str) -> str:
     """Press a button of the open question, and return the question."""
     (box,) = [each for each in window.findChildren(QMessageBox) if each.isVisible()]
     text = box.text()
     next(each for each in box.buttons() if each.text().replace("&", "") == words).click()
     return text
-
-
-def test_a_rewind_names_the_changed_files_and_both_are_undone_from_its_notice(
-    window: MainWindow, bench: FakeWorkbench, session: FakeSession
-) -> None:
-    bench.file_changes.fill({"a.py": (b"one\n", b"two\n"), "b.py": (b"", b"new\n")})
-    before = [each.seq for each in session.state.facts_on_path()]
-    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.REWIND, 1))
-    assert "2 files changed since this message: a.py (edit_file), b.py (edit_file)" in click_way(
-        window, "Rewind and undo these changes"
-    )
-    assert bench.file_changes.now == {"a.py": b"one\n", "b.py": b""}
-    assert session.state.facts[-1].fact == Rewound(1)
-    assert window.notices.shown_text.startswith("Conversation rewound.\n2 files were restored.")
-    window.window_actions["undo"].trigger()
-    assert bench.file_changes.now == {"a.py": b"two\n", "b.py": b"new\n"}
-    assert set(before) <= {each.seq for each in session.state.facts_on_path()}
-
-
-@pytest.mark.parametrize("act", [MessageAct.REWIND, MessageAct.EDIT])
-def test_it_is_said_before_an_undo_which_files_were_changed_later_and_stay(
-    window: MainWindow, bench: FakeWorkbench, session: FakeSession, act: MessageAct
-) -> None:
-    bench.file_changes.fill({"a.py": (b"one\n", b"two\n"), "b.py": (b"", b"new\n")})
-    bench.file_changes.now["a.py"] = b"by the user\n"
-    seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
-    window.chat_actions.carry_out_intent(ActOnMessage(act, seq))
-    if act is MessageAct.EDIT:
-        write(window, "Otherwise")
-    asked = click_way(window, "Cancel")
-    assert asked.endswith("\nChanged later, so not undone: a.py")
 
 
 def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeSession) -> None:
@@ -1001,15 +707,6 @@ def test_an_unknown_command_is_asked_about_and_not_sent(
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert click_way(window, "Send as text") == asked
     assert said(cast("FakeSession", window.current_session))[-1] == text
-
-
-def test_a_click_on_the_conversation_that_is_open_gives_the_keyboard_to_its_message(
-    window: MainWindow, session: FakeSession
-) -> None:
-    assert QTest.qWaitForWindowActive(window)
-    window.sidebar.list.setFocus()
-    window.sidebar.list.opened.emit(session.id)
-    assert window.chat.composer.text.hasFocus()
 
 
 @pytest.mark.parametrize(
@@ -1230,15 +927,6 @@ def test_escape_in_the_preview_closes_it_while_the_agent_works(
     assert session.done == []
 
 
-def test_after_a_preview_was_closed_the_message_is_written_on(window: MainWindow) -> None:
-    preview = window.pages.preview
-    window.show_preview(preview)
-    preview.lines.setFocus()
-    preview.close_preview()
-    assert not window.is_preview_shown
-    assert window.focusWidget() is window.chat.composer.text
-
-
 def test_what_another_window_forgets_goes_from_the_message_box_too(
     window: MainWindow, session: FakeSession, state_file: WindowStateFile
 ) -> None:
@@ -1260,131 +948,12 @@ def test_what_another_window_forgets_goes_from_the_message_box_too(
     assert "hunter2" not in "".join(file.read_text() for file in files)
 
 
-def test_drafts_belong_to_their_conversation(window: MainWindow) -> None:
-    QTest.keyClicks(window.chat.composer.text, "half a sentence")
-    window.sides.go_to_conversation("flaky")
-    assert window.chat.composer.text.toPlainText() == ""
-    window.sides.go_to_conversation(story.CONVERSATION)
-    assert window.chat.composer.text.toPlainText() == "half a sentence"
-
-
-def test_a_reader_at_the_end_has_no_older_place_left_if_the_program_is_killed(
-    window: MainWindow, session: FakeSession
-) -> None:
-    """It opened in the middle of the conversation, and the reply that was cut off was below."""
-    for number in range(30):
-        session.append(UserSaid((Text(f"line {number}\n" * 20, 100),)))
-    window.chat.bridge.emit_waiting_events()
-    window.places.show_place_in_conversation(
-        WindowPlace("conversation", "storage-engine", story.CONVERSATION, 25)
-    )
-    qt_works(20)
-    window.save_window_state()
-    place = ("place", "storage-engine", story.CONVERSATION)
-    assert window.state_file.get_remembered(*place, default=list[int]())
-    window.sides.jump_to_end_of(session)
-    assert window.state_file.get_remembered(*place, default=list[int]()) == []
-
-
-def test_the_reader_s_place_survives_a_restart(
-    window: MainWindow, session: FakeSession, state_file: WindowStateFile
-) -> None:
-    for number in range(30):
-        session.append(UserSaid((Text(f"line {number}\n" * 20, 100),)))
-    window.chat.bridge.emit_waiting_events()
-    view = window.chat.transcript.view
-    window.places.show_place_in_conversation(
-        WindowPlace("conversation", "storage-engine", story.CONVERSATION, 25)
-    )
-    qt_works(20)
-    seq, _, follow = view.reading_position()
-    window.save_window_state()
-    assert not follow
-    again = WindowStateFile(state_file._file)
-    assert (
-        again.get_remembered("place", "storage-engine", story.CONVERSATION, default=list[int]())[0]
-        == seq
-    )
-    window.sides.go_to_conversation("flaky")
-    window.sides.go_to_conversation(story.CONVERSATION)
-    assert view.reading_position()[0] == seq
-
-
 def test_ctrl_page_keys_walk_the_conversations(window: MainWindow) -> None:
     window.window_actions["next"].trigger()
     assert window.current_session is not None
     assert window.current_session.id == "flaky"
     window.window_actions["previous"].trigger()
     assert window.current_session.id == story.CONVERSATION
-
-
-def test_a_folder_becomes_a_workspace_and_the_keyboard_is_in_the_message(
-    window: MainWindow, desk: FakeDesk, tmp_path: Path
-) -> None:
-    window.workspaces.create_workspace_for_folder(tmp_path)
-    made = window.current_workbench
-    assert made is desk.benches[tmp_path.name]
-    window.workspaces.go_to_workspace("parser")
-    # At a start with a folder, they are not listed yet: that made a second workspace.
-    window.workspaces.listed = ()
-    window.workspaces.create_workspace_for_folder(tmp_path)
-    assert len(desk.benches) == 4
-    assert window.current_workbench is made
-
-
-def test_a_workspace_made_elsewhere_is_there_when_one_comes_back(
-    window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk.benches["made"] = FakeWorkbench(
-        "made", "#6b4fa0", Path("/home/me/made")
-    )  # on the command line
-    assert "made" not in [row.id for row in window.workspaces.listed]
-    monkeypatch.setattr(window, "isActiveWindow", lambda: True)
-    QApplication.sendEvent(window, QEvent(QEvent.Type.ActivationChange))
-    assert "made" in [row.id for row in window.workspaces.listed]
-    assert window.rail.workspace_id_at(4) == "made"
-
-
-def test_the_last_workspace_in_the_trash_leaves_another_one_open(
-    window: MainWindow, desk: FakeDesk
-) -> None:
-    window.rail.workspace_action_wanted.emit("trash", "storage-engine")
-    assert window.current_workbench is not None
-    assert window.current_workbench.id != "storage-engine"
-    window.notices.run_notice_action()
-    assert "storage-engine" in desk.benches
-
-
-def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
-    theme: Theme,
-    state_file: WindowStateFile,
-    settings: ProgramSettings,
-    doing: BackgroundRunner,
-    desk: FakeDesk,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def busy(workspace: str) -> FakeWorkbench:
-        raise StoreBusy(f"{workspace} is open in another program.", remedy="Close it there.")
-
-    monkeypatch.setattr(desk, "open_workspace", busy)
-    window = MainWindow(theme, state_file, settings, doing)
-    window.workspaces.set_workspaces_and_start(desk)
-    assert window.showing.page == "welcome"
-    assert (
-        window.notices._text.text() == "storage-engine is open in another program. Close it there."
-    )
-
-
-def test_a_workspace_that_cannot_be_opened_is_not_marked_as_the_open_one(
-    window: MainWindow, desk: FakeDesk
-) -> None:
-    """What was typed went to the other one."""
-    shown = window.showing.workspace_id
-    button = next(b for b in window.rail._buttons if not b.isChecked())
-    del desk.benches[button.workspace]
-    button.click()
-    assert window.notices._text.text() == f"There is no workspace {button.workspace}."
-    assert [each.workspace for each in window.rail._buttons if each.isChecked()] == [shown]
 
 
 def test_a_key_leads_to_the_next_conversation_that_waits(
@@ -1497,19 +1066,6 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     session.set_running(ConversationActivity.THINKING)
     window.chat.bridge.emit_waiting_events()
     assert not way_on.isVisible()
-
-
-def test_a_message_of_an_older_version_that_waited_is_a_draft(
-    window: MainWindow, session: FakeSession
-) -> None:
-    window.state_file.remember_value(
-        "waiting",
-        window.current_workbench.id if window.current_workbench else "",
-        session.id,
-        value=["Second."],
-    )
-    window.sides.show_session_or_new(session)
-    assert window.chat.composer.text.toPlainText() == "Second."
 
 
 @pytest.mark.parametrize("running", [ConversationActivity.IDLE, ConversationActivity.FAILED])
@@ -1652,22 +1208,6 @@ def test_the_trash_of_conversations_is_emptied_after_a_question(
     )
     assert window.state_file.get_remembered("draft", bench.id, "new", default=list[int]()) == [1, 2]
     assert not empty.isVisible()
-
-
-def test_a_conversation_one_comes_back_to_shows_what_streams_from_its_beginning(
-    window: MainWindow, bench: FakeWorkbench, session: FakeSession
-) -> None:
-    session.append(UserSaid((Text("Count."),)))
-    session.set_running(ConversationActivity.THINKING)
-    session.tell(ReplyStreamed(session.id, TextDelta("one two ")))
-    window.window_actions["new"].trigger()
-    session.tell(ReplyStreamed(session.id, TextDelta("three ")))
-    window.sides.show_session_or_new(session)
-    session.tell(ReplyStreamed(session.id, TextDelta("four")))
-    window.chat.bridge.emit_waiting_events()
-    view = window.chat.transcript.view
-    view.select_all_text()
-    assert view.selected_text().rstrip().endswith("one two three four")
 
 
 def test_a_question_that_goes_by_itself_leaves_the_keyboard_to_the_composer(
@@ -1842,50 +1382,6 @@ def test_a_laptop_at_150_or_200_per_cent_has_room_for_what_sends(
         assert bottom_right.y() < height, control
 
 
-def test_a_folder_opened_while_the_program_starts_is_opened_when_it_has_started(
-    theme: Theme,
-    state_file: WindowStateFile,
-    settings: ProgramSettings,
-    doing: BackgroundRunner,
-    tmp_path: Path,
-) -> None:
-    window = MainWindow(theme, state_file, settings, doing)
-    window.workspaces.create_workspace_for_folder(tmp_path)
-    assert window.notices.shown_text == ""
-    window.workspaces.set_workspaces_and_start(FakeDesk())
-    assert window.current_workbench is not None
-    assert window.current_workbench.main_folder == tmp_path
-
-
-def test_a_folder_with_a_long_or_a_taken_name_gets_a_workspace(
-    window: MainWindow, tmp_path: Path
-) -> None:
-    made = []
-    for folder in (
-        tmp_path / ("x" * 120),
-        tmp_path / "a" / "same",
-        tmp_path / "b" / "same",
-        tmp_path / "b" / "b" / "same",
-    ):
-        folder.mkdir(parents=True)
-        window.workspaces.create_workspace_for_folder(folder)
-        assert window.current_workbench is not None
-        made.append(window.current_workbench.name)
-        window.workspaces.refresh_workspaces()
-    assert made[:3] == ["x" * 80, "same", "same (b)"]
-    assert len(set(made)) == 4
-
-
-def test_a_new_workspace_comes_last_in_the_rail(window: MainWindow, tmp_path: Path) -> None:
-    before = [row.id for row in window.workspaces.listed]
-    first = tmp_path / "aaa"
-    first.mkdir()
-    window.workspaces.create_workspace_for_folder(first)
-    window.workspaces.refresh_workspaces()
-    assert [row.id for row in window.workspaces.listed][: len(before)] == before
-    assert [row.name for row in window.workspaces.listed][-1] == "aaa"
-
-
 def test_allowing_everything_is_confirmed_and_shows(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
@@ -1967,19 +1463,3 @@ def test_a_meter_that_jumps_because_the_window_is_another_says_so(
     session.append(ModelSet(ModelRole.MAIN, "another", 32_000))
     window.chat.bridge.emit_waiting_events()
     assert window.notices.shown_text == "", "the user chose another model"
-
-
-def test_the_last_answer_is_copied_without_reasoning_and_calls(window: MainWindow) -> None:
-    session = window.parts.showing.conversation
-    assert session is not None
-    answers = [
-        part.text
-        for recorded in session.conversation.state.facts_on_path()
-        if isinstance(recorded.fact, ModelReplied)
-        for part in recorded.fact.parts
-        if isinstance(part, Text)
-    ]
-    QGuiApplication.clipboard().setText("before")
-    window.window_actions["copy-answer"].trigger()
-    assert QGuiApplication.clipboard().text() == answers[-1]
-    assert window.notices.shown_text == "The last answer was copied."
