@@ -141,6 +141,14 @@ def window_before(c: Conversation, n: int) -> int:
     return windows[-1] if windows else 0
 
 
+def usable_window_before(c: Conversation, n: int) -> int:
+    """Codex writes its own summary earlier than others."""
+    agents = [fact.agent for m, fact in c.until(n) if isinstance(fact, ConversationStarted)]
+    if agents and agents[-1] == "Codex":
+        return round(window_before(c, n) * 0.9)
+    return window_before(c, n)
+
+
 def found_cache_empty(c: Conversation, n: int) -> bool:
     """Whether the provider had nothing of what was sent before, by its own report: it never had
     anything of this model's requests, or the last was more than five minutes ago.
@@ -196,7 +204,7 @@ def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
         usual_share = share if read else usual_share
         last_billed = sent(c, m)
         last_folded = w - c_
-        limit = window_before(c, m)
+        limit = usable_window_before(c, m)
         limit = max(limit, sent(c, m)) if limit else 0
         summarised_away = summarised_away if w >= last_whole else 0
         count = w - summarised_away
@@ -239,7 +247,7 @@ def usual_bill(c: Conversation, n: int) -> Bill:
     request = round(usual.count * usual.rate)
     asked = round(usual.before * usual.rate)  # for a summary
     if usual.summarised:
-        wrote = max(window_before(c, n), sent(c, n)) // 10
+        wrote = max(usable_window_before(c, n), sent(c, n)) // 10
         read = round(asked * usual.cached)
         return Bill(read, asked - read + request, wrote)
     before = round(usual.before * usual.cached)

@@ -149,7 +149,11 @@ def history(seed: int, most: int = 60) -> History:
 
 
 def _begin(h: History) -> None:
-    h.add(ConversationStarted("title" if h.often(0.5) else ""))
+    h.add(
+        ConversationStarted(
+            "title" if h.often(0.5) else "", agent=h.chance.choice(("", "", "Codex", "pi"))
+        )
+    )
 
 
 def _set_up(h: History) -> None:

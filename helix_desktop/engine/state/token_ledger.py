@@ -51,6 +51,9 @@ LEAST_CACHE_SECONDS = 300.0
 LEAST_DOLLARS = 0.0005  # Nobody is told of smaller savings.
 # With more requests of unknown cost, savings in dollars would leave out too much.
 MOST_UNPRICED_SHARE = 0.1
+# Connected agents that summarize their history themselves before the window is full, and at which
+# share of it. The others that were tried do so when it is: their requests are refused otherwise.
+OWN_SUMMARY_SHARES = {"Codex": 0.9}
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
 COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced", "free", "shortening")
@@ -289,6 +292,7 @@ class SummaryBaseline:
     """The conversation without folds: everything is sent, or a summary if that does not fit."""
 
     window: int = 0  # The main model's context window in tokens; 0 if unknown.
+    usable_share: float = 1.0  # A longer request than this share of it is not sent.
     _whole: int = 0  # How many tokens the last step would have had without any folds.
     _left_out: int = 0  # How many tokens of `_whole` the last summary replaced.
     _sent_before: int = 0  # How many tokens the last step would have sent, by our count.
@@ -325,7 +329,7 @@ class SummaryBaseline:
             # Without folds, the first step would have read as much from the cache.
             old_tokens = max(0, read) * shown // max(1, sent)
 
-        limit = max(self.window, sent)
+        limit = max(round(self.window * self.usable_share), sent)
         if self.window == 0 or round(unfolded_tokens * factor) <= limit:
             self._remember_step(whole, unfolded_tokens)
             if unfolded_tokens == shown:
@@ -585,10 +589,15 @@ class TokenLedger:
                 self._add_other_request(recorded.seq, spent)
             case facts.Rewound():
                 self._was_rewound = True
-            case facts.ConversationStarted(forked_from=origin) if origin:
-                self.copied = [(1, recorded.seq)]
+            case facts.ConversationStarted() as started:
+                self._note_start(recorded.seq, started)
             case facts.BroughtIn(undone=False) as brought_in:
                 self._add_import(recorded.seq, brought_in)
+
+    def _note_start(self, seq: int, started: facts.ConversationStarted) -> None:
+        self._baseline.usable_share = OWN_SUMMARY_SHARES.get(started.agent, 1.0)
+        if started.forked_from:
+            self.copied = [(1, seq)]
 
     def _note_model(self, seq: int, chosen: facts.ModelSet) -> None:
         if chosen.role is facts.ModelRole.MAIN:
