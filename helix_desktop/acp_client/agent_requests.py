@@ -43,7 +43,7 @@ from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import first_text, list_at, number_at, object_at, objects_at, text_at
-from helix_desktop.processes.starter import is_setting_in_home
+from helix_desktop.processes.starter import is_of_own_environment, is_setting_in_home
 from helix_desktop.tools import file_text, workspace_roots
 from helix_desktop.tools.autorun_files import is_autorun_path
 from helix_desktop.tools.built_in_tool import FilesSeen
@@ -344,8 +344,10 @@ class AgentRequests:
         if self.kit.resources.roots.is_hidden_path(real_path.full_path):
             danger = f"it would see files that are hidden from agents: {displayed_path}"
             return PlaceForRules(displayed_path, danger, "opened")
-        is_run_later = is_autorun_path(real_path.inside) or is_setting_in_home(
-            real_path.full_path, real_path.root
+        is_run_later = (
+            is_autorun_path(real_path.inside)
+            or is_setting_in_home(real_path.full_path, real_path.root)
+            or is_of_own_environment(real_path.full_path)
         )
         if effect is ActionEffect.EDIT and is_run_later:
             danger = f"other programs run the contents of {displayed_path}"

@@ -202,6 +202,22 @@ def own_program_command(*arguments: str) -> list[str]:
     return isolated_python_command("-c", code, os.pathsep.join(folders), *arguments)
 
 
+def find_own_environment() -> Path | None:
+    """Return the folder from which this program runs, if it could be in a project: a bundle's, or a
+    virtual environment. What is changed there runs when the program is started again.
+    """
+    if _is_bundle():
+        return Path(os.path.realpath(sys.executable)).parent
+    if sys.prefix != sys.base_prefix:
+        return Path(os.path.realpath(sys.prefix))
+    return None
+
+
+def is_of_own_environment(path: Path) -> bool:
+    own_environment = find_own_environment()
+    return own_environment is not None and path.is_relative_to(own_environment)
+
+
 def _is_bundle() -> bool:
     return bool(getattr(sys, "frozen", False))
 

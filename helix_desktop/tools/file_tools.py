@@ -35,7 +35,7 @@ from helix_desktop.errors import (
     format_things,
 )
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.processes.starter import is_setting_in_home
+from helix_desktop.processes.starter import is_of_own_environment, is_setting_in_home
 from helix_desktop.tools import autorun_files, file_text, glob_patterns, workspace_roots
 from helix_desktop.tools.built_in_tool import (
     AnsweredRead,
@@ -585,7 +585,8 @@ async def ask_and_write(resources: ToolResources, change: FileEdit, title: str) 
     content_after = change.after or b""
     is_run_later = autorun_files.changes_what_runs(root_path.inside, content_before, content_after)
     # In a home folder as a workspace, these are the user's settings and programs.
-    if is_run_later or is_setting_in_home(root_path.full_path, root_path.root):
+    is_of_user = is_setting_in_home(root_path.full_path, root_path.root)
+    if is_run_later or is_of_user or is_of_own_environment(root_path.full_path):
         action = replace(
             action,
             reason_to_ask="other programs run the contents of this file",

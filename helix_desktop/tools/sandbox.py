@@ -26,6 +26,7 @@ from helix_desktop.processes.starter import (
     CommandAuthor,
     ProcessLaunch,
     ProcessPlace,
+    find_own_environment,
     find_own_program,
 )
 from helix_desktop.tools import git_identity, sandbox_home
@@ -409,6 +410,7 @@ class Sandbox:
         words: list[str] = []
         for root in map(str, self.folders):
             words += [self._option_to_bind_roots, root, root]
+        words += self._arguments_to_hold_own_environment()
         if not self.read_only:
             # These are git's folders, or the file `.git` that stands for one.
             for git_path in held.folders:
@@ -420,6 +422,21 @@ class Sandbox:
             # A mount over a link would be made where the link leads to.
             if not os.path.islink(file):  # noqa: PTH114 -- for each command
                 words += ["--ro-bind-try", file, file]
+        return words
+
+    def _arguments_to_hold_own_environment(self) -> list[str]:
+        """Return arguments that make this program itself read-only, if it is installed in one of the
+        workspace's folders. A folder that is mounted cannot be moved away.
+        """
+        own_environment = find_own_environment()
+        words: list[str] = []
+        for root in self.folders:
+            if own_environment is None or not own_environment.is_relative_to(root):
+                continue
+            for folder in reversed(own_environment.parents):
+                if folder != root and folder.is_relative_to(root):
+                    words += [self._option_to_bind_roots, str(folder), str(folder)]
+            words += ["--ro-bind-try", str(own_environment), str(own_environment)]
         return words
 
     @property

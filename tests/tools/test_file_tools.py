@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -523,6 +524,27 @@ async def test_links_lead_no_file_tool_past_a_rule_or_a_question(here: World, se
             ] * 2
             assert all(target in one.title for one in questions)
     assert {target: (here.folder / target).read_text() for target in GUARDED} == before
+
+
+@pytest.mark.parametrize("kind", ["the user's own programs", "this program"])
+async def test_what_runs_outside_the_sandbox_later_is_asked_about_in_every_place(
+    here: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """With edits allowed, a file of this program, or of the home in which the agent works, was written
+    without a question.
+    """
+    if kind == "this program":
+        monkeypatch.setattr(sys, "prefix", str(here.folder / "venv"))
+        path = "venv/lib/site-packages/x.pth"
+    else:
+        monkeypatch.setenv("HOME", str(here.folder))
+        path = ".nvm/versions/node/v22/bin/npx"
+    here.kit.permissions.mode = PermissionMode.ALLOW_EDITS
+    here.person.answer = PermissionAnswer(allowed=False)
+    assert not (await here.run("write_file", path=path, content="evil\n")).ok
+    (question,) = here.person.asked
+    assert question.why == "other programs run the contents of this file"
+    assert (await here.run("write_file", path="plain.py", content="x\n")).ok
 
 
 @pytest.mark.parametrize("tool", ["write_file", "edit_file"])

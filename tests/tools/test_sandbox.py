@@ -252,6 +252,34 @@ async def test_gits_hooks_and_settings_stay_as_they_are(box: Sandbox) -> None:
     assert list((box.folders[0] / ".git" / "hooks").iterdir()) == []
 
 
+async def test_this_program_is_not_changed_where_it_is_installed_in_the_folder(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `pip install` in a project's virtual environment, a command could write what runs as this
+    program at its next start, outside the sandbox.
+    """
+    if box.kind is SandboxKind.LANDLOCK:
+        pytest.skip("Landlock cannot take a part out of what it allows")
+    own = box.folders[0] / "tools" / ".venv"
+    library = own / "lib" / "python3" / "site-packages" / "helix_desktop.py"
+    library.parent.mkdir(parents=True)
+    library.write_text("ours\n")
+    monkeypatch.setattr(sys, "prefix", str(own))
+    lines = (
+        f"echo theirs > {library}",
+        f"echo import theirs > {library.parent}/x.pth",
+        f"rm {library}",
+        f"mv {own} {own}2 && mkdir -p {library.parent} && echo theirs > {library}",
+        f"mv {own.parent} {own.parent}2 && mkdir -p {library.parent} && echo theirs > {library}",
+    )
+    for line in lines:
+        await ran(box, line)
+    assert library.read_text() == "ours\n"
+    assert [path.name for path in library.parent.iterdir()] == [library.name]
+    await ran(box, f"echo beside > {box.folders[0]}/beside")
+    assert (box.folders[0] / "beside").exists()
+
+
 async def test_a_hidden_folder_is_empty_and_stays_closed(box: Sandbox) -> None:
     if box.kind is SandboxKind.LANDLOCK:
         pytest.skip("Landlock cannot take a part out of what it allows")
