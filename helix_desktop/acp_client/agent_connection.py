@@ -10,9 +10,10 @@ said.
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 from acp import RequestError
@@ -26,7 +27,13 @@ from helix_desktop.errors import HelixError, ModelFailed, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import has_more_values, object_at, objects_at, parse_object, text_at
 from helix_desktop.processes.running_command import RunningCommand
-from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
+from helix_desktop.processes.starter import (
+    PIPE,
+    CommandAuthor,
+    ProcessLaunch,
+    ProcessPlace,
+    find_folder_without_agents,
+)
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 LONGEST_MESSAGE_BYTES = 32 << 20  # A longer message, in bytes, ends the connection.
@@ -51,6 +58,7 @@ NOT_SIGNED_IN = -32000
 MISSING_FILE = -32002
 INTERNAL_ERROR = -32603
 # The SDK does not check the types of these fields of a message.
+_PACKAGE_RUNNERS = frozenset(["npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "uv"])
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
 
@@ -64,6 +72,15 @@ class AgentHandlers:
     answer_request: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
     handle_update: Callable[[str, dict[str, Any], int], Awaitable[None]]
     count_request: Callable[[int], None]
+
+
+def _runs_what_its_folder_has(argv: Sequence[str]) -> bool:
+    """Whether a command would run a package or a module of the folder in which it starts instead of
+    the one that it names.
+    """
+    program = Path(argv[0]).stem
+    runs_module = program.startswith("py") and "-m" in argv[1:2]
+    return program in _PACKAGE_RUNNERS or runs_module
 
 
 def _has_trusted_types(message: Mapping[str, Any]) -> bool:
@@ -111,12 +128,14 @@ class AgentConnection:
         spawn: TaskSpawner,
         handlers: AgentHandlers,
     ) -> "AgentConnection":
-        """Starts the agent in the workspace's folder. No process that it starts
-        outlives it or this program.
+        """Starts the agent in the workspace's folder, of which it also hears over the protocol. No
+        process that it starts outlives it or this program.
         """
         folder = None
         if kit.resources.roots.folders:
             folder = kit.resources.roots.folders[0]
+        if _runs_what_its_folder_has(agent.argv):
+            folder = find_folder_without_agents()
         launch = ProcessLaunch(
             CommandAuthor.USER, agent.argv, folder, environment, place=ProcessPlace.WATCHED
         )

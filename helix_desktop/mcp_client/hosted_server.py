@@ -28,7 +28,7 @@ from helix_desktop.mcp_client.server_config import (
     fill_in_references,
     secret_references,
 )
-from helix_desktop.processes.starter import find_users_program
+from helix_desktop.processes.starter import find_folder_without_agents, find_users_program
 from helix_desktop.secrets import McpServerSecret, McpSignIn
 
 if TYPE_CHECKING:
@@ -413,8 +413,9 @@ class HostedServer:
         program = find_users_program(config.command, environment)
         command_line = [program]
         command_line.extend(config.args)
+        folder = config.folder or str(find_folder_without_agents())
         return start_server_process(
-            command_line, environment, config.folder, self.log, self._fail_waiting_calls
+            command_line, environment, folder, self.log, self._fail_waiting_calls
         )
 
     @asynccontextmanager

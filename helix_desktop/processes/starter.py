@@ -319,6 +319,16 @@ def _is_place_of_agents(place: Path) -> bool:
     return False
 
 
+def find_folder_without_agents() -> Path:
+    """Return a folder for what the user has set up to run without naming one. In the folder in which
+    this program was started, perhaps a project, `npx` and Python would take what lies there.
+    """
+    home = Path.home()
+    if is_in_folder_of_agents(str(home)):
+        return Path(home.anchor)
+    return home
+
+
 def is_setting_in_home(place: Path, folder: Path) -> bool:
     """Whether a place is behind a name with a dot in the user's home, which is in this folder.
 

@@ -92,6 +92,32 @@ async def agent(
         await link.end_agent_process()
 
 
+@pytest.mark.parametrize("program", ["npx", "bunx", "own-agent"])
+async def test_a_package_runner_does_not_start_in_the_project(
+    bench: Workbench, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """`npx agent` ran a file of the project's node_modules, outside the sandbox."""
+    home = tmp_path / "home of the user"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    script = folder / "agent.py"
+    script.write_text(AGENT % "import os\nABILITIES = {'folder': os.getcwd()}")
+    runner = tmp_path / program
+    runner.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{script}'\n")
+    runner.chmod(0o755)
+    heard = Heard()
+    link = await AgentConnection.start_agent(
+        AcpAgent("Agent", (str(runner), "some-agent")),
+        os.environ,
+        bench.kit,
+        bench.tasks.spawn_task,
+        AgentHandlers(heard.answer_request, heard.hear_update, heard.requests.append),
+    )
+    expected = bench.kit.resources.roots.folders[0] if program == "own-agent" else home
+    assert link.abilities["folder"] == str(expected)
+    await link.end_agent_process()
+
+
 async def test_an_agent_says_what_it_can_do_and_answers(bench: Workbench, folder: Path) -> None:
     code = "def on(message):\n    return {'got': message['method'], 'with': message['params']}"
     async with agent(bench, folder, code) as link:

@@ -53,7 +53,7 @@ ALL = (
         500,
         10,
     ),
-    Trial("started_names", "programs of a project that are called like others", "--starts", 60, 4),
+    Trial("started_names", "programs of a project that are called like others", "--starts", 65, 4),
     Trial("preview_references", "files in the preview that name others", "--files", 20_000, 400),
     Trial(
         "mcp_lies",

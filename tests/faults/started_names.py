@@ -45,7 +45,8 @@ FURTHER_NAMES = (
 )  # fmt: skip
 # What the user has installed. Each starts another program by its name, as these programs do.
 INSTALLED = {
-    "npx": "node --version",
+    # As the real one, it prefers what the folder has.
+    "npx": "[ -x node_modules/.bin/server ] && exec node_modules/.bin/server\nnode --version",
     "gemini": "node --version",
     "gh": "git --version",
     "ssh": "nc -h",
@@ -96,6 +97,9 @@ def plant(folder: Path, form: str) -> str:
     names = {path.name for path in Path("/usr/bin").iterdir()} | set(FURTHER_NAMES)
     for name in names:
         (planted / name).symlink_to(witness)
+    packages = folder / "work" / "node_modules" / ".bin"
+    packages.mkdir(parents=True)
+    (packages / "server").symlink_to(witness)
     for name, line in INSTALLED.items():
         program = installed / name
         program.write_text(f'#!/bin/sh\necho "$0" >> "{folder}/own"\n{line}\n')
@@ -126,16 +130,22 @@ def turn_link(place: Place) -> None:
 
 
 async def start_server(place: Place) -> None:
-    async with hosting(ServerConfig("s", command="npx", args=("-y", "x"))) as hosted:
+    async with hosting(ServerConfig("s", command="npx", args=("-y", "server"))) as hosted:
         turn_link(place)
         await hosted.settled()
 
 
-async def start_agent(place: Place) -> None:
+async def start_packaged_agent(place: Place) -> None:
+    await start_agent(place, "npx server")
+
+
+async def start_agent(place: Place, line: str = "gemini --acp") -> None:
     environment = dict(os.environ)
-    agents = list_acp_agents("Mine = gemini --acp", environment)
+    agents = list_acp_agents(f"Mine = {line}", environment)
     turn_link(place)
-    agent = next((agent for agent in agents if agent.name == "Mine"), AcpAgent("Mine", ("gemini",)))
+    agent = next(
+        (agent for agent in agents if agent.name == "Mine"), AcpAgent("Mine", tuple(line.split()))
+    )
     tasks = OwnedTasks("agent")
     try:
         handlers: Any = None
@@ -233,6 +243,7 @@ async def start_own_programs(place: Place) -> None:
 WAYS: tuple[Callable[[Place], Any], ...] = (
     start_server,
     start_agent,
+    start_packaged_agent,
     start_terminal,
     start_ssh,
     start_forge,
@@ -254,6 +265,9 @@ async def try_way(way: Callable[[Place], Any], form: str, found: Counter[str]) -
         for variable in kept:
             os.environ.pop(variable, None)
         os.environ["PATH"] = search_path
+        started_in = Path.cwd()
+        (folder / "work").mkdir(exist_ok=True)
+        os.chdir(folder / "work")  # As when the program is started in the project.
         try:
             async with world(folder) as here:
                 place = Place(folder, search_path, here)
@@ -265,6 +279,7 @@ async def try_way(way: Callable[[Place], Any], form: str, found: Counter[str]) -
             if ran:
                 found[f"LOST: {way.__name__}, {form}: {Path(ran[-1]).name}"] += 1
         finally:
+            os.chdir(started_in)
             for variable, value in kept.items():
                 os.environ.pop(variable, None)
                 if value is not None:

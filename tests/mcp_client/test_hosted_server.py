@@ -27,6 +27,7 @@ from helix_desktop.mcp_client.hosted_server import (
     McpServerTool,
 )
 from helix_desktop.mcp_client.server_config import ServerConfig
+from helix_desktop.processes import starter
 from tests.conftest import Expect
 from tests.mcp_client.world import hosting, strange
 from tests.turns import lasted
@@ -61,6 +62,35 @@ async def test_a_server_that_does_not_come_up_says_why_and_hinders_nobody(
         assert status.state is McpConnectionState.FAILED
         assert words in status.why
         assert "Retrying in 1 s" in status.why
+
+
+@pytest.mark.parametrize("kind", ["elsewhere", "in the home as a workspace", "in the named folder"])
+async def test_a_server_does_not_start_in_the_folder_in_which_this_program_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Started in a project, `npx` ran a package of the project instead of the one that was named."""
+    project = tmp_path / "project"
+    home = tmp_path / "home"
+    for folder in (project, home):
+        folder.mkdir()
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(starter, "_folders_of_agents", set())
+    starter.leave_out_of_search([project])
+    expected, named = home, ""
+    if kind == "in the home as a workspace":
+        starter.leave_out_of_search([home])
+        expected = Path("/")
+    elif kind == "in the named folder":
+        expected, named = project, str(project)
+    code = "import os, sys; open(sys.argv[1], 'w').write(os.getcwd())"
+    told = tmp_path / "told"
+    config = ServerConfig(
+        "s", command=sys.executable, args=("-I", "-c", code, str(told)), folder=named
+    )
+    async with hosting(config) as here:
+        await here.settled()
+    assert told.read_text() == str(expected)
 
 
 async def test_a_command_that_is_not_there_is_named() -> None:
