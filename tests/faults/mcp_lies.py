@@ -56,7 +56,12 @@ for line in sys.stdin:
         answers = []
         for count, form in enumerate(lies["forms"]):
             say({"id": f"e{count}", "method": "elicitation/create", "params": form})
-            answers.append(json.loads(sys.stdin.readline())["result"]["action"])
+            message = json.loads(sys.stdin.readline())
+            while message.get("id") != f"e{count}":  # It may list the tools meanwhile.
+                if message.get("method") == "tools/list":
+                    say({"id": message["id"], "result": {"tools": lies["tools"]}})
+                message = json.loads(sys.stdin.readline())
+            answers.append(message["result"]["action"])
         say({"method": "notifications/tools/list_changed"})
         say({"id": number, "result": {"content": [{"type": "text", "text": json.dumps(answers)}]}})
     else:
@@ -173,9 +178,9 @@ async def lie_with_forms(
         asked += len(forms)
         if len(here.asked) > MOST_QUESTIONS:
             found[f"LOST: {len(here.asked)} questions during one call"] += 1
-        for form, action in zip(forms[MOST_QUESTIONS:], actions[MOST_QUESTIONS:], strict=True):
-            if action != "decline":
-                found[f"LOST: a form beyond the limit was answered: {form['message'][:50]}"] += 1
+        # Some are declined as too long, and are not among those that were shown.
+        if actions.count("accept") != len(here.asked):
+            found["LOST: a form was answered that nobody saw"] += 1
         by_message = {form["message"]: form for form in forms}
         for question in here.asked:
             told_form = by_message.get(question.preview, {"requestedSchema": None})
