@@ -13,10 +13,11 @@ from typing import Any
 
 from helix_desktop.console import Console
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import object_at, value_at
+from helix_desktop.json_values import has_more_values, object_at, value_at
 
 # The most bytes of a message: 16 MB of stored content can double in size as JSON.
 LONGEST = 32 << 20
+MOST_VALUES = 500_000  # In a message. Parsed, many small ones take a hundred times their length.
 GREETING_ID = "helix-greeting"
 REQUEST_FAILED = -32603
 MAYBE_DONE = (
@@ -155,8 +156,8 @@ class ClientLine:
 
 
 async def iterate_input_lines(read: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes]:
-    """Yield whole lines. One that is too long is yielded as a short invalid line, to
-    get an error.
+    """Yield whole lines. One that is too long, or has too many values, is yielded as a short
+    invalid line, to get an error.
     """
     pieces: list[bytes] = []  # Of the line that has not ended yet.
     size = 0
@@ -168,9 +169,9 @@ async def iterate_input_lines(read: Callable[[], Awaitable[bytes]]) -> AsyncIter
         for last_part in parts_of_lines:
             pieces.append(last_part)
             size += len(last_part)
-            line = b"too long"
-            if size <= LONGEST:
-                line = b"".join(pieces)
+            line = b"".join(pieces)
+            if size > LONGEST or has_more_values(line, MOST_VALUES):
+                line = b"too long"
             pieces.clear()
             size = 0
             if line.strip():

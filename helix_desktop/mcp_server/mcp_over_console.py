@@ -12,7 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
-from helix_desktop.mcp_server.client_line import LONGEST, iterate_input_lines
+from helix_desktop.mcp_server.client_line import LONGEST, MOST_VALUES, iterate_input_lines
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,9 @@ def parse_message_line(line: bytes) -> SessionMessage | types.JSONRPCError:
         request = json.loads(line)
     except (ValueError, RecursionError):
         return _build_error_message(
-            None, types.PARSE_ERROR, f"This is no JSON, or a line of more than {LONGEST:,} bytes."
+            None,
+            types.PARSE_ERROR,
+            f"This is no JSON, or a line of more than {LONGEST:,} bytes or {MOST_VALUES:,} values.",
         )
     return _build_error_message(
         _request_id_of(request), types.INVALID_REQUEST, "This is no message of JSON-RPC 2.0."

@@ -123,3 +123,14 @@ async def test_a_line_too_long_is_dropped_without_being_kept(
 
     lines = [line async for line in client_line.iterate_input_lines(read)]
     assert lines == [b"too long", b"next"]
+
+
+async def test_a_line_of_very_many_values_is_passed_over() -> None:
+    table = b'{"text": "' + b"1,2,3;" * 300_000 + b'"}'
+    pieces = [b"[" + b"[]," * 600_000 + b"0]\n", table + b"\n", b""]
+
+    async def read() -> bytes:
+        return pieces.pop(0)
+
+    lines = [line async for line in client_line.iterate_input_lines(read)]
+    assert lines == [b"too long", table]
