@@ -57,8 +57,9 @@ _CLIENT_CAPABILITIES = {
 NOT_SIGNED_IN = -32000
 MISSING_FILE = -32002
 INTERNAL_ERROR = -32603
-# The SDK does not check the types of these fields of a message.
+# They prefer a package of the folder in which they start.
 _PACKAGE_RUNNERS = frozenset(["npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "uv"])
+# The SDK does not check the types of these fields of a message.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
 
