@@ -36,6 +36,7 @@ from helix_desktop import concurrency
 from tests.benchmarks import gateway_clients
 from tests.benchmarks.gateway_clients import HIDDEN, KEY, Work
 from tests.faults.agent_ends import FailingProvider, WorkWithFiles
+from tests.faults.wrap_matrix import ESTIMATE_SAID
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 from tests.resident.test_resident_process import status, wait_until
 
@@ -308,6 +309,8 @@ def _gateway_killed(run: Run) -> None:
         killing = concurrency.start_thread(kill, name="kill", daemon=True)
         _run_to_its_end(trial, process, run.agent, run.steps)
         killing.join(1)
+    if ESTIMATE_SAID not in trial.last_line:
+        trial.wrong.append(f"the last line lacks what was asked for in vain: {trial.last_line}")
 
 
 def _in_settings(run: Run) -> None:

@@ -63,6 +63,7 @@ from tests.peers.company_proxy import CompanyProxy
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
 LONGEST = 600.0
+ESTIMATE_SAID = "got no whole answer"
 HTTP_KEYS = ("authorization", "x-api-key", "x-goog-api-key")
 VARIABLES = {
     **dict.fromkeys(("claude", "opencode"), "ANTHROPIC_BASE_URL"),
@@ -568,7 +569,14 @@ def gateway_killed(stage: Stage) -> None:
     stage.halfway.wait(LONGEST)
     os.kill(status(stage.home / "helix")["gateway"], signal.SIGKILL)
     killed.set()
-    stage.finish(process)
+    _check_that_estimate_is_said(stage, stage.finish(process))
+
+
+def _check_that_estimate_is_said(stage: Stage, told: str) -> None:
+    """The provider has billed the request that the killed gateway had sent."""
+    if ESTIMATE_SAID not in told:
+        last_line = told.strip().rpartition("\n")[2]
+        stage.wrong.append(f"the last line lacks what was asked for in vain: {last_line}")
 
 
 def gateway_killed_in_a_stream(stage: Stage) -> None:
@@ -586,7 +594,7 @@ def gateway_killed_in_a_stream(stage: Stage) -> None:
     begun.wait(LONGEST)
     os.kill(status(stage.home / "helix")["gateway"], signal.SIGKILL)
     killed.set()
-    stage.finish(process)
+    _check_that_estimate_is_said(stage, stage.finish(process))
 
 
 def provider_fails(stage: Stage) -> None:
