@@ -7,13 +7,21 @@ resumes it through the gateway, its first request tells everything again.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_conversation import parts_from_pieces
 from helix_desktop.gateway.conversations_port import Arrival
+from helix_desktop.gateway.history_summarized_by_agent import find_summary_piece
+from helix_desktop.gateway.summarized_conversation import (
+    KeptEnd,
+    find_kept_end,
+    list_messages_behind_summary,
+)
 from helix_desktop.histories.seen_twice import names_of_session
-from helix_desktop.protocols.gateway_message import PieceKind, ProtocolMessage, Speaker
+from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.session_intake import NEWEST, id_of_imported_session
 from helix_desktop.workbench.session_seen_live import (
@@ -30,13 +38,16 @@ MOST_LOOKED_AT = 50
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
     """The conversation that an import made of a session. `seqs`: the last fact of each of the
-    request's first messages, as far as they are there.
+    request's first messages, as far as they are there. `is_summarized`: the request has the agent's
+    own summary in place of them, and behind it `kept`, the end of the conversation, if that is there.
     """
 
     conversation: str
     seqs: tuple[int, ...]
     started: facts.ConversationStarted
     is_archived: bool
+    is_summarized: bool = False
+    kept: KeptEnd | None = None
 
 
 async def find_imported_session(
@@ -48,6 +59,9 @@ async def find_imported_session(
     Of several that begin with the same messages, it is the one that has most of them. What the
     user has continued here, thrown away or works on with another machine stays as it is.
     """
+    summary = find_summary_piece(messages[0])
+    if summary is not None and not arrival.is_below_another:
+        return await _find_summarized_session(bench, arrival, messages, summary)
     has_reply = any(message.speaker is Speaker.ASSISTANT for message in messages)
     if not has_reply:  # The session begins with this request.
         return None
@@ -66,24 +80,71 @@ async def find_imported_session(
     return most_similar
 
 
+async def _find_summarized_session(
+    bench: Workbench, arrival: Arrival, messages: Sequence[ProtocolMessage], summary: Piece
+) -> ImportedSession | None:
+    """Return the conversation for whose messages a request has the agent's own summary: the one of
+    the session that it names, or else the only one that certainly ends with what is behind it.
+    """
+    behind_summary = await asyncio.to_thread(list_messages_behind_summary, messages, summary.text)
+    if arrival.session:
+        candidates = [id_of_imported_session(arrival.agent, arrival.session)]
+    else:
+        candidates = _list_imported_conversations(bench, arrival.agent)
+    certain: list[ImportedSession] = []
+    for conversation in candidates:
+        recorded_facts = await _read_facts_that_may_go_on(bench, conversation)
+        if not recorded_facts:
+            continue
+        # In a thread: a long conversation takes a while.
+        moment = await asyncio.to_thread(build_state, recorded_facts)
+        kept = await asyncio.to_thread(find_kept_end, moment, behind_summary)
+        is_certain = kept is not None and kept.is_certain
+        if arrival.session or is_certain:
+            imported = _imported_session_of_facts(bench, conversation, recorded_facts, ())
+            certain.append(replace(imported, is_summarized=True, kept=kept))
+    if len(certain) != 1:
+        return None
+    return certain[0]
+
+
 async def _compare_with_imported(
     bench: Workbench, conversation: str, messages: Sequence[ProtocolMessage]
 ) -> ImportedSession | None:
     """Return the conversation if it begins with these messages, and may be continued."""
-    row = bench.conversation_row(conversation)
-    if row is None or row.trashed or bench.sharing.other_machine_writing(conversation):
-        return None
-    recorded_facts = await bench.read_conversation_facts(conversation)
-    if is_continued_here(recorded_facts):
-        return None
+    recorded_facts = await _read_facts_that_may_go_on(bench, conversation)
     seqs = await asyncio.to_thread(find_facts_of_messages, recorded_facts, messages)
     if not seqs:
         return None
+    return _imported_session_of_facts(bench, conversation, recorded_facts, seqs)
+
+
+async def _read_facts_that_may_go_on(
+    bench: Workbench, conversation: str
+) -> Sequence[facts.Recorded]:
+    """Return the facts of a conversation, or none if it must stay as it is."""
+    row = bench.conversation_row(conversation)
+    if row is None or row.trashed or bench.sharing.other_machine_writing(conversation):
+        return ()
+    recorded_facts = await bench.read_conversation_facts(conversation)
+    if is_continued_here(recorded_facts):
+        return ()
+    return recorded_facts
+
+
+def _imported_session_of_facts(
+    bench: Workbench,
+    conversation: str,
+    recorded_facts: Sequence[facts.Recorded],
+    seqs: tuple[int, ...],
+) -> ImportedSession:
     start_facts: list[facts.ConversationStarted] = []
     for recorded in recorded_facts:
         if isinstance(recorded.fact, facts.ConversationStarted):
             start_facts.append(recorded.fact)
-    return ImportedSession(conversation, seqs, start_facts[-1], is_archived=row.archived)
+    row = bench.conversation_row(conversation)
+    is_archived = row is not None and row.archived
+    return ImportedSession(conversation, seqs, start_facts[-1], is_archived=is_archived)
 
 
 async def _list_conversations_that_begin_alike(
@@ -92,20 +153,26 @@ async def _list_conversations_that_begin_alike(
     """Return the imported conversations of an agent that begin with the same words and the same
     first reply as a request. They are needed for agents that do not name their session.
     """
-    imported_rows = [row for row in bench.list_conversations() if row.recorded_from == agent]
-    if not imported_rows:
+    candidates = _list_imported_conversations(bench, agent)
+    if not candidates:
         return []
-    imported_rows.sort(key=lambda row: row.updated, reverse=True)
     # In a thread: the first message may be long, and others are to be answered meanwhile.
     beginning = await asyncio.to_thread(_facts_of_beginning, agent, messages)
     names = names_of_session(beginning)
     similar_conversations: list[str] = []
-    for row in imported_rows[:MOST_LOOKED_AT]:
-        first_facts = await bench.workspace.journal.read_facts(row.id, limit=NEWEST)
+    for conversation in candidates:
+        first_facts = await bench.workspace.journal.read_facts(conversation, limit=NEWEST)
         names_of_row = names_of_session([recorded.fact for recorded in first_facts])
         if not names.isdisjoint(names_of_row):
-            similar_conversations.append(row.id)
+            similar_conversations.append(conversation)
     return similar_conversations
+
+
+def _list_imported_conversations(bench: Workbench, agent: str) -> list[str]:
+    """Return those that changed last of an agent's imported conversations."""
+    imported_rows = [row for row in bench.list_conversations() if row.recorded_from == agent]
+    imported_rows.sort(key=lambda row: row.updated, reverse=True)
+    return [row.id for row in imported_rows[:MOST_LOOKED_AT]]
 
 
 def _facts_of_beginning(agent: str, messages: Sequence[ProtocolMessage]) -> list[facts.Fact]:

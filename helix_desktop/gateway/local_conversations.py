@@ -676,6 +676,8 @@ class LocalAgentConversations:
         imported = await find_imported_session(self._bench, arrival, messages)
         if imported is not None and not self._matcher.find_known_messages(imported.conversation):
             await self._continue_imported_session(imported, arrival, known_messages)
+            if imported.is_summarized:
+                await self._go_on_behind_summary(known_messages, arrival, messages, imported.kept)
             return
 
         fork_base = await self._find_fork_base(arrival, messages, parent)

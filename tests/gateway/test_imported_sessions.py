@@ -251,6 +251,73 @@ async def test_an_agent_that_names_no_session_is_recognised_by_how_it_began(tmp_
         assert len(made.list_conversations()) == 3
 
 
+SUMMARY = "This session is being continued from a previous conversation. We have counted."
+LONG_ANSWER = "An answer that no other session has. " * 8
+
+
+@pytest.mark.parametrize("name", ["session-1", ""])
+@pytest.mark.parametrize("imported_behind", [False, True])
+async def test_an_imported_session_that_its_agent_has_compacted_goes_on_in_its_own_conversation(
+    tmp_path: Path, name: str, imported_behind: bool
+) -> None:
+    """It began without the gateway, and was a second conversation from then on. Without a name it is
+    joined only by what is behind the summary.
+    """
+    async with bench(tmp_path / "home") as made:
+        agent, conversation = await imported_session(made, tmp_path)
+        agent.lines.pop()
+        boundary = written.claude_line(3, "system", None, subtype="compact_boundary")
+        agent._write_line(boundary | {"logicalParentUuid": "u2"})
+        agent._write_line(written.claude_said(4, 3, SUMMARY, isCompactSummary=True))
+        agent.units = [{"role": "user", "content": [{"type": "text", "text": SUMMARY}]}]
+        agent.say("question 2")
+        if imported_behind:
+            reply = agent.next_reply(LONG_ANSWER, calls=False)
+            agent.write_reply(reply)
+            agent.units.append(reply)
+            await agent.read_file()
+            agent.say("question 3")
+        agent.sent_name = name
+        room = LocalAgentConversations(made, _nobody)
+        sent = await agent.ask(room)
+        is_known = bool(name) or imported_behind
+        assert (sent.ticket.conversation == conversation) is is_known
+        reply = agent.next_reply("last answer", calls=False)
+        await agent.get_reply(room, sent, reply)
+        await room.aclose()
+        agent.write_reply(reply)
+        if is_known:  # The recorder reads what the gateway has recorded.
+            await agent.read_file()
+        rows = made.list_conversations()
+        assert len(rows) == (1 if is_known else 2)
+        facts = await made.read_conversation_facts(sent.ticket.conversation)
+        texts = texts_on_path(facts)
+        assert texts[-1] == "last answer"
+        for words in ("question 2", *([LONG_ANSWER, "question 3"] if imported_behind else [])):
+            assert texts.count(words) == 1, texts
+        if is_known:
+            assert texts[:2] == ["question 1", "answer 1"], "nothing of it is lost"
+
+
+async def test_two_imported_sessions_with_the_same_end_are_never_joined(tmp_path: Path) -> None:
+    async with bench(tmp_path / "home") as made:
+        for session in ("session-1", "session-2"):
+            agent = WatchedAgent(made, tmp_path, session=session)
+            for words, answer in ((session, "first"), ("the same", LONG_ANSWER)):
+                agent.say(words)
+                reply = agent.next_reply(answer, calls=False)
+                agent.write_reply(reply)
+                agent.units.append(reply)
+            await agent.read_file()
+        before = {row.id for row in made.list_conversations()}
+        agent.units[:2] = [{"role": "user", "content": [{"type": "text", "text": SUMMARY}]}]
+        agent.say("go on")
+        agent.sent_name = ""
+        room = LocalAgentConversations(made, _nobody)
+        assert (await agent.ask(room)).ticket.conversation not in before
+        await room.aclose()
+
+
 @pytest.mark.parametrize("change", ["continued", "trashed", "another answer", "another session"])
 async def test_an_imported_session_that_is_another_one_by_now_stays_as_it_is(
     tmp_path: Path, change: str
