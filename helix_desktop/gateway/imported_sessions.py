@@ -113,6 +113,8 @@ async def _compare_with_imported(
 ) -> ImportedSession | None:
     """Return the conversation if it begins with these messages, and may be continued."""
     recorded_facts = await _read_facts_that_may_go_on(bench, conversation)
+    if not recorded_facts:
+        return None
     seqs = await asyncio.to_thread(find_facts_of_messages, recorded_facts, messages)
     if not seqs:
         return None
