@@ -414,6 +414,17 @@ async def test_the_command_succeeds_if_one_workspaces_work_has(
         assert len(opened) == 2
 
 
+async def test_without_a_workspace_a_draining_worker_has_nothing_to_wait_for(
+    where: ProgramFolders,
+) -> None:
+    arguments, opened = working(where, [], "--drain")
+    arguments.known = {}
+    arguments.workers = []
+    ending = _WorkerRounds(arguments, {}).work_in_all_workspaces()
+    assert await asyncio.wait_for(ending, 5) == 0
+    assert opened == []
+
+
 # --- In one workspace
 
 
