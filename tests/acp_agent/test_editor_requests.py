@@ -25,6 +25,7 @@ from acp.helpers import (
 
 from helix_desktop import cli, program_folders
 from helix_desktop.acp_agent import editor_requests
+from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities
 from helix_desktop.acp_agent.editor_requests import EditorAgent
 from helix_desktop.acp_agent.workspace_switch import LONGEST_MESSAGE
@@ -683,3 +684,12 @@ async def test_a_message_of_a_session_that_is_closed_meanwhile_is_answered(
         answer = await asyncio.wait_for(turn, 60)
         assert answer["result"] == {"stopReason": "cancelled"}
         assert not (bench.main_folder / "c.txt").exists()
+
+
+async def test_an_editor_that_begins_is_told_what_the_agent_is_and_can_do(
+    bench: Workbench,
+) -> None:
+    async with connected(bench) as editor:
+        answer = await editor.request("initialize", protocolVersion=1, clientCapabilities={})
+        assert answer == json.loads(json.dumps(build_initialize_result()))
+        assert answer["protocolVersion"] == 1

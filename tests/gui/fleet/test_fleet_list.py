@@ -299,3 +299,11 @@ def test_other_cells_are_drawn_as_always(running_on: FleetList) -> None:
     one = picture_of_cell(running_on, 0, "a", LONG, "")
     assert one == picture_of_cell(running_on, 0, "a", "short", "")
     assert one != picture_of_cell(running_on, 0, "other", LONG, "")
+
+
+def test_the_column_into_which_words_run_on_moves_beside_theirs(parent: QWidget) -> None:
+    columns = [FleetColumn(title, 100) for title in ("State", "Task", "Where", "Now")]
+    shown = FleetList("Tasks", columns, parent)
+    shown.let_words_run_on(1, 3)
+    header = shown.header()
+    assert [header.logicalIndex(place) for place in range(4)] == [0, 1, 3, 2]
