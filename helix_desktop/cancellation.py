@@ -30,7 +30,10 @@ async def finish_even_if_cancelled(
     if cancellation is None:
         return task.result()
     failure = None if task.cancelled() else task.exception()
-    raise cancellation from failure
+    try:
+        raise cancellation from failure
+    finally:
+        del cancellation  # It holds this frame, and the frame would hold it.
 
 
 async def finish_ignoring_cancellation(work: Awaitable[T]) -> T:

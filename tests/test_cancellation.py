@@ -1,9 +1,11 @@
 """cancellation.py: work is finished, or ended, before a cancelled caller goes on."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
+import weakref
 from collections.abc import Coroutine
 from typing import Any
 
@@ -99,3 +101,35 @@ async def test_work_is_told_to_hurry_with_each_cancellation() -> None:
     caller.cancel()
     await asyncio.wait([caller], timeout=60)
     assert caller.cancelled()
+
+
+async def test_what_was_cancelled_is_freed_at_once() -> None:
+    """The defect: the cancellation and where it was raised held each other, and with them open
+    connections, until the garbage collector ran.
+    """
+
+    class Connection:
+        """Something that work holds."""
+
+    held: list[weakref.ref[Connection]] = []
+
+    async def use_connection() -> None:
+        connection = Connection()
+        held.append(weakref.ref(connection))
+        await finish_even_if_cancelled(asyncio.sleep(0.01))
+
+    gc.collect()
+    gc.disable()
+    try:
+        caller = OwnedTasks("test").spawn_task(use_connection(), name="use")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+        assert caller.cancelled()
+        del caller
+        await asyncio.sleep(0)
+        (connection,) = held
+        assert connection() is None
+    finally:
+        gc.enable()
