@@ -16,9 +16,12 @@ def _stop_importing_from_current_folder() -> None:
     file there may have the name of a library that we use. If the package itself comes from
     PYTHONPATH, as in nix-shell, only relative folders are removed.
     """
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if here in map(os.path.abspath, named):
+    package_folder = os.path.dirname(os.path.abspath(__file__))
+    here = os.path.dirname(package_folder)
+    python_path = os.environ.get("PYTHONPATH", "")
+    named = [path for path in python_path.split(os.pathsep) if path]
+    absolute_paths = [os.path.abspath(path) for path in named]
+    if here in absolute_paths:
         named = [path for path in named if not os.path.isabs(path)]
     try:
         current = os.getcwd()

@@ -404,16 +404,19 @@ def build_diagnostics_text(
     findings: Sequence[DoctorFinding], where: ProgramFolders, redaction: logs.LogRedaction
 ) -> str:
     """Returns the text of the file: JSON with the home folder shortened and secrets removed."""
+    findings_as_json = [asdict(finding) for finding in findings]
     content: dict[str, Any] = {
         "read this before you send it": "This report describes the installation. It contains nothing that you or an agent wrote or stored.",
         "program": __version__,
         "libraries": installed_library_versions(),
-        "findings": [asdict(finding) for finding in findings],
+        "findings": findings_as_json,
         "settings that differ": _changed_settings(where),
         "end of the log": _read_log_lines(where.logs / "helix.log"),
     }
     text = redaction(json.dumps(content, ensure_ascii=False, indent=1))
-    return text.replace(json.dumps(str(Path.home()))[1:-1], "~") + "\n"
+    # As it stands within the texts of JSON, without the quotation marks.
+    home = json.dumps(str(Path.home()))[1:-1]
+    return text.replace(home, "~") + "\n"
 
 
 def _changed_settings(where: ProgramFolders) -> dict[str, Any]:

@@ -66,7 +66,8 @@ class FrameConnection:
     async def send_frame(self, kind: bytes, content: bytes = b"") -> None:
         for start in range(0, max(len(content), 1), LARGEST):
             piece = content[start : start + LARGEST]
-            self._writer.write(HEADER.pack(kind, len(piece)))
+            header = HEADER.pack(kind, len(piece))
+            self._writer.write(header)
             self._writer.write(piece)
             await self._writer.drain()
 
@@ -185,9 +186,8 @@ class RequestListener:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
-            self._tasks.spawn_task(
-                self._serve_request(FrameConnection(reader, writer)), name="request"
-            )
+            serving = self._serve_request(FrameConnection(reader, writer))
+            self._tasks.spawn_task(serving, name="request")
         except StoppedByUser:
             writer.close()
 
@@ -229,9 +229,8 @@ class RequestListener:
         """
         console = CallerConsole(wire)
         # Task names are logged. The arguments may be private, so this name omits them.
-        work = self._tasks.spawn_task(
-            _answer_request(self._answer, arguments, console), name="answer"
-        )
+        answering = _answer_request(self._answer, arguments, console)
+        work = self._tasks.spawn_task(answering, name="answer")
         listening = self._tasks.spawn_task(_listen_for_input(wire, console), name="input")
         try:
             await asyncio.wait({work, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -240,7 +239,8 @@ class RequestListener:
             if not work.done():
                 work.cancel()
         if not work.cancelling():
-            await wire.send_frame(b"X", str(work.result()).encode())
+            exit_code = str(work.result())
+            await wire.send_frame(b"X", exit_code.encode())
 
 
 async def _listen_for_input(wire: FrameConnection, console: CallerConsole) -> None:
@@ -284,9 +284,9 @@ async def listen_for_requests(
     may call this.
     """
     try:
-        owner = RequestListener(
-            _address_of_owner(check_private_folder(run), name, sockets=sockets), answer, patience
-        )
+        private_folder = check_private_folder(run)
+        address = _address_of_owner(private_folder, name, sockets=sockets)
+        owner = RequestListener(address, answer, patience)
         await owner.start_listening(sockets=sockets)
     except OSError as error:  # The disk may be full, or the file system may lack sockets.
         raise HelixError(

@@ -36,7 +36,9 @@ def _named_displays(wanted: Collection[str], environ: Mapping[str, str]) -> list
     displays: list[str] = []
     socket_name = environ.get("WAYLAND_DISPLAY", "")
     if socket_name and "wayland" in wanted:
-        displays.append(str(Path(environ.get("XDG_RUNTIME_DIR") or "/", socket_name)))
+        runtime_folder = environ.get("XDG_RUNTIME_DIR") or "/"
+        socket = Path(runtime_folder, socket_name)
+        displays.append(str(socket))
     x_display = environ.get("DISPLAY", "")
     if x_display and "xcb" in wanted:
         displays.append(x_display)

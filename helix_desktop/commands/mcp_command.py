@@ -211,20 +211,25 @@ def build_served_workspace(
 
         console = CollectingConsole()
         verb = words[0]
-        argv = ["task", verb, "--workspace", workspace.id, "--json", *words[1:]]
+        argv = ["task", verb, "--workspace", workspace.id, "--json"]
+        argv += words[1:]
         await workspace_access.run_command_of_caller(workspace, where, None, None, argv, console)
-        return json.loads("\n".join(console.answers))
+        answer = "\n".join(console.answers)
+        return json.loads(answer)
 
+    token_counter = token_counting.shared_token_counter()
+    compact = partial(_compact_with_fast_model, workspace, where)
+    use_agent_session = partial(_use_agent_session, workspace, where, started_by)
     return ServedWorkspace(
         workspace.name,
         workspace.cache,
         workspace.index,
         workspace.journal,
-        token_counting.shared_token_counter(),
+        token_counter,
         grep_entry_lines,
-        partial(_compact_with_fast_model, workspace, where),
+        compact,
         run_task_command,
-        partial(_use_agent_session, workspace, where, started_by),
+        use_agent_session,
     )
 
 

@@ -281,18 +281,7 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
             folders_that_are_read.append({"agent": kind, "folder": str(folder)})
 
     shares = read_share.measure_read_shares(places, where.data)
-    shares_as_json: list[dict[str, Any]] = []
-    for share in shares:
-        share_as_json = {
-            "agent": share.kind,
-            "bytes": share.all_files.bytes,
-            "read_bytes": share.read_bytes,
-            "unread_names": list(share.unread.names),
-            "partly_read_files": share.partly_read.count,
-            "partly_read_bytes": share.partly_read.bytes,
-            "unknown": dict(share.unknown),
-        }
-        shares_as_json.append(share_as_json)
+    shares_as_json = [_read_share_as_json(share) for share in shares]
 
     unread = list(read_share.sentences_about_unread(where.data, shares))
     status: dict[str, Any] = {
@@ -672,3 +661,16 @@ def _add_recorder_status(verbs: Subparsers) -> None:
     )
     add_json_option(command)
     command.set_defaults(run=_print_recorder_status)
+
+
+def _read_share_as_json(share: read_share.ReadShare) -> dict[str, Any]:
+    """Returns how much of an agent's files was read, and what was not."""
+    return {
+        "agent": share.kind,
+        "bytes": share.all_files.bytes,
+        "read_bytes": share.read_bytes,
+        "unread_names": list(share.unread.names),
+        "partly_read_files": share.partly_read.count,
+        "partly_read_bytes": share.partly_read.bytes,
+        "unknown": dict(share.unknown),
+    }

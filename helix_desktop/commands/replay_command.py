@@ -83,10 +83,13 @@ def _print_replay_results(arguments: argparse.Namespace, results: list[PolicyRes
         print_text(dump_printed_json(figures, indent=1))
         return
     for result in results:
-        print_text("\n".join(text_report.report_lines(result)), end="\n\n")
+        report = "\n".join(text_report.report_lines(result))
+        print_text(report, end="\n\n")
     if is_comparison:
-        print_text("\n".join(text_report.comparison_lines(results)), end="\n\n")
-    print_text("\n".join(text_report.legend_lines()))
+        comparison = "\n".join(text_report.comparison_lines(results))
+        print_text(comparison, end="\n\n")
+    legend = "\n".join(text_report.legend_lines())
+    print_text(legend)
 
 
 def _replay_all_recordings(

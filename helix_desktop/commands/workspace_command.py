@@ -178,7 +178,9 @@ async def print_workspace_details(
     }
     lines: list[str] = []
     for name, figure in figures.items():
-        lines.append(f"{name.replace('_', ' '):<16}{_format_figure(figure)}")
+        shown_name = name.replace("_", " ")
+        shown_figure = _format_figure(figure)
+        lines.append(f"{shown_name:<16}{shown_figure}")
     return await print_result(arguments, console, figures, *lines)
 
 

@@ -120,13 +120,16 @@ async def _run_replay_process(
 
     async def follow_progress(stream: asyncio.StreamReader) -> None:
         async for line in stream:
-            lines.append(line.decode("utf-8", "replace").strip())
-            report(min(len(lines), replay_count), replay_count)
+            text = line.decode("utf-8", "replace")
+            lines.append(text.strip())
+            ended_count = min(len(lines), replay_count)
+            report(ended_count, replay_count)
 
     try:
         standard_output = cast(asyncio.StreamReader, process.stdout)
         standard_error = cast(asyncio.StreamReader, process.stderr)
-        output, _ = await asyncio.gather(standard_output.read(), follow_progress(standard_error))
+        reading_output = standard_output.read()
+        output, _ = await asyncio.gather(reading_output, follow_progress(standard_error))
         if await process.wait():
             last_lines = " ".join(lines[-SHOWN_ERROR_LINES:])
             reason = told(last_lines[:LONGEST_ERROR])
@@ -149,12 +152,15 @@ def _measure_conversation(recorded_facts: Sequence[Recorded]) -> HeldConversatio
         if isinstance(recorded.fact, ModelReplied):
             longest = max(longest, recorded.fact.usage.input)
             cached_tokens += recorded.fact.usage.cache_read
+    main_model = state.settings.model_for_role(ModelRole.MAIN)
+    savings = state.savings_until_moment()
+    factor = state.billed_per_counted_token()
     return HeldConversation(
         preset=preset,
-        savings=state.savings_until_moment(),
+        savings=savings,
         longest=longest,
-        factor=state.billed_per_counted_token(),
-        prices=relative_prices(state.settings.model_for_role(ModelRole.MAIN)),
+        factor=factor,
+        prices=relative_prices(main_model),
         is_cached=cached_tokens > 0,
         head_tokens=_count_unexported_head(recorded_facts),
     )

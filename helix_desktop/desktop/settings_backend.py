@@ -124,18 +124,17 @@ class SettingsBackend:
     ) -> str:
         def report_read_bytes(result_so_far: VerifyResult) -> None:
             read_bytes = result_so_far.bytes + result_so_far.checkpoint_bytes
-            report(tr("{size} read…", size=format_byte_size(read_bytes)))
+            size = format_byte_size(read_bytes)
+            report(tr("{size} read…", size=size))
 
         result = await bench.workspace.cache.verify_cache(report_read_bytes)
         if not result.damaged and not result.notes:
             entries = format_count(result.checked, "{n} stored output", "{n} stored outputs")
-            return tr(
-                "{entries}, {size}: everything matches its hash.",
-                entries=entries,
-                size=format_byte_size(result.bytes),
-            )
+            size = format_byte_size(result.bytes)
+            return tr("{entries}, {size}: everything matches its hash.", entries=entries, size=size)
+        damaged_count = len(result.damaged)
         count = format_count(
-            len(result.damaged), "{n} stored output is damaged:", "{n} stored outputs are damaged:"
+            damaged_count, "{n} stored output is damaged:", "{n} stored outputs are damaged:"
         )
         lines = [count]
         for digest, reason in result.damaged[:SHOWN_DAMAGED]:
@@ -210,7 +209,8 @@ class SettingsBackend:
 
         status = await bench.mcp_servers.sign_in_at_server(name, open_sign_in_page)
         if status.state != "ready":
-            raise ActionRefused(tr("{name} isn't ready. {why}", name=name, why=told(status.why)))
+            reason = told(status.why)
+            raise ActionRefused(tr("{name} isn't ready. {why}", name=name, why=reason))
 
     def find_rule_problem(self, rule: Mapping[str, Any]) -> installation_port.RuleProblem:
         parsed_rule = PermissionRule.parse_permission_rule(rule)

@@ -374,7 +374,8 @@ class WindowProgram:
         command.append("--new-window")
         workspace = self.window.showing.workspace_id
         if workspace and not workspace.startswith(OTHER_COMPUTER):
-            command.append(format_deep_link(WindowPlace("workspace", workspace)))
+            link = format_deep_link(WindowPlace("workspace", workspace))
+            command.append(link)
         launch = ProcessLaunch(CommandAuthor.PROGRAM, command, has_own_session=True)
         try:
             process = open_process(launch, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)

@@ -71,7 +71,10 @@ async def read_document_pages(name: str, content: bytes, kind: DocumentKind) -> 
     lines = await _run_worker(name, kind, request, content)
     pages: list[DocumentPage] = []
     for line in lines:
-        pages.append(DocumentPage(str(line["text"]), str(line["title"]), int(line["unit"])))
+        text = str(line["text"])
+        title = str(line["title"])
+        unit = int(line["unit"])
+        pages.append(DocumentPage(text, title, unit))
     return ReadDocument(kind, tuple(pages))
 
 
@@ -136,9 +139,8 @@ async def _start_worker() -> starter.Process:
         spec = importlib.util.find_spec(library)
         if spec is not None and spec.origin:
             folders[Path(spec.origin).parents[1]] = None
-    argv = starter.isolated_python_command(
-        "-S", document_worker.__file__, os.pathsep.join(map(str, folders))
-    )
+    search_path = os.pathsep.join(str(folder) for folder in folders)
+    argv = starter.isolated_python_command("-S", document_worker.__file__, search_path)
     environment: dict[str, str] = {}
     for name in _KEPT_VARIABLES:
         if name in os.environ:

@@ -157,10 +157,9 @@ def require_valid_threshold(name: str, value: object) -> Value:
     """
     declared = declared_thresholds().get(name)
     if declared is None:
-        raise InvalidInput(
-            f"There is no setting {name!r}.",
-            remedy=_suggest_name(name, list(declared_thresholds())),
-        )
+        all_names = list(declared_thresholds())
+        suggestion = _suggest_name(name, all_names)
+        raise InvalidInput(f"There is no setting {name!r}.", remedy=suggestion)
     converted = _convert_threshold(declared, value)
     if converted is None:
         hint = ""

@@ -152,15 +152,18 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     tokens_by_kind = state.branch.tokens_by_kind(state.settings.settings_tokens)
     counted = dict(zip(ContextKind, tokens_by_kind, strict=True))
     used = ledger.billed_view_tokens(model, state.seq, sum(tokens_by_kind))
-    may_lack = math.ceil(used * ledger.share_that_estimate_may_lack(model, state.seq))
+    share_that_may_lack = ledger.share_that_estimate_may_lack(model, state.seq)
+    may_lack = math.ceil(used * share_that_may_lack)
+    reserve = max(reserved_tokens(chosen, policy), may_lack)
+    is_estimate = ledger.is_view_estimated(model, state.seq)
     return WindowMeter(
         parts=_share_among_kinds(used, counted),
         used=used,
         window=window_tokens(chosen, policy),
-        reserve=max(reserved_tokens(chosen, policy), may_lack),
+        reserve=reserve,
         factor=state.billed_per_counted_token(),
         model=model,
-        is_estimate=ledger.is_view_estimated(model, state.seq),
+        is_estimate=is_estimate,
         counted=counted,
         may_lack=may_lack,
     )

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
-from itertools import accumulate, takewhile
+from itertools import accumulate
 
 from helix_desktop.engine.context_usage import compute_cost
 from helix_desktop.engine.facts import (
@@ -775,8 +775,13 @@ def _survives_another_effort(request: _AskedRequest, last: _AskedRequest, tokens
 
 
 def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
-    """Count the tools and the parts of the system prompt."""
-    return sum(1 for _ in takewhile(lambda piece: first_seq_in_piece(piece) <= 0, pieces))
+    """Count the tools and the parts of the system prompt, which stand before all messages."""
+    count = 0
+    for piece in pieces:
+        if first_seq_in_piece(piece) > 0:
+            break
+        count += 1
+    return count
 
 
 def _effective_changes(

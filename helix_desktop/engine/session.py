@@ -145,9 +145,9 @@ class Session:
             return
         if not answer.allowed:
             # Before anything else: the words that the user typed are kept.
-            self.conversation.notify_listeners(
-                session_events.QuestionDenied(self.id, number, answer.words.strip(), answer.device)
-            )
+            words = answer.words.strip()
+            denied = session_events.QuestionDenied(self.id, number, words, answer.device)
+            self.conversation.notify_listeners(denied)
         future.set_result(answer)
 
     async def run_user_call(self, command: str, call: facts.ToolCall) -> CallOutcome:
@@ -253,9 +253,8 @@ class Session:
         await turn_loop.record_changed_settings(self._services, self.conversation)
 
     async def set_title(self, title: str) -> None:
-        await self.conversation.append_facts(
-            facts.ConversationChanged(title=title.strip() or "Untitled")
-        )
+        new_title = title.strip() or "Untitled"
+        await self.conversation.append_facts(facts.ConversationChanged(title=new_title))
 
     async def set_archived(self, *, archived: bool = True) -> None:
         await self.conversation.append_facts(facts.ConversationChanged(archived=archived))

@@ -373,7 +373,10 @@ class _RecordReader:
             case facts.TurnEnded() as turn_end:
                 self.work.note_end_of_turn(seq, turn_end.reason)
             case facts.TodoSet() as todo:
-                open_tasks = [text for text, task_state in todo.items if task_state != "done"]
+                open_tasks: list[str] = []
+                for text, task_state in todo.items:
+                    if task_state != "done":
+                        open_tasks.append(text)
                 self.work.tasks = (seq, open_tasks)
 
     def _remember_calls(self, reply: facts.ModelReplied) -> None:

@@ -108,8 +108,10 @@ def find_passages_in_texts(
     for name, text in texts:
         first = len(lines) + 1
         lines += text
-        named_texts.append(_TextAmongOthers(name, LineSpan(first, len(lines))))
-    hits = _lower_lines_in_view(_find_lines_with_words(lines, words), lines, in_view)
+        last = len(lines)
+        named_texts.append(_TextAmongOthers(name, LineSpan(first, last)))
+    lines_with_words = _find_lines_with_words(lines, words)
+    hits = _lower_lines_in_view(lines_with_words, lines, in_view)
     choice = _PassageChoice(tokens, lines, hits, named_texts, limit)
     choice.choose_passages(MOST_IN_ALL_TEXTS)
     rows = []
@@ -232,7 +234,8 @@ class _PassageChoice:
         self.free_tokens -= self._count_passage_tokens(span, self.hits)
 
     def _count_passage_tokens(self, span: LineSpan, hits: Hits) -> int:
-        return self.tokens.count_tokens("\n".join(_lines_of_passage(self.lines, span, hits)))
+        passage = "\n".join(_lines_of_passage(self.lines, span, hits))
+        return self.tokens.count_tokens(passage)
 
 
 def _find_lines_with_words(lines: Sequence[str], words: str) -> Hits:

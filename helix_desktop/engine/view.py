@@ -211,7 +211,8 @@ class ConversationState(Moment):
                 number_of_batch = _number_in_fold_name(batch)
                 self.last_fold = max(self.last_fold, number_of_fold, number_of_batch)
             case Forgotten(entries=entries):
-                self.record.forgotten.update(dict.fromkeys(entries, recorded.seq))
+                for entry in entries:
+                    self.record.forgotten[entry] = recorded.seq
             case FilesChanged(by="undo"):
                 self.last_undo = recorded.seq
             case ToolReturned(output=output):

@@ -80,5 +80,7 @@ def _check_pages(found: Iterable[object]) -> tuple[FoundPage, ...]:
         is_plain = page.address.isprintable() and len(page.address) <= LONGEST_ADDRESS
         if not is_plain or not page.address.startswith(("https://", "http://")):
             raise ExtensionFailed(f"it returned the address {page.address[:80]!r}")
-        pages.append(FoundPage(printable_text(page.title), page.address, printable_text(page.note)))
+        title = printable_text(page.title)
+        note = printable_text(page.note)
+        pages.append(FoundPage(title, page.address, note))
     return tuple(pages)

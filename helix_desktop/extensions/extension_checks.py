@@ -98,18 +98,22 @@ def check_fold_strategy(declared: ExtensionFoldStrategy) -> list[str]:
     problems: list[str] = []
     choose = declared.choose
     if choose is not None:
-        problems += _try_function(
-            f"`choose` of {declared.name}",
-            lambda: check_chosen_fold(choose(context), context, declared.name),
-            declared.limit_seconds,
-        )
+
+        def choose_and_check() -> object:
+            chosen_fold = choose(context)
+            return check_chosen_fold(chosen_fold, context, declared.name)
+
+        name_of_choose = f"`choose` of {declared.name}"
+        problems += _try_function(name_of_choose, choose_and_check, declared.limit_seconds)
     write = declared.write
     if write is not None:
-        problems += _try_function(
-            f"`write` of {declared.name}",
-            lambda: check_summary(write(messages)),
-            declared.limit_seconds,
-        )
+
+        def write_and_check() -> object:
+            summary = write(messages)
+            return check_summary(summary)
+
+        name_of_write = f"`write` of {declared.name}"
+        problems += _try_function(name_of_write, write_and_check, declared.limit_seconds)
     return problems
 
 
@@ -187,9 +191,10 @@ def _check_recognizing(declared: ExtensionHistoryFormat, example: Path) -> Itera
 
 
 def _recognizes(declared: ExtensionHistoryFormat, path: Path, beginning: bytes) -> bool:
-    return run_with_limit(
-        lambda: bool(declared.recognizes(path, beginning)), READING_SECONDS, "`recognizes`"
-    )
+    def recognizes() -> bool:
+        return bool(declared.recognizes(path, beginning))
+
+    return run_with_limit(recognizes, READING_SECONDS, "`recognizes`")
 
 
 def _read_sessions(declared: ExtensionHistoryFormat, path: Path) -> tuple[RecordedSession, ...]:

@@ -88,10 +88,13 @@ def _files_of_package(package: Distribution) -> set[Path]:
     paths: set[Path] = set()
     for listed in package.files or ():
         # A link is not resolved: what it leads to is loaded, wherever it is.
-        path = Path(os.path.normpath(str(package.locate_file(listed))))
+        located_file = str(package.locate_file(listed))
+        path = Path(os.path.normpath(located_file))
         if path.is_relative_to(place):
             paths.add(path)
-            names.add(path.relative_to(place).parts[0].partition(".")[0])
+            first_part = path.relative_to(place).parts[0]
+            module_name, _, _ = first_part.partition(".")
+            names.add(module_name)
         elif path.is_relative_to(sys.prefix):
             paths.add(path)
     for name in names - NAMES_OF_NO_MODULE:
@@ -102,17 +105,20 @@ def _files_of_package(package: Distribution) -> set[Path]:
 
 
 def _place_of_package(package: Distribution) -> Path:
-    return Path(os.path.normpath(str(package.locate_file(""))))
+    located_folder = str(package.locate_file(""))
+    return Path(os.path.normpath(located_folder))
 
 
 def _files_of_module(module: ModuleSpec) -> set[Path]:
     paths: set[Path] = set()
     if isinstance(module.loader, _LOADERS_OF_FILES):
-        paths.add(Path(str(module.origin)))
+        file = str(module.origin)
+        paths.add(Path(file))
     elif module.has_location:
         raise ActionRefused(f"{module.origin} is no ordinary file")
     for code_folder in module.submodule_search_locations or ():
-        paths.update(_files_below(Path(code_folder)))
+        code_files = _files_below(Path(code_folder))
+        paths.update(code_files)
     return paths
 
 

@@ -283,17 +283,23 @@ def _extensions_of_package(
             files = list_files_of_extension(distribution, entry_point.value, packages, folder)
         except ActionRefused as error:
             refusal = " ".join(error.what.split())
+        package_name = str(distribution.metadata["Name"])
+        package_names: list[str] = []
+        for package in packages:
+            name = str(package.metadata["Name"])
+            package_names.append(canonical_package_name(name))
+        place = str(distribution.locate_file(""))
         yield InstalledExtension(
             _join_into_one_line(entry_point.name),
-            _join_into_one_line(str(distribution.metadata["Name"])),
+            _join_into_one_line(package_name),
             _join_into_one_line(distribution.version),
             _join_into_one_line(entry_point.value),
             files,
             _digest_of_files(entry_point.value, files),
             _time_of_installation(distribution),
-            tuple(canonical_package_name(str(package.metadata["Name"])) for package in packages),
+            tuple(package_names),
             refusal,
-            os.path.normpath(str(distribution.locate_file(""))),
+            os.path.normpath(place),
         )
 
 
@@ -314,7 +320,9 @@ def _digest_of_files(target: str, files: tuple[Path, ...]) -> str:
     for path in files:
         with path.open("rb") as file:
             # A file of the system (a link leads there) may have no end, but then it has no size.
-            content = file.read(os.fstat(file.fileno()).st_size)
-        digest.update(f"{path}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(size)
+        path_and_size = f"{path}\0{len(content)}\0"
+        digest.update(path_and_size.encode("utf-8", "surrogateescape"))
         digest.update(content)
     return digest.hexdigest()

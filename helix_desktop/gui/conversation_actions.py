@@ -310,9 +310,12 @@ class ConversationActions(QObject):
         choices: list[DialogChoice] = []
         if len(deletion.rows) == 1:
             bring_back = partial(self.ask_how_to_bring_back, deletion.bench, deletion.rows[0])
-            choices.append(DialogChoice(tr("Bring back…"), bring_back))
-        choices.append(DialogChoice(tr("Keep the copy"), keep_copies))
-        choices.append(DialogChoice(tr("Discard the copy"), discard_copies))
+            label_of_bringing_back = tr("Bring back…")
+            choices.append(DialogChoice(label_of_bringing_back, bring_back))
+        label_of_keeping = tr("Keep the copy")
+        choices.append(DialogChoice(label_of_keeping, keep_copies))
+        label_of_discarding = tr("Discard the copy")
+        choices.append(DialogChoice(label_of_discarding, discard_copies))
         explanation = explain_copies_left(len(copies), files_not_brought_back)
         text = f"{deletion.text}\n\n{explanation}"
         ask_to_choose_one(widget, deletion.title, text, choices)

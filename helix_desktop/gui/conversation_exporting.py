@@ -192,7 +192,8 @@ class ConversationExport:
         save = partial(self._save_session, agent)
         # In `save`, compaction 0 stands for the conversation as it is now.
         save_as_it_is = partial(save, 0)
-        choices = [DialogChoice(tr("Save the session"), save_as_it_is)]
+        label_of_saving = tr("Save the session")
+        choices = [DialogChoice(label_of_saving, save_as_it_is)]
         label_with_number = tr("Save the session as it was before summary {n}")
         oldest_offered = max(1, compactions - OFFERED_COMPACTIONS + 1)
         for number in range(compactions, oldest_offered - 1, -1):
@@ -200,7 +201,8 @@ class ConversationExport:
             save_as_it_was = partial(save, number)
             choices.append(DialogChoice(label, save_as_it_was))
         save_shortened = partial(save, 0, is_folded=True)
-        choices.append(DialogChoice(tr("Shorten older parts first"), save_shortened))
+        label_of_shortening = tr("Shorten older parts first")
+        choices.append(DialogChoice(label_of_shortening, save_shortened))
         name = AGENTS_TO_CONTINUE_IN[agent]
         text = tr("“{title}” is saved as a new session where {agent} looks for its sessions. Existing files are not changed, and the agent's login is not read.", agent=name, title=self.row.title)  # fmt: skip
         about_shortening = tr("Shortening older parts may incur a charge from your provider, and adds this workspace's MCP server to the agent's settings, so that the agent can read the originals.")  # fmt: skip

@@ -89,11 +89,13 @@ class ConversationStarter(QObject):
         choices: list[DialogChoice] = []
         for name in names:
             label = tr("Start with {name}", name=name)
-            choices.append(DialogChoice(label, partial(self._begin_with_agent, bench, name)))
+            begin = partial(self._begin_with_agent, bench, name)
+            choices.append(DialogChoice(label, begin))
         if not names:
             text = tr("No agent that supports the Agent Client Protocol was found on this computer. You can add one in the settings.")  # fmt: skip
             open_settings = partial(self._parts.requests.settings_wanted.emit, "agents")
-            choices.append(DialogChoice(tr("Open settings"), open_settings))
+            label_of_settings = tr("Open settings")
+            choices.append(DialogChoice(label_of_settings, open_settings))
         ask_to_choose_one(self._parts.widget, title, text, choices, is_first_usual=True)
 
     def _begin_with_agent(self, bench: Workbench, name: str) -> None:

@@ -118,9 +118,8 @@ class LeakedKeyOffers(QObject):
 
         for key in longest_first(keys):
             await bench.forget_content(text=key)
-        self._parts.notices.show_notice(
-            format_count(len(keys), "{n} key was removed.", "{n} keys were removed.")
-        )
+        notice = format_count(len(keys), "{n} key was removed.", "{n} keys were removed.")
+        self._parts.notices.show_notice(notice)
 
 
 async def _find_keys(bench: Workbench, facts: Sequence[Recorded]) -> Sequence[str]:

@@ -90,7 +90,8 @@ class OpenWorkspaces(QObject):
         """Shows why nothing can be opened, instead of the first steps."""
         self._blocking_error = error
         self._parts.requests.page_wanted.emit("welcome")
-        self._welcome.show_startup_problem(translate_sentences(str(error)))
+        sentences = translate_sentences(str(error))
+        self._welcome.show_startup_problem(sentences)
 
     def run_unless_blocked(self, action: Callable[[], object]) -> None:
         """Calls `action`, or shows why the stores cannot be opened."""

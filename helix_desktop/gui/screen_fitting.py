@@ -79,13 +79,15 @@ def _fit_to_screen(dialog: QDialog) -> None:
 def _fit_to_contents(dialog: QDialog, layout: QLayout, largest_size: QSize) -> None:
     needed_size = layout.totalMinimumSize()
     if layout.hasHeightForWidth():  # Labels that wrap need more height.
-        width = max(min(dialog.width(), largest_size.width()), needed_size.width())
+        fitting_width = min(dialog.width(), largest_size.width())
+        width = max(fitting_width, needed_size.width())
         height = layout.minimumHeightForWidth(width)
         needed_size = needed_size.expandedTo(QSize(0, height))
     if needed_size.boundedTo(largest_size) != needed_size:
         _make_contents_scroll(dialog, layout, largest_size)
     elif not isinstance(dialog, QMessageBox):  # A message box determines its own size.
-        dialog.resize(dialog.size().expandedTo(needed_size))
+        size = dialog.size().expandedTo(needed_size)
+        dialog.resize(size)
 
 
 def _move_onto_screen(dialog: QDialog) -> None:

@@ -146,9 +146,11 @@ def suggest_conversations(
 
 def suggest_workspaces(rows: Sequence[KnownWorkspace], go: GoToPlace) -> list[PaletteItem]:
     items: list[PaletteItem] = []
+    note = tr("workspace")
     for row in rows:
-        go_there = partial(go, WindowPlace("workspace", row.id))
-        items.append(PaletteItem(row.name, go_there, kind="folder", note=tr("workspace")))
+        place = WindowPlace("workspace", row.id)
+        go_there = partial(go, place)
+        items.append(PaletteItem(row.name, go_there, kind="folder", note=note))
     return items
 
 
@@ -223,7 +225,8 @@ def _words_for_stored_output(hit: SearchHit) -> str:
     tool = hit.about.tool
     if tool == "user" and hit.about.source == "message":
         return translate_name("message that was found", "user")
-    output_of_tool = tr("Output of {tool}", tool=make_safe_text(words_for_tool(tool)))
+    tool_name = make_safe_text(words_for_tool(tool))
+    output_of_tool = tr("Output of {tool}", tool=tool_name)
     return translate_name("stored output that was found", tool, otherwise=output_of_tool)
 
 
@@ -231,8 +234,10 @@ def _say_how_often(item: PaletteItem, count: int) -> PaletteItem:
     """Adds to an item how many equal ones it stands for, if it stands for several."""
     if count == 1:
         return item
-    how_many = tr("{n} times", n=count)
-    return replace(item, note=" · ".join(filter(None, [item.note, how_many])))
+    note = tr("{n} times", n=count)
+    if item.note:
+        note = f"{item.note} · {note}"
+    return replace(item, note=note)
 
 
 def _map_texts_of_outputs_to_sources(hits: Sequence[SearchHit]) -> dict[str, str]:

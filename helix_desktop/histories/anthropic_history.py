@@ -46,10 +46,12 @@ class AnthropicMessages(history_rows.HistoryMessages):
             model = text_at(value, "model")
             usage = anthropic_gateway.parse_usage(object_at(value, "usage"))
             parts = _unsigned_reply_parts(content)
-            self.messages.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
+            reply = build_recorded_reply(parts, model=model, time=time, usage=usage)
+            self.messages.append(reply)
         elif role == "system":
             text = history_rows.text_of_message_content(content)
-            self.messages.append(RecordedMessage("system", text, time=time))
+            message = RecordedMessage("system", text, time=time)
+            self.messages.append(message)
         elif role == "user":
             self._read_results_and_words(content, time)
         else:

@@ -120,9 +120,9 @@ def _keep_settings_of_subagent(report: ReadingReport, path: Path) -> None:
     """
     with suppress(OSError):
         content = read_file_below(path.parent, f"{path.stem}.meta.json", LARGEST_SETTINGS_BYTES)
-        if is_settings_of_subagent(
-            object_at(parse_json_or_none(content.decode("utf-8", "replace")))
-        ):
+        text = content.decode("utf-8", "replace")
+        settings = object_at(parse_json_or_none(text))
+        if is_settings_of_subagent(settings):
             one_line = b" ".join(content.splitlines())
             report.unread.append(one_line + b"\n")
 
@@ -330,20 +330,21 @@ class _ClaudeCodeMessages(HistoryMessages):
         elif kind in ("attachment", "system"):
             self._read_line_of_program(value)
         elif value.get("isCompactSummary"):
-            self._read_claude_compaction(value, text_of_message_content(message.get("content")))
+            summary = text_of_message_content(message.get("content"))
+            self._read_claude_compaction(value, summary)
         elif kind == "assistant" and value.get("isApiErrorMessage"):
             reason = text_of_message_content(message.get("content"))
             time = parse_time(value.get("timestamp"))
-            self._add_recorded_message(RecordedMessage("failure", reason, time=time))
+            failure = RecordedMessage("failure", reason, time=time)
+            self._add_recorded_message(failure)
         elif kind == "assistant":
             self._read_claude_reply(value, message)
         else:
             self._read_claude_user_message(value, message)
         # A row that added no message stands where the one before it does.
         last_position = max(0, len(self.messages) - 1)
-        self.message_index_by_row_id.setdefault(
-            text_at(value, "uuid"), min(position, last_position)
-        )
+        row_id = text_at(value, "uuid")
+        self.message_index_by_row_id.setdefault(row_id, min(position, last_position))
 
     def _add_recorded_message(self, message: RecordedMessage) -> None:
         if message.role in ("user", "failure"):
@@ -501,14 +502,19 @@ def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
     for block in objects_at(content):
         kind = block.get("type")
         if kind == "text":
-            parts.append(Text(text_at(block, "text")))
+            text = text_at(block, "text")
+            parts.append(Text(text))
         elif kind in ("thinking", "redacted_thinking"):
-            parts.append(read_claude_thinking(block, TAG, model))
+            thinking = read_claude_thinking(block, TAG, model)
+            parts.append(thinking)
         elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
             call_id = text_at(block, "id")
-            parts.append(checked_tool_call(call_id, text_at(block, "name"), block.get("input")))
+            name = text_at(block, "name")
+            call = checked_tool_call(call_id, name, block.get("input"))
+            parts.append(call)
         else:
-            parts.append(Text(text_of_message_content([block])))
+            note = text_of_message_content([block])
+            parts.append(Text(note))
     return parts
 
 

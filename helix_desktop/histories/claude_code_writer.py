@@ -232,11 +232,12 @@ def _reply_message(message: recorded_session.RecordedMessage) -> Block:
         elif isinstance(part, Text) and part.text.strip():
             blocks.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):
+            call_id = plain_call_id(part.id)
             name = with_plain_name(part).name
             arguments = parse_arguments_object(part.arguments)
             call = {
                 "type": "tool_use",
-                "id": plain_call_id(part.id),
+                "id": call_id,
                 "name": name,
                 "input": arguments,
             }
@@ -250,6 +251,12 @@ def _reply_message(message: recorded_session.RecordedMessage) -> Block:
     usage = message.usage
     # Anthropic counts what was read from or written to the cache apart.
     uncached_tokens = max(0, usage.input - usage.cache_read - usage.cache_write)
+    written_usage = {
+        "input_tokens": uncached_tokens,
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation_input_tokens": usage.cache_write,
+        "output_tokens": usage.output,
+    }
     return {
         "id": f"msg_{uuid.uuid4().hex}",
         "type": "message",
@@ -258,12 +265,7 @@ def _reply_message(message: recorded_session.RecordedMessage) -> Block:
         "stop_reason": stop_reason,
         "stop_sequence": None,
         "content": blocks,
-        "usage": {
-            "input_tokens": uncached_tokens,
-            "cache_read_input_tokens": usage.cache_read,
-            "cache_creation_input_tokens": usage.cache_write,
-            "output_tokens": usage.output,
-        },
+        "usage": written_usage,
     }
 
 

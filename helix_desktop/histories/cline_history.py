@@ -276,7 +276,8 @@ def _read_cline_row(row: HistoryRow, report: ReadingReport) -> Iterator[Recorded
             else:
                 user_blocks.append(block)
         value["content"] = user_blocks
-    reader = AnthropicMessages(report).read_rows([replace(row, value=value)])
+    row_without_additions = replace(row, value=value)
+    reader = AnthropicMessages(report).read_rows([row_without_additions])
     yield from reader.messages
     for block in added_blocks:
         text = text_at(block, "text").strip()
@@ -294,13 +295,16 @@ def _model_and_usage_of_row(value: Mapping[str, object]) -> dict[str, object]:
     tokens = object_at(metrics, "tokens")
     cached_tokens = number_at(tokens, "cached") or number_at(metrics, "cacheReadTokens")
     prompt_tokens = number_at(tokens, "prompt") or number_at(metrics, "inputTokens")
+    # Cline counts the cached tokens among those of the prompt, Anthropic does not.
+    uncached_tokens = max(0, prompt_tokens - cached_tokens)
+    output_tokens = tokens.get("completion", metrics.get("outputTokens"))
     usage = {
-        # Cline counts the cached tokens among those of the prompt, Anthropic does not.
-        "input_tokens": max(0, prompt_tokens - cached_tokens),
+        "input_tokens": uncached_tokens,
         "cache_read_input_tokens": cached_tokens,
-        "output_tokens": tokens.get("completion", metrics.get("outputTokens")),
+        "output_tokens": output_tokens,
     }
-    return {"model": text_at(info, "modelId") or text_at(info, "id"), "usage": usage}
+    model = text_at(info, "modelId") or text_at(info, "id")
+    return {"model": model, "usage": usage}
 
 
 def _without_cline_wrapping(block: Mapping[str, object]) -> Mapping[str, object]:

@@ -71,15 +71,18 @@ def read_codex_recordings(
     if copied_message_count == 0:
         forked_from = ""
     session_id = text_at(session_meta, "id") or _session_id_of_file(path)
+    # Codex has no titles, and a copy needs one of its own.
+    title = text_at(session_meta, "helix_title")
+    folder = text_at(session_meta, "cwd")
+    version = text_at(session_meta, "cli_version")
     session = RecordedSession(
         name=str(path),
         messages=tuple(rollout.messages),
         kind=KIND,
         session=session_id,
-        # Codex has no titles, and a copy needs one of its own.
-        title=text_at(session_meta, "helix_title"),
-        folder=text_at(session_meta, "cwd"),
-        version=text_at(session_meta, "cli_version"),
+        title=title,
+        folder=folder,
+        version=version,
         compactions=tuple(rollout.compactions),
         forked_from=forked_from,
         forked_at=copied_message_count,
@@ -337,11 +340,12 @@ class _CodexMessages(history_rows.HistoryMessages):
             content = json.dumps(content, ensure_ascii=False)
         text, pictures = history_rows.text_and_pictures(content)
 
+        has_failed = output_object.get("success") is False
         message = RecordedMessage(
             "tool",
             text,
             answers=call_id,
-            ok=output_object.get("success") is not False,
+            ok=not has_failed,
             time=self.time,
             pictures=pictures,
         )
@@ -376,7 +380,8 @@ class _CodexMessages(history_rows.HistoryMessages):
         # Some events have their values in an "item", others have them directly.
         event = dict(payload) | object_at(payload, "item")
         if kind == "token_count":
-            self._set_usage_of_last_reply(object_at(payload, "info", "last_token_usage"))
+            usage = object_at(payload, "info", "last_token_usage")
+            self._set_usage_of_last_reply(usage)
         elif kind in ("exec_command_end", "item_completed") and "aggregated_output" in event:
             call_id = text_at(payload, "call_id") or text_at(payload, "item", "id")
             self.complete_outputs[call_id] = text_at(event, "aggregated_output")
@@ -393,16 +398,17 @@ class _CodexMessages(history_rows.HistoryMessages):
         After a compaction, Codex reports how long its history is now, as a request of 0 tokens.
         """
         self.finish_reply()
+        input_tokens = number_at(usage, "input_tokens")
+        is_of_request = input_tokens > 0
+        if not is_of_request or self.last_reply_index < 0:
+            return
         recorded_usage = Usage(
-            input=number_at(usage, "input_tokens"),
+            input=input_tokens,
             cache_read=number_at(usage, "cached_input_tokens"),
             cache_write=number_at(usage, "cache_write_input_tokens"),
             output=number_at(usage, "output_tokens"),
             reasoning=number_at(usage, "reasoning_output_tokens"),
         )
-        is_of_request = recorded_usage.input > 0
-        if not is_of_request or self.last_reply_index < 0:
-            return
         last_reply = self.messages[self.last_reply_index]
         self.messages[self.last_reply_index] = replace(last_reply, usage=recorded_usage)
 

@@ -191,13 +191,14 @@ def build_restored_session(
     if compaction_number:
         compaction_seq = compactions[compaction_number - 1].seq
         restored_facts = [recorded for recorded in facts if recorded.seq < compaction_seq]
+    is_for_same_agent = origin.kind == FORMATS[request.agent].kind
     session = build_session_from_facts(
         restored_facts,
         read_content,
         request.folder,
         origin,
         is_folded=request.is_folded,
-        is_for_same_agent=origin.kind == FORMATS[request.agent].kind,
+        is_for_same_agent=is_for_same_agent,
     )
     own_lines = read_own_lines(facts, read_content)
     session = replace(session, title=title, own_lines=tuple(own_lines))
@@ -367,8 +368,10 @@ def _read_original_file(
     if not path.is_absolute():
         return None
     try:
-        lines = read_file_below(path.parent, path.name, LARGEST_ORIGINAL).splitlines(keepends=True)
-        sessions = list(history_reading.read_sessions(path, ReadingReport(), form.kind))
+        content = read_file_below(path.parent, path.name, LARGEST_ORIGINAL)
+        lines = content.splitlines(keepends=True)
+        report = ReadingReport()
+        sessions = list(history_reading.read_sessions(path, report, form.kind))
     except (OSError, HelixError, UnreadableRow):
         return None
     return _original_file_of_sessions(lines, sessions, origin, is_subagent=is_subagent)
@@ -522,12 +525,13 @@ def build_translated_session(
     """
     form = FORMATS[agent]
     is_own = session.kind == form.kind
+    own_texts = texts_of_own_lines(session.own_lines)
     translation = MessageTranslation(
         form.kind,
         same_agent=is_own,
         provider=form.provider,
         kept_context=form.kept_context,
-        own_texts=texts_of_own_lines(session.own_lines),
+        own_texts=own_texts,
     )
     messages: list[RecordedMessage] = []
     # By the position of a message: where it stands, or would stand, among those that are written.

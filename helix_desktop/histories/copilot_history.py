@@ -64,6 +64,7 @@ def read_copilot_recordings(
     # The rows without an agent are those of the session itself.
     for agent_id, rows_of_agent in log.rows_by_agent.items():
         reader = _CopilotMessages(report, log=log).read_rows(rows_of_agent)
+        parent_call = log.call_by_agent.get(agent_id, "")
         session = RecordedSession(
             name=str(path),
             messages=tuple(reader.messages),
@@ -72,7 +73,7 @@ def read_copilot_recordings(
             folder=folder,
             version=version,
             compactions=tuple(reader.compactions),
-            parent_call=log.call_by_agent.get(agent_id, ""),
+            parent_call=parent_call,
         )
         if agent_id:
             name = f"{path}#{agent_id}"
@@ -176,14 +177,17 @@ class _CopilotMessages(history_rows.HistoryMessages):
         thought = text_at(data, "reasoningText")
         if thought:
             parts.append(Reasoning(thought))
-        parts.append(Text(text_at(data, "content")))
+        text = text_at(data, "content")
+        parts.append(Text(text))
         for call in objects_at(data, "toolRequests"):
             call_id = text_at(call, "toolCallId")
             name = text_at(call, "name")
-            parts.append(history_rows.checked_tool_call(call_id, name, call.get("arguments")))
+            tool_call = history_rows.checked_tool_call(call_id, name, call.get("arguments"))
+            parts.append(tool_call)
         model = text_at(data, "model")
         usage = self._usage_of_copilot_reply(data)
-        self.messages.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
+        reply = build_recorded_reply(parts, model=model, time=time, usage=usage)
+        self.messages.append(reply)
 
     def _usage_of_copilot_reply(self, data: Mapping[str, object]) -> Usage:
         """Return what a reply took. If a response was split, its last message has it."""

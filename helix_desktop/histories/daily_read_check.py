@@ -120,10 +120,13 @@ def _line_of_file(path: str, checked: CheckedFile) -> bytes:
 
 def _write_checked_files(data_folder: Path, checked: CheckedFiles) -> None:
     head = {"readers": checked.readers, "finished_at": checked.finished_at}
-    lines = [json.dumps(head).encode() + b"\n"]
+    first_line = json.dumps(head).encode() + b"\n"
+    lines = [first_line]
     lines += [_line_of_file(path, file) for path, file in checked.files.items()]
-    create_private_folder((data_folder / CHECKED_FILES).parent)
-    write_file_atomically(data_folder / CHECKED_FILES, b"".join(lines), private=True)
+    content = b"".join(lines)
+    list_file = data_folder / CHECKED_FILES
+    create_private_folder(list_file.parent)
+    write_file_atomically(list_file, content, private=True)
 
 
 def name_known_readers() -> str:

@@ -307,15 +307,18 @@ class _GeminiMessages(history_rows.HistoryMessages):
         thoughts = _thoughts_of_record(value)
         if thoughts:
             parts.append(Reasoning(thoughts))
-        parts.append(Text(_text_of_record(value)))
+        text = _text_of_record(value)
+        parts.append(Text(text))
         for call in calls:
             call_id = text_at(call, "id")
             name = text_at(call, "name")
-            parts.append(history_rows.checked_tool_call(call_id, name, call.get("args")))
+            tool_call = history_rows.checked_tool_call(call_id, name, call.get("args"))
+            parts.append(tool_call)
         if has_text_or_call(parts):
             model = text_at(value, "model")
             usage = _usage_of_record(value)
-            self.messages.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
+            reply = build_recorded_reply(parts, model=model, time=time, usage=usage)
+            self.messages.append(reply)
         for call in calls:
             self._read_gemini_call_result(call, time)
 
@@ -383,11 +386,14 @@ def _usage_of_record(value: Mapping[str, object]) -> Usage:
     """Return how many tokens a reply took."""
     tokens = object_at(value, "tokens")
     reasoning = number_at(tokens, "thoughts")
+    input_tokens = number_at(tokens, "input")
+    cached_tokens = number_at(tokens, "cached")
     # Gemini CLI counts thoughts apart from the output.
+    output_tokens = number_at(tokens, "output") + reasoning
     return Usage(
-        input=number_at(tokens, "input"),
-        cache_read=number_at(tokens, "cached"),
-        output=number_at(tokens, "output") + reasoning,
+        input=input_tokens,
+        cache_read=cached_tokens,
+        output=output_tokens,
         reasoning=reasoning,
     )
 

@@ -186,10 +186,13 @@ class _FactDrafter:
     def add_draft(self, time: float, fact: facts.Fact, contents: tuple[Content, ...] = ()) -> int:
         """Add a draft, and return its number."""
         self.time = max(self.time, time)
-        self.drafts.append(FactDraft(self.time, fact, contents, self.message))
+        draft = FactDraft(self.time, fact, contents, self.message)
+        self.drafts.append(draft)
+        number = len(self.drafts)
         if self.has_folds:
-            self.state.advance_state(facts.Recorded("", len(self.drafts), self.time, fact))
-        return len(self.drafts)
+            recorded = facts.Recorded("", number, self.time, fact)
+            self.state.advance_state(recorded)
+        return number
 
     def draft_message(self, position: int, message: RecordedMessage) -> None:
         """Draft the facts of a message by who speaks in it. `failure` is a note that a request
@@ -233,17 +236,20 @@ class _FactDrafter:
         if message.beside and len(text) > LONG:
             text_name = _name_of_long_text(text)
             content = text.encode("utf-8", "replace")
+            stored_text = reference_to_content(content)
             tokens = self.tokens.count_tokens(text)
-            parts.append(facts.Attachment(text_name, reference_to_content(content), tokens))
+            parts.append(facts.Attachment(text_name, stored_text, tokens))
             contents.append((content, EntryOrigin("user", text_name)))
         elif text.strip():
-            parts.append(facts.Text(text, self.tokens.count_tokens(text)))
+            tokens = self.tokens.count_tokens(text)
+            parts.append(facts.Text(text, tokens))
         for number, picture in enumerate(message.pictures, 1):
             picture_name = picture.name or f"picture {number}"
             stored = reference_to_content(picture.data, picture.media_type)
             picture_tokens = self._estimate_picture_tokens(picture)
             parts.append(facts.Attachment(picture_name, stored, picture_tokens))
-            contents.append((picture.data, EntryOrigin("user", picture_name, picture.media_type)))
+            origin = EntryOrigin("user", picture_name, picture.media_type)
+            contents.append((picture.data, origin))
         if not parts:
             return
         is_steering = message.beside and self.is_turn_running
@@ -287,19 +293,20 @@ class _FactDrafter:
         tokens = self.tokens.count_tokens(message.text)
         call = self.unanswered_calls.pop(message.answers, None)
         if call is None:
-            parts = (
-                facts.Text(OUTPUT_WITHOUT_CALL, tokens=8),
-                facts.Attachment("output.txt", output, tokens),
-            )
-            user_said = facts.UserSaid(parts, steering=self.is_turn_running)
-            self.add_draft(message.time, user_said, ((content, EntryOrigin("tool")),))
+            heading = facts.Text(OUTPUT_WITHOUT_CALL, tokens=8)
+            attachment = facts.Attachment("output.txt", output, tokens)
+            user_said = facts.UserSaid((heading, attachment), steering=self.is_turn_running)
+            origin_of_output = EntryOrigin("tool")
+            self.add_draft(message.time, user_said, ((content, origin_of_output),))
             return
-        origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
+        source = describe_call_as_source(call.arguments)
+        origin = EntryOrigin(call.name, source)
         contents = [(content, origin)]
         images: list[facts.Stored] = []
         for picture in message.pictures:
             if picture.media_type.startswith(IMAGES):
-                images.append(reference_to_content(picture.data, picture.media_type))
+                image = reference_to_content(picture.data, picture.media_type)
+                images.append(image)
                 origin_of_picture = EntryOrigin(origin.tool, origin.source, picture.media_type)
                 contents.append((picture.data, origin_of_picture))
         head = ""
@@ -331,8 +338,9 @@ class _FactDrafter:
         excerpt_tokens = self.tokens.count_tokens(text)
         if excerpt_tokens >= output_tokens:
             return
+        name = self._next_fold_name(facts.FoldKind.EXCERPT)
         fold = facts.Folded(
-            fold=self._next_fold_name(facts.FoldKind.EXCERPT),
+            fold=name,
             kind=facts.FoldKind.EXCERPT,
             cover=facts.PartRef(number),
             text=text,
@@ -393,7 +401,8 @@ class _FactDrafter:
         self.drafts.pop()
         recorded_facts: list[facts.Recorded] = []
         for number, draft in enumerate(self.drafts, 1):
-            recorded_facts.append(facts.Recorded("", number, draft.time, draft.fact))
+            recorded = facts.Recorded("", number, draft.time, draft.fact)
+            recorded_facts.append(recorded)
         self.state = build_state(recorded_facts)
         return False
 

@@ -73,7 +73,8 @@ def sessions_for_replay(imported: ImportedSessions) -> ImportedSessions:
             main_sessions.append(session)
     sessions: list[RecordedSession] = []
     for session in main_sessions or imported.recordings:
-        sessions.append(replace(session, messages=tuple(_messages_as_shown(session))))
+        shown_messages = _messages_as_shown(session)
+        sessions.append(replace(session, messages=tuple(shown_messages)))
     return replace(imported, recordings=tuple(sessions))
 
 

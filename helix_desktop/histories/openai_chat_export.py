@@ -67,8 +67,9 @@ def list_messages_in_order(recorded_facts: Sequence[facts.Recorded]) -> Iterator
 def _build_results_of_unanswered_calls(
     replies_by_call: Mapping[str, facts.Recorded],
 ) -> Iterator[facts.Recorded]:
+    digest = Digest.of_content(INTERRUPTED.encode())
+    stored = facts.Stored(digest, len(INTERRUPTED))
     for call, reply in replies_by_call.items():
-        stored = facts.Stored(Digest.of_content(INTERRUPTED.encode()), len(INTERRUPTED))
         interrupted = facts.ToolReturned(call, stored, 0, ok=False, head=INTERRUPTED)
         yield facts.Recorded(reply.conversation, reply.seq, reply.time, interrupted)
 

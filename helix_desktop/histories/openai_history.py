@@ -57,14 +57,17 @@ def _read_openai_message(
     """Return a message. `earlier_messages`: those before it, of which a result may
     answer a call.
     """
-    role = _ROLES.get(str(value.get("role")))
+    named_role = value.get("role")
+    role = _ROLES.get(str(named_role))
     if role is None:
-        raise history_rows.UnknownRow(f"there is no role {value.get('role')!r}")
-    time = history_rows.parse_time(value.get("_ts", value.get("timestamp")))
+        raise history_rows.UnknownRow(f"there is no role {named_role!r}")
+    written_time = value.get("_ts", value.get("timestamp"))
+    time = history_rows.parse_time(written_time)
     text, pictures = history_rows.text_and_pictures(value.get("content"))
     if role == "assistant":
         calls = _openai_calls(value, message_number=len(earlier_messages))
         reasoning = first_text(value, "reasoning_content", "reasoning")
+        model = text_at(value, "model")
         usage = chat_gateway.parse_usage(object_at(value, "usage"))
         return RecordedMessage(
             role,
@@ -72,7 +75,7 @@ def _read_openai_message(
             calls,
             reasoning=reasoning,
             time=time,
-            model=text_at(value, "model"),
+            model=model,
             usage=usage,
         )
     if role == "tool":

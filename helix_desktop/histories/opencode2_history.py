@@ -117,11 +117,12 @@ def _read_session(
     for row in query_until_damage(connection, _MESSAGES, [session_id], report, ("seq", "id")):
         if first_reverted_id and row["id"] == first_reverted_id:
             without_reverted_end = _with_messages(without_messages, reader)
-        data = parse_json_column(row["data"], f"{path}, message {row['id']}", report)
+        message_id = row["id"]
+        data = parse_json_column(row["data"], f"{path}, message {message_id}", report)
         if data is not None:
             message = dict(data.value)
             # The id and the type are in columns of their own.
-            message["id"] = row["id"]
+            message["id"] = message_id
             message["type"] = row["type"]
             complete_row = replace(data, value=message)
             report.note_unknown_fields(complete_row)
@@ -132,8 +133,9 @@ def _read_session(
         return
     yield without_reverted_end
     branch_id = f"{session_id}#{first_reverted_id}"
+    with_reverted_end = _with_messages(without_messages, reader)
     yield replace(
-        _with_messages(without_messages, reader),
+        with_reverted_end,
         name=f"{path}#{branch_id}",
         session=branch_id,
         forked_from=session_id,
@@ -213,12 +215,14 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         for file in objects_at(value, "files"):
             content = _content_of_file(file)
             name = first_text(file, "name", "filename", "uri")
+            media_type = text_at(file, "mime")
             if content is None:
                 self.report.add_left_out_row("file of a message", file)
-            elif text_at(file, "mime").startswith("text/"):
-                texts.append(f"Attached file: {name}\n\n{content.decode('utf-8', 'replace')}")
+            elif media_type.startswith("text/"):
+                text_of_file = content.decode("utf-8", "replace")
+                texts.append(f"Attached file: {name}\n\n{text_of_file}")
             else:
-                pictures.append(RecordedPicture(text_at(file, "mime"), content, name))
+                pictures.append(RecordedPicture(media_type, content, name))
         text = history_rows.join_nonempty_texts(texts, "\n\n")
         if text.strip() or pictures:
             message = RecordedMessage("user", text, time=self.time, pictures=tuple(pictures))
@@ -252,9 +256,11 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         for part in objects_at(value, "content"):
             kind = part.get("type")
             if kind == "text":
-                parts.append(Text(text_at(part, "text")))
+                text = text_at(part, "text")
+                parts.append(Text(text))
             elif kind == "reasoning":
-                parts.append(Reasoning(text_at(part, "text")))
+                thought = text_at(part, "text")
+                parts.append(Reasoning(thought))
             elif kind == "tool":
                 state = object_at(part, "state")
                 call_id = text_at(part, "id")
@@ -274,7 +280,8 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         error = object_at(value, "error")
         if error:
             reason = first_text(error, "message", "type") or "error"
-            self.messages.append(RecordedMessage("failure", reason, time=self.time))
+            failure = RecordedMessage("failure", reason, time=self.time)
+            self.messages.append(failure)
 
     def _results_of_tool(
         self, call: ToolCall, state: Mapping[str, object], part: Mapping[str, object]
@@ -289,13 +296,15 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         pictures: list[RecordedPicture] = []
         for block in objects_at(state, "content"):
             content = _content_of_file(block)
-            if block.get("type") == "text":
+            kind = block.get("type")
+            if kind == "text":
                 texts.append(text_at(block, "text"))
             elif content is not None:
                 name = text_at(block, "name")
-                pictures.append(RecordedPicture(text_at(block, "mime"), content, name))
+                media_type = text_at(block, "mime")
+                pictures.append(RecordedPicture(media_type, content, name))
             else:
-                self.report.add_left_out_row(f"part {block.get('type')} of a result", block)
+                self.report.add_left_out_row(f"part {kind} of a result", block)
         times = object_at(part, "time")
         end_time = history_rows.parse_time(times.get("completed"))
         structured = object_at(state, "structured")

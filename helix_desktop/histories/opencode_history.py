@@ -99,7 +99,9 @@ def _read_parts_by_message(
     for row in query_until_damage(connection, _PARTS, [session], report, ("message_id", "id")):
         part = parse_json_column(row["data"], f"{path}, part {row['id']}", report)
         if part is not None:
-            parts.setdefault(text_at(row, "message_id"), []).append(part.value)
+            message_id = text_at(row, "message_id")
+            parts_of_message = parts.setdefault(message_id, [])
+            parts_of_message.append(part.value)
     return parts
 
 
@@ -166,9 +168,11 @@ def _build_opencode_recordings(
 ) -> Iterator[recorded_session.RecordedSession]:
     """Yield the session and, if its end was reverted, a branch that still has it."""
     for entry in messages:
-        report.note_unknown_fields(history_rows.HistoryRow(entry.message, str(path)))
+        message_row = history_rows.HistoryRow(entry.message, str(path))
+        report.note_unknown_fields(message_row)
         for part in entry.parts:
-            report.note_unknown_fields(history_rows.HistoryRow(part, str(path)))
+            part_row = history_rows.HistoryRow(part, str(path))
+            report.note_unknown_fields(part_row)
 
     # The ids of messages grow, so those before the first reverted one are smaller.
     first_reverted_id = _first_reverted_message_id(session)
@@ -185,7 +189,8 @@ def _build_opencode_recordings(
         reader.read_opencode_message(entry.message, entry.parts)
     recording = _build_opencode_recording(session, reader, path)
     if not reverted_messages:
-        yield replace(recording, lines=tuple(_lines_to_keep(session, messages)))
+        kept_lines = _lines_to_keep(session, messages)
+        yield replace(recording, lines=tuple(kept_lines))
         return
 
     yield recording
@@ -193,8 +198,9 @@ def _build_opencode_recordings(
     for entry in reverted_messages:
         reader.read_opencode_message(entry.message, entry.parts)
     branch_id = f"{recording.session}#{first_reverted_id}"
+    recording_to_the_end = _build_opencode_recording(session, reader, path)
     yield replace(
-        _build_opencode_recording(session, reader, path),
+        recording_to_the_end,
         name=f"{path}#{branch_id}",
         session=branch_id,
         forked_from=recording.session,
@@ -225,12 +231,14 @@ def read_opencode_lines(
     session: Mapping[str, object] = {}
     messages: list[MessageWithParts] = []
     for line in lines:
-        value = object_at(parse_json_or_none(line.decode("utf-8", "replace")))
+        text = line.decode("utf-8", "replace")
+        value = object_at(parse_json_or_none(text))
         if "session" in value:
             session = object_at(value, "session")
         else:
-            parts = list(objects_at(value.get("parts")))
-            messages.append(MessageWithParts(object_at(value, "info"), parts))
+            message = object_at(value, "info")
+            parts = objects_at(value.get("parts"))
+            messages.append(MessageWithParts(message, parts))
     yield from _build_opencode_recordings(session, messages, path, report)
 
 
@@ -355,11 +363,13 @@ class _OpencodeMessages(history_rows.HistoryMessages):
                 results.extend(_opencode_result(part, time))
             elif kind not in ("step-start", "step-finish"):
                 self.report.add_left_out_row(f"part {kind}", part)
-        self._add_opencode_reply(reply_parts, results, model, time, _opencode_usage(message))
+        usage = _opencode_usage(message)
+        self._add_opencode_reply(reply_parts, results, model, time, usage)
         error = object_at(message, "error")
         if error:
             reason = text_at(error, "data", "message") or text_at(error, "name") or "error"
-            self.messages.append(recorded_session.RecordedMessage("failure", reason, time=time))
+            failure = recorded_session.RecordedMessage("failure", reason, time=time)
+            self.messages.append(failure)
 
     def _add_opencode_reply(
         self,
@@ -404,18 +414,21 @@ def _opencode_result(
         if picture is not None:
             pictures.append(picture)
     times = object_at(state, "time")
+    end_time = history_rows.parse_time(times.get("end"))
     shown_text = ""
     if times.get("compacted"):
         shown_text = CLEARED
+    output = first_text(state, "output", "error")
+    child = first_text(object_at(state, "metadata"), "sessionId", "sessionID")
     yield recorded_session.RecordedMessage(
         "tool",
-        first_text(state, "output", "error"),
+        output,
         answers=_call_id_of_part(part),
         ok=status == "completed",
-        time=history_rows.parse_time(times.get("end")) or time,
+        time=end_time or time,
         pictures=tuple(pictures),
         shown=shown_text,
-        child=first_text(object_at(state, "metadata"), "sessionId", "sessionID"),
+        child=child,
     )
 
 
@@ -499,7 +512,8 @@ def _find_sessions_before_database(data: Path) -> Iterator[FoundSessionFile]:
 
 def _describe_session_file(data: Path, file: Path) -> FoundSessionFile | None:
     """Return what a file says of its session, or None for a sub-agent's."""
-    content = read_file_below(data, str(file.relative_to(data)), _LARGEST_DESCRIPTION_BYTES)
+    path_within_data = str(file.relative_to(data))
+    content = read_file_below(data, path_within_data, _LARGEST_DESCRIPTION_BYTES)
     description = object_at(parse_json_or_none(content))
     if description.get("parentID"):
         return None

@@ -212,7 +212,8 @@ def _parts_of_reply(
     tools: list[Line] = []
     for part in reply.parts:
         if isinstance(part, ToolCall):
-            tools.append(_opencode_tool(part, results.get(part.id), time_ms))
+            result = results.get(part.id)
+            tools.append(_opencode_tool(part, result, time_ms))
         elif isinstance(part, Text) and part.text.strip():
             texts.append(_text_part(part.text))
     step_start: Line = {"type": "step-start"}

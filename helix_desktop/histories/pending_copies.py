@@ -186,8 +186,9 @@ class PendingCopies:
         """Give the copies so far to the next import. All later ones begin anew."""
         self._copied_files.clear()
         self._row_counts.clear()
+        name = str(time.time_ns())
         with suppress(FileNotFoundError):  # Nothing has been copied.
-            self._open.rename(self._folder / str(time.time_ns()))
+            self._open.rename(self._folder / name)
 
 
 def _open_regular_file(file: Path) -> BinaryIO:

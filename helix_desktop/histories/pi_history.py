@@ -128,7 +128,8 @@ class _PiMessages(history_rows.HistoryMessages):
             self.add_user_message(text, time, beside=True)
         elif kind == "compaction":
             first_kept = text_at(value, "firstKeptEntryId")
-            keep = min(self.places.get(first_kept, len(self.messages)), len(self.messages))
+            message_count = len(self.messages)
+            keep = min(self.places.get(first_kept, message_count), message_count)
             text = text_at(value, "summary")
             if self.messages and text:
                 self.add_compaction(text, time, "pi compacted the conversation here", keep)
@@ -169,13 +170,16 @@ class _PiMessages(history_rows.HistoryMessages):
         model = text_at(message, "model")
         if message.get("stopReason") == "error" and not objects_at(content):
             why = text_at(message, "errorMessage") or "error"
-            self.messages.append(RecordedMessage("failure", why, time=time))
+            failure = RecordedMessage("failure", why, time=time)
+            self.messages.append(failure)
             return
         parts = [_pi_reply_part(block, message) for block in objects_at(content)]
         if not parts:  # Its content is a text.
-            parts.append(Text(history_rows.text_of_message_content(content)))
+            text = history_rows.text_of_message_content(content)
+            parts.append(Text(text))
         usage = _pi_usage(object_at(message, "usage"))
-        self.messages.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
+        reply = build_recorded_reply(parts, model=model, time=time, usage=usage)
+        self.messages.append(reply)
 
 
 def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -> ReplyPart:

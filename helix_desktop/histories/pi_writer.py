@@ -107,10 +107,12 @@ def _pi_message(message: RecordedMessage, tool_by_call_id: dict[str, str]) -> Li
         reply["timestamp"] = time_ms
         return reply
     if message.role == "tool":
+        call_id = plain_call_id(message.answers)
+        tool_name = tool_by_call_id.get(message.answers, "tool")
         return {
             "role": "toolResult",
-            "toolCallId": plain_call_id(message.answers),
-            "toolName": tool_by_call_id.get(message.answers, "tool"),
+            "toolCallId": call_id,
+            "toolName": tool_name,
             "content": _pi_content(message),
             "isError": not message.ok,
             "timestamp": time_ms,
@@ -138,11 +140,14 @@ def _pi_reply(message: RecordedMessage) -> Line:
         if isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):
+            call_id = plain_call_id(part.id)
+            name = with_plain_name(part).name
+            arguments = parse_arguments_object(part.arguments)
             call = {
                 "type": "toolCall",
-                "id": plain_call_id(part.id),
-                "name": with_plain_name(part).name,
-                "arguments": parse_arguments_object(part.arguments),
+                "id": call_id,
+                "name": name,
+                "arguments": arguments,
             }
             content.append(call)
     stop_reason = "stop"

@@ -72,14 +72,16 @@ def read_qwen_code_recordings(
         parent = session_id
         session_id = text_at(newest, "agentId") or path.stem
         parent_call = _read_call_of_subagent(path)
+    folder = text_at(newest, "cwd")
+    version = text_at(newest, "version")
     template = RecordedSession(
         name=str(path),
         messages=(),
         kind=KIND,
         session=session_id,
         title=title,
-        folder=text_at(newest, "cwd"),
-        version=text_at(newest, "version"),
+        folder=folder,
+        version=version,
         parent=parent,
         parent_call=parent_call,
     )
@@ -138,19 +140,22 @@ class _QwenMessages(history_rows.HistoryMessages):
         for part in objects_at(value, "message", "parts"):
             call = object_at(part, "functionCall")
             if call:
+                call_id = text_at(call, "id")
                 name = text_at(call, "name")
-                parts.append(
-                    history_rows.checked_tool_call(text_at(call, "id"), name, call.get("args"))
-                )
+                tool_call = history_rows.checked_tool_call(call_id, name, call.get("args"))
+                parts.append(tool_call)
             elif part.get("thought"):
-                parts.append(Reasoning(text_at(part, "text")))
+                thought = text_at(part, "text")
+                parts.append(Reasoning(thought))
             else:
-                parts.append(Text(history_rows.text_of_message_content([part])))
+                text = history_rows.text_of_message_content([part])
+                parts.append(Text(text))
         if not parts:
             return
         usage = _usage_of_reply(object_at(value, "usageMetadata"))
         model = text_at(value, "model")
-        self.messages.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
+        reply = build_recorded_reply(parts, model=model, time=time, usage=usage)
+        self.messages.append(reply)
 
     def _read_user_parts(self, value: Mapping[str, object], time: float) -> None:
         """Add the results among a record's parts, and then what else they say."""
@@ -171,13 +176,16 @@ class _QwenMessages(history_rows.HistoryMessages):
         if not call_id:
             raise history_rows.UnreadableRow("a tool result names no call")
         response = object_at(result, "response")
+        output = first_text(response, "output", "error", "content")
+        has_failed = "error" in response
+        pictures = history_rows.pictures_in_content(result.get("parts"))
         message = RecordedMessage(
             "tool",
-            first_text(response, "output", "error", "content"),
+            output,
             answers=call_id,
-            ok="error" not in response,
+            ok=not has_failed,
             time=time,
-            pictures=history_rows.pictures_in_content(result.get("parts")),
+            pictures=pictures,
         )
         self.messages.append(message)
 
@@ -186,7 +194,8 @@ class _QwenMessages(history_rows.HistoryMessages):
         texts: list[str] = []
         for content in objects_at(payload, "compressedHistory"):
             if content.get("role") == "user":
-                texts.append(history_rows.text_of_message_content(content.get("parts")))
+                text = history_rows.text_of_message_content(content.get("parts"))
+                texts.append(text)
         summary = history_rows.join_nonempty_texts(texts, "\n\n")
         if self.messages and summary:
             self.add_compaction(summary, time, "Qwen Code compressed here")

@@ -66,11 +66,12 @@ def build_qwen_lines(
         yield record
         previous_id = record_id
     if session.title and previous_id is not None:
+        last_time = session.messages[-1].time
         yield {
             "uuid": f"{new_id}-title",
             "parentUuid": previous_id,
             "sessionId": new_id,
-            "timestamp": format_iso_time(session.messages[-1].time),
+            "timestamp": format_iso_time(last_time),
             "cwd": session.folder,
             "version": session.version or SEEN_VERSION,
             "type": "system",

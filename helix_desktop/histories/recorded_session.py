@@ -165,16 +165,19 @@ def build_recorded_reply(
                     texts.append(text)
             case ToolCall():
                 nonempty_parts.append(part)
-                calls.append(ToolCall(part.id, part.name, part.arguments))
+                call = ToolCall(part.id, part.name, part.arguments)
+                calls.append(call)
             case Reasoning(text=thought):
                 nonempty_parts.append(part)
                 if thought:
                     thoughts.append(thought)
+    text = "\n".join(texts)
+    reasoning = "\n".join(thoughts)
     return RecordedMessage(
         "assistant",
-        "\n".join(texts),
+        text,
         tuple(calls),
-        reasoning="\n".join(thoughts),
+        reasoning=reasoning,
         parts=tuple(nonempty_parts),
         model=model,
         time=time,

@@ -246,8 +246,10 @@ def keys_of_reply(reply: facts.ModelReplied) -> set[str]:
     keys: set[str] = set()
     for part in reply.parts:
         if isinstance(part, facts.ToolCall):
-            keys.add(f"{part.name} {parse_json_or_none(part.arguments)}")
+            arguments = parse_json_or_none(part.arguments)
+            keys.add(f"{part.name} {arguments}")
             keys.add(part.id)
         elif isinstance(part, facts.Text):
-            keys.add(" ".join(part.text.split()[-CHARACTERISTIC_WORDS:]))
+            last_words = part.text.split()[-CHARACTERISTIC_WORDS:]
+            keys.add(" ".join(last_words))
     return keys - {""}

@@ -103,11 +103,7 @@ def build_session_from_facts(
         if messages:
             start_time = messages[0].time
         messages.insert(0, RecordedMessage("system", system_prompt, time=start_time))
-        # All other messages now stand one place further behind.
-        compactions = [
-            replace(compaction, at=compaction.at + 1, keep=compaction.keep + 1)
-            for compaction in compactions
-        ]
+        compactions = [_one_place_further_behind(compaction) for compaction in compactions]
 
     return recorded_session.RecordedSession(
         name="",
@@ -348,3 +344,10 @@ def _words_of_user(text: str) -> str:
     if words.startswith(OWN_CONTEXT):
         return ""
     return words
+
+
+def _one_place_further_behind(
+    compaction: recorded_session.RecordedCompaction,
+) -> recorded_session.RecordedCompaction:
+    """Return it as it stands once a message was put before all others."""
+    return replace(compaction, at=compaction.at + 1, keep=compaction.keep + 1)

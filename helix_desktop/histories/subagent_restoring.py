@@ -175,17 +175,21 @@ def _files_of_subagent(
     if own_file is None:
         content = _build_lines_anew(subagent, restored)
     else:
-        content = replace_session_id(
-            b"".join(own_file.lines),
-            FORMATS[AGENT].id_fields,
+        form = FORMATS[AGENT]
+        original_content = b"".join(own_file.lines)
+        content_with_new_id = replace_session_id(
+            original_content,
+            form.id_fields,
             own_file.session.parent,
             restored.session,
         )
-        content = FORMATS[AGENT].without_permissions(content)
+        content = form.without_permissions(content_with_new_id)
     files = [FileOfSubagent(path, content)]
     settings = _find_newest_settings(subagent.own_lines)
     if settings:
-        files.append(FileOfSubagent(f"{path.removesuffix('.jsonl')}.meta.json", settings))
+        path_without_suffix = path.removesuffix(".jsonl")
+        settings_file = FileOfSubagent(f"{path_without_suffix}.meta.json", settings)
+        files.append(settings_file)
     return files
 
 
@@ -218,15 +222,19 @@ def _leave_permissions_out(line: bytes, settings: Mapping[str, object]) -> bytes
 
 def _build_lines_anew(subagent: _Subagent, restored: RestoredSession) -> bytes:
     """Return the sub-agent's messages as lines of the session, marked as those of a sub-agent."""
-    session = replace(subagent.session, folder=restored.folder, own_lines=tuple(subagent.own_lines))
+    own_lines = tuple(subagent.own_lines)
+    session = replace(subagent.session, folder=restored.folder, own_lines=own_lines)
     # The ids of lines are made of the id of their session, and no two may be equal.
     own_id = derive_id_from_session(restored.session, subagent.file_name)
+    agent_id = PurePath(subagent.file_name).stem.removeprefix(NAME)
     translated = build_translated_session(session, AGENT, own_id)
     lines: list[bytes] = []
     for line in translated.content.splitlines():
-        row = dict(object_at(parse_json_or_none(line.decode("utf-8"))))
+        parsed_line = parse_json_or_none(line.decode("utf-8"))
+        row = dict(object_at(parsed_line))
         row["sessionId"] = restored.session
         row["isSidechain"] = True
-        row["agentId"] = PurePath(subagent.file_name).stem.removeprefix(NAME)
-        lines.append(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        row["agentId"] = agent_id
+        marked_line = json.dumps(row, ensure_ascii=False) + "\n"
+        lines.append(marked_line.encode("utf-8", "replace"))
     return b"".join(lines)

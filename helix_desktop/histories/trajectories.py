@@ -143,10 +143,9 @@ def _read_atif(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
         if source == "agent":
             yield _read_atif_reply(step, model, time)
             yield from _read_atif_results(step, time)
-        elif source == "user":
-            yield RecordedMessage("user", text_of_message_content(step.get("message")), time=time)
-        elif source == "system":
-            yield RecordedMessage("system", text_of_message_content(step.get("message")), time=time)
+        elif source in ("user", "system"):
+            text = text_of_message_content(step.get("message"))
+            yield RecordedMessage(source, text, time=time)
         else:
             raise UnreadableRow(f"there is no source {source!r}")
 
@@ -160,18 +159,20 @@ def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> Rec
     thought = text_at(step, "reasoning_content")
     if thought:
         parts.append(Reasoning(thought))
-    parts.append(Text(text_of_message_content(step.get("message"))))
+    text = text_of_message_content(step.get("message"))
+    parts.append(Text(text))
     calls = objects_at(step, "tool_calls")
-    for call, call_id in zip(calls, _ids_of_atif_calls(step), strict=True):
+    call_ids = _ids_of_atif_calls(step)
+    for call, call_id in zip(calls, call_ids, strict=True):
         tool = text_at(call, "function_name") or "tool"
-        parts.append(ToolCall(call_id, tool, format_arguments(call.get("arguments"))))
+        arguments = format_arguments(call.get("arguments"))
+        parts.append(ToolCall(call_id, tool, arguments))
     metrics = object_at(step, "metrics")
-    usage = Usage(
-        input=number_at(metrics, "prompt_tokens"),
-        cache_read=number_at(metrics, "cached_tokens"),
-        output=number_at(metrics, "completion_tokens"),
-        cost=cost_or_zero(metrics.get("cost_usd")),
-    )
+    input_tokens = number_at(metrics, "prompt_tokens")
+    cached_tokens = number_at(metrics, "cached_tokens")
+    output_tokens = number_at(metrics, "completion_tokens")
+    cost = cost_or_zero(metrics.get("cost_usd"))
+    usage = Usage(input_tokens, cache_read=cached_tokens, output=output_tokens, cost=cost)
     own_model = text_at(step, "model_name") or model
     return build_recorded_reply(parts, model=own_model, time=time, usage=usage)
 
@@ -242,15 +243,16 @@ def _read_managed_agent_events(
 def _managed_agent_part(value: Mapping[str, object], kind: str) -> ReplyPart | None:
     """Return what an event adds to the agent's reply, or None for an event of another kind."""
     if kind == "agent.message":
-        return Text(text_of_message_content(value.get("content")))
+        text = text_of_message_content(value.get("content"))
+        return Text(text)
     if kind == "agent.thinking":
-        return Reasoning(text_of_message_content(value.get("content")))
+        thought = text_of_message_content(value.get("content"))
+        return Reasoning(thought)
     if kind in _AGENT:
-        return ToolCall(
-            text_at(value, "id") or "call",
-            text_at(value, "name") or "tool",
-            format_arguments(value.get("input")),
-        )
+        call_id = text_at(value, "id") or "call"
+        tool = text_at(value, "name") or "tool"
+        arguments = format_arguments(value.get("input"))
+        return ToolCall(call_id, tool, arguments)
     return None
 
 

@@ -87,15 +87,23 @@ def known_shapes(shape: str) -> KnownShapes | None:
         return None
     holders: dict[str, str] = {}
     for holder, names in entry.get("inside", {}).items():
-        holders.update(dict.fromkeys(names.split(), holder))
+        for name in names.split():
+            holders[name] = holder
+    # The table has the names of each set in one text.
+    notes = entry["notes"].split()
+    fields = entry["fields"].split()
+    free_fields = entry["free"].split()
+    tables = entry.get("tables", "").split()
+    columns = entry.get("columns", "").split()
+    forms = FormsOfFields.from_table(entry.get("forms", {}))
     return KnownShapes(
         versions=entry["versions"],
-        notes=frozenset(entry["notes"].split()),
-        fields=frozenset(entry["fields"].split()),
-        free=frozenset(entry["free"].split()),
-        tables=frozenset(entry.get("tables", "").split()),
-        columns=frozenset(entry.get("columns", "").split()),
-        forms=FormsOfFields.from_table(entry.get("forms", {})),
+        notes=frozenset(notes),
+        fields=frozenset(fields),
+        free=frozenset(free_fields),
+        tables=frozenset(tables),
+        columns=frozenset(columns),
+        forms=forms,
         holders=holders,
     )
 
@@ -295,7 +303,8 @@ def parse_described_shapes(sentence: str) -> DescribedShapes:
         if has_count:
             names.add(name)
     programs = [name for name in NAMES.values() if f"{writer} ".startswith(f"{name} ")]
-    return DescribedShapes(max(programs, key=len, default=writer), frozenset(names))
+    program = max(programs, key=len, default=writer)
+    return DescribedShapes(program, frozenset(names))
 
 
 def add_new_sentences(sentences: Sequence[str], more: Iterable[str]) -> list[str]:

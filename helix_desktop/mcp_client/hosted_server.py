@@ -587,12 +587,13 @@ class HostedServer:
         if hints:
             hints_text = hints.model_dump_json()
             declares_only_reading = bool(hints.read_only_hint)
+        description = tool_results.describe_whole_tool(tool)
         description_of_earlier_version = json.dumps([spec.description, spec.schema, hints_text])
         return McpServerTool(
             server=self,
             own_name=tool.name,
             spec=spec,
-            fingerprint=_hash_text(tool_results.describe_whole_tool(tool)),
+            fingerprint=_hash_text(description),
             earlier_fingerprint=_hash_text(description_of_earlier_version),
             runs_alone=not declares_only_reading,
         )

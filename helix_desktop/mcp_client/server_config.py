@@ -285,7 +285,8 @@ def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
 def _parse_bare_server(text: str, name: str) -> ServerConfig:
     """Parse an address, or a command line as its documentation prints it."""
     if re.match(r"https?://\S+$", text):
-        return ServerConfig(legal_server_name(name or _name_of_host(text)), "http", url=text)
+        name_of_address = legal_server_name(name or _name_of_host(text))
+        return ServerConfig(name_of_address, "http", url=text)
     try:
         words = shlex.split(text)
     except ValueError:
@@ -418,15 +419,19 @@ def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
     if not words and not url:
         raise InvalidInput(f"The server {name[:60]!r} has neither a command nor a url.")
     is_turned_off = settings.get("disabled") is True or settings.get("enabled") is False
+    environment = _get_text_table(settings, "env")
+    headers = _get_text_table(settings, "headers")
+    call_seconds = _parse_timeout_seconds(settings.get("timeout"))
+    other_settings = {key: value for key, value in settings.items() if key not in _KNOWN_KEYS}
     server = ServerConfig(
         legal_server_name(name),
-        env=_get_text_table(settings, "env"),
+        env=environment,
         folder=text_at(settings, "cwd"),
-        headers=_get_text_table(settings, "headers"),
+        headers=headers,
         enabled=not is_turned_off,
-        call_seconds=_parse_timeout_seconds(settings.get("timeout")),
+        call_seconds=call_seconds,
         approvals=_parse_approvals(settings),
-        other={key: value for key, value in settings.items() if key not in _KNOWN_KEYS},
+        other=other_settings,
     )
     if words:
         return replace(server, kind="stdio", command=words[0], args=tuple(words[1:]))
@@ -519,13 +524,13 @@ def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
         name = server.name
         for reference in secret_references(server):  # Pasted references. Our own are added below.
             server.referenced_secret(reference)
+        environment = _hide_secrets_in_table(name, server.env, secrets)
+        headers = _hide_secrets_in_table(name, server.headers, secrets)
+        arguments = _hide_secrets_in_args(name, server.args, secrets)
+        url = _hide_secrets_in_url(name, server.url, secrets)
+        other = _hide_secrets_inside(name, "other", dict(server.other), secrets)
         server_without_secrets = replace(
-            server,
-            env=_hide_secrets_in_table(name, server.env, secrets),
-            headers=_hide_secrets_in_table(name, server.headers, secrets),
-            args=_hide_secrets_in_args(name, server.args, secrets),
-            url=_hide_secrets_in_url(name, server.url, secrets),
-            other=_hide_secrets_inside(name, "other", dict(server.other), secrets),
+            server, env=environment, headers=headers, args=arguments, url=url, other=other
         )
         servers_without_secrets.append(server_without_secrets)
     return PastedServers(tuple(servers_without_secrets), secrets)
@@ -699,14 +704,18 @@ def fill_in_references(
     def fill_in_values(table: Mapping[str, str]) -> dict[str, str]:
         return {key: fill_in_text(value) for key, value in table.items()}
 
+    environment_of_server = fill_in_values(server.env)
+    headers = fill_in_values(server.headers)
+    arguments = [fill_in_text(argument) for argument in server.args]
+    url = fill_in_text(server.url)
     other = dict(server.other)
     other["oauth"] = fill_in_values(server.registered_client)
     return replace(
         server,
-        env=fill_in_values(server.env),
-        headers=fill_in_values(server.headers),
-        args=tuple(map(fill_in_text, server.args)),
-        url=fill_in_text(server.url),
+        env=environment_of_server,
+        headers=headers,
+        args=tuple(arguments),
+        url=url,
         other=other,
     )
 

@@ -273,13 +273,11 @@ def build_cache_server(served: ServedWorkspace) -> Server[Any]:
         on_get_prompt=requests.run_session_prompt,
     )
     server.extensions[MCP_TASKS] = {}
+    show_task = partial(requests.act_on_task, "show")
+    cancel_task = partial(requests.act_on_task, "cancel")
     server.add_request_handler("tasks/get", types.GetTaskRequestParams, requests.get_mcp_task)
-    server.add_request_handler(
-        "tasks/update", _UpdateTaskRequestParams, partial(requests.act_on_task, "show")
-    )
-    server.add_request_handler(
-        "tasks/cancel", types.CancelTaskRequestParams, partial(requests.act_on_task, "cancel")
-    )
+    server.add_request_handler("tasks/update", _UpdateTaskRequestParams, show_task)
+    server.add_request_handler("tasks/cancel", types.CancelTaskRequestParams, cancel_task)
     return server
 
 
@@ -351,21 +349,25 @@ class _CacheServerRequests:
         task = await self._run_mcp_task_command(context, "show", task_id)
         status = _MCP_TASK_STATUS.get(task["state"], "working")
         reason = task["why"]
+        created = datetime.fromtimestamp(task["added"], UTC)
+        updated = datetime.now(UTC)
         mcp_task: dict[str, Any] = {
             "resultType": kind,
             "taskId": task["id"],
             "status": status,
-            "createdAt": datetime.fromtimestamp(task["added"], UTC).isoformat(),
-            "lastUpdatedAt": datetime.now(UTC).isoformat(),
+            "createdAt": created.isoformat(),
+            "lastUpdatedAt": updated.isoformat(),
             "statusMessage": reason,
             "ttlMs": None,
             "pollIntervalMs": 1_000,
         }
         if status == "completed":
+            answer = types.TextContent(text=task["answer"] or reason)
+            has_failed = task["state"] == "failed"
             result = types.CallToolResult(
-                content=[types.TextContent(text=task["answer"] or reason)],
+                content=[answer],
                 structured_content={"task": task["id"]},
-                is_error=task["state"] == "failed",
+                is_error=has_failed,
             )
             mcp_task["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
         return mcp_task

@@ -144,9 +144,11 @@ async def compact_content(served: ServedWorkspace, *, sha256: str, keep: str) ->
 async def list_content(
     served: ServedWorkspace, *, tool: str = "", limit: int = 50
 ) -> dict[str, Any]:
-    rows = await list_newest_entries(served, max(1, min(limit, MOST_LISTED)), tool)
+    most_rows = max(1, min(limit, MOST_LISTED))
+    rows = await list_newest_entries(served, most_rows, tool)
     total = await served.catalogue.count_entries(EntryFilter(tool=tool))
-    return {"total": total, "entries": [row.as_json_table() for row in rows]}
+    entries = [row.as_json_table() for row in rows]
+    return {"total": total, "entries": entries}
 
 
 async def list_newest_entries(

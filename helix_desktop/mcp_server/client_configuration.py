@@ -53,19 +53,16 @@ def build_client_snippet(
 
     plain: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
     with_type = {"type": "stdio"} | plain
+    for_opencode = {"type": "local", "command": list(command), "enabled": True}
+    # Pi's model would otherwise reach the tools only by code that it writes.
+    for_pi = plain | {"exposure": "direct"}
     pi_folder = Path(environ.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
+    pi_file = str(pi_folder / "mcp.json")
     settings_of_client = {
         "claude-code": _JsonSettings(".mcp.json", "mcpServers", with_type),
         "gemini": _JsonSettings(".gemini/settings.json", "mcpServers", plain),
-        "opencode": _JsonSettings(
-            "opencode.json",
-            "mcp",
-            {"type": "local", "command": list(command), "enabled": True},
-        ),
-        # Its model would otherwise reach the tools only by code that it writes.
-        "pi": _JsonSettings(
-            str(pi_folder / "mcp.json"), "mcpServers", plain | {"exposure": "direct"}
-        ),
+        "opencode": _JsonSettings("opencode.json", "mcp", for_opencode),
+        "pi": _JsonSettings(pi_file, "mcpServers", for_pi),
         "qwen-code": _JsonSettings(".qwen/settings.json", "mcpServers", plain),
         "cursor": _JsonSettings(".cursor/mcp.json", "mcpServers", plain),
         "vscode": _JsonSettings(".vscode/mcp.json", "servers", with_type),
@@ -75,7 +72,8 @@ def build_client_snippet(
         raise InvalidInput(
             f"{client!r} is not a known program. Choose one of {', '.join(CLIENTS)}."
         )
-    text = json.dumps({settings.table: {name: settings.entry}}, ensure_ascii=False, indent=2)
+    snippet = {settings.table: {name: settings.entry}}
+    text = json.dumps(snippet, ensure_ascii=False, indent=2)
     file = folder / settings.file  # An absolute path stays what it is.
     return ClientSnippet(client, file, (settings.table, name), settings.entry, text)
 

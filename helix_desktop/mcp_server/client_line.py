@@ -146,7 +146,8 @@ class ClientLine:
 
     def _can_be_repeated(self, message: Message) -> bool:
         if message["method"] == "tools/call":
-            return self._tool_is_repeatable(str(value_at(message, "params", "name")))
+            tool_name = str(value_at(message, "params", "name"))
+            return self._tool_is_repeatable(tool_name)
         return message["method"] in REPEATED_METHODS
 
     async def _refuse_request(self, message: Message) -> None:

@@ -51,7 +51,9 @@ def _read_agent_file(path: Path, text: str, *, own: bool) -> project_item.Projec
             broken=True,
         )
     name = project_item.text_or_empty(values.get("name")) or path.stem
-    description = " ".join(project_item.text_or_empty(values.get("description")).split())
+    description = project_item.text_or_empty(values.get("description"))
+    description_words = description.split()
+    short_description = " ".join(description_words)[:1_024]
     notes = []
     for key in values:
         if key not in _KNOWN_FIELDS:
@@ -71,7 +73,7 @@ def _read_agent_file(path: Path, text: str, *, own: bool) -> project_item.Projec
         path=path,
         text=text,
         body=body.strip(),
-        about=description[:1_024],
+        about=short_description,
         own=own,
         values=values,
         notes=tuple(notes),

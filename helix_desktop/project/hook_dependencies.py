@@ -104,7 +104,8 @@ def _is_script_in_users_agent_settings(path: Path, home: Path, real_roots: Seque
     # Under another name, a file with several could be in the workspace's folders.
     if not real_path.is_file() or real_path.stat().st_nlink != 1:
         return False
-    return any(real_path.is_relative_to((home / name).resolve()) for name in SETTINGS_FOLDERS)
+    settings_folders = [(home / name).resolve() for name in SETTINGS_FOLDERS]
+    return any(real_path.is_relative_to(folder) for folder in settings_folders)
 
 
 def _may_be_path_within(word: str, folder: Path, roots: Sequence[Path]) -> bool:

@@ -215,14 +215,16 @@ def _find_cursor_rules(
         if not always_applies and not globs:
             continue  # The model can ask for these rules, so they are not sent.
         # Comparing 32 paths with a pattern takes about as long as an access to a file.
-        reading.count_file_accesses(len(globs) * len(touched) // 32)
+        comparison_count = len(globs) * len(touched)
+        reading.count_file_accesses(comparison_count // 32)
+        description = text_or_empty(values.get("description"))
         item = ProjectItem(
             kind="rules",
             name=name,
             path=path,
             text=text,
             body=body.strip(),
-            about=text_or_empty(values.get("description")),
+            about=description,
             below=folder,
             globs=globs,
         )

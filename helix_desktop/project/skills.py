@@ -122,8 +122,10 @@ def _build_skill_item(folder: Path, path: Path, text: str, reading: ProjectReadi
             broken=True,
         )
     name = project_item.text_or_empty(values.get("name"))
+    normal_name = unicodedata.normalize("NFKC", name) or folder.name
     description = project_item.text_or_empty(values.get("description"))
-    short_description = " ".join(description.split())[:LONGEST_DESCRIPTION]
+    words = description.split()
+    short_description = " ".join(words)[:LONGEST_DESCRIPTION]
     notes = find_skill_mistakes(values, folder.name)
     other_files, left_out_count = _hash_other_files(folder, path, reading)
     if left_out_count:
@@ -132,7 +134,7 @@ def _build_skill_item(folder: Path, path: Path, text: str, reading: ProjectReadi
         )
     return ProjectItem(
         kind="skill",
-        name=unicodedata.normalize("NFKC", name) or folder.name,
+        name=normal_name,
         path=path,
         text=text + other_files,
         body=body,

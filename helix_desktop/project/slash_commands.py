@@ -43,7 +43,8 @@ def find_command_files(folder: Path, reading: ProjectReading) -> Iterator[Projec
     `frontend:test`.
     """
     for path, text in reading.read_markdown_files(folder):
-        name = ":".join(path.relative_to(folder).with_suffix("").parts)
+        path_as_name = path.relative_to(folder).with_suffix("")
+        name = ":".join(path_as_name.parts)
         if not re.fullmatch(r"[\w:.-]{1,80}", name):
             continue
         try:

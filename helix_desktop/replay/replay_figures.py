@@ -183,15 +183,17 @@ def sum_figures(sessions: Sequence[ReplayFigures]) -> ReplayFigures:
             totals[name] = sum(getattr(session, name) for session in sessions)
     for name in _LARGEST:
         totals[name] = max(getattr(session, name) for session in sessions)
+    first_session = sessions[0]
+    is_undo_identical = all(session.undo_identical for session in sessions)
     return ReplayFigures(
         name="total",
-        window=sessions[0].window,
+        window=first_session.window,
         steps=steps,
         folds=folds,
         details=details,
-        head_tokens=sessions[0].head_tokens,
+        head_tokens=first_session.head_tokens,
         of=tuple(sessions),
-        undo_identical=all(session.undo_identical for session in sessions),
+        undo_identical=is_undo_identical,
         sessions=len(sessions),
         **totals,
     )

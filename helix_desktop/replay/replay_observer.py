@@ -57,8 +57,10 @@ class ReplayObserver:
         """Remember a recorded message that has become facts. `tokens` is its size."""
         self._retention.remember_identifiers_of(message)
         self._misses.add_earlier_message(message)
-        self._details.update(dict.fromkeys(lost_details.details_of_recorded_message(message)))
-        self._foreign.update(lost_details.digests_in_message(message))
+        details = lost_details.details_of_recorded_message(message)
+        self._details.update(dict.fromkeys(details))
+        digests = lost_details.digests_in_message(message)
+        self._foreign.update(digests)
         if message.role == "tool":
             self._tokens_of_outputs += tokens
 
@@ -97,12 +99,14 @@ class ReplayObserver:
         missed = simulated_recalls.missing_from_view(used_references, view_texts)
         if not missed or recall_mode is simulated_recalls.RecallMode.NONE:
             return []
+        named_entries = await self._entries_named_in_view(view, view_texts)
+        has_summary = any(block.kind in SUMMARIES for block in view.blocks)
         return self._misses.pages_to_recall(
             missed,
             reply,
-            await self._entries_named_in_view(view, view_texts),
+            named_entries,
             view_texts,
-            has_summary=any(block.kind in SUMMARIES for block in view.blocks),
+            has_summary=has_summary,
             recall_mode=recall_mode,
         )
 
@@ -138,20 +142,23 @@ class ReplayObserver:
                 details.update(
                     found=counts.found, kept=counts.kept, added=counts.added, entry=counts.entry
                 )
+        folds_by_kind = Counter(str(fold.kind) for fold in self._folds)
+        fallback_count = sum(self._is_fallback(fold) for fold in self._folds)
         failed_recalls = [digest for digest, came_back in self._recalled.items() if not came_back]
+        undo_is_exact = is_undo_exact(self._conversation.state.facts)
         return replace(
             billing_figures,
-            folds=Counter(str(fold.kind) for fold in self._folds),
+            folds=folds_by_kind,
             marks=self._marks,
             illegal_requests=self._illegal_count,
             recalls=len(self._recalled),
             recalls_failed=len(failed_recalls),
             details=details,
-            fallbacks=sum(map(self._is_fallback, self._folds)),
+            fallbacks=fallback_count,
             used=self._retention.used,
             standing=self._retention.standing,
             standing_plain=self._retention.standing_plain,
-            undo_identical=is_undo_exact(self._conversation.state.facts),
+            undo_identical=undo_is_exact,
             output_tokens=self._output_tokens,
         )
 

@@ -164,7 +164,8 @@ class SessionPlayer:
             waiting=self._await_and_add_wait_time,
             stored=self._watching.remember_output_text,
         )
-        await self._conversation.append_facts(*self._build_first_facts())
+        first_facts = self._build_first_facts()
+        await self._conversation.append_facts(*first_facts)
         try:
             await self._play_messages(on_message)
             await self._folding.aclose()
@@ -212,11 +213,10 @@ class SessionPlayer:
         if self._cache.for_an_hour:
             # The prices in a model's settings are those for five minutes.
             price = replace(price, write=price.write / facts.HOUR_WRITE)
-        first_facts: list[facts.Fact] = [
-            facts.SystemSet(self._system_text, self._system_tokens),
-            facts.ToolsOffered((), 0),
-            self._terms.policy.to_policy_fact(),
-        ]
+        system = facts.SystemSet(self._system_text, self._system_tokens)
+        no_tools = facts.ToolsOffered((), 0)
+        policy = self._terms.policy.to_policy_fact()
+        first_facts: list[facts.Fact] = [system, no_tools, policy]
         for role, name in MODELS.items():
             # An input token costs 1, and all other prices are relative to that.
             chosen_model = facts.ModelSet(
@@ -270,7 +270,8 @@ class SessionPlayer:
         reply needs is recalled, and then the request is billed. Then the reply is recorded.
         """
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(0.0, next(self._times) - loop.time()))
+        seconds_until_reply = next(self._times) - loop.time()
+        await asyncio.sleep(max(0.0, seconds_until_reply))
         view, request = await self._fold_and_build_next_request()
         await self._watching.observe_step(view, request, message)
         pages = await self._watching.pages_recalled_before_reply(view, message, self._terms.recalls)
@@ -280,7 +281,8 @@ class SessionPlayer:
         pieces = self._billing_pieces_of(request)
         output_tokens = self._output_tokens_of(message, pieces)
         usage = self._ledger.bill_step(pieces, output_tokens, loop.time(), self._recall_reason_of)
-        await self._following.record_reply(self._build_agent_reply(message, usage), last_fact_seen)
+        reply = self._build_agent_reply(message, usage)
+        await self._following.record_reply(reply, last_fact_seen)
 
     def _output_tokens_of(self, message: RecordedMessage, pieces: Sequence[Piece]) -> int:
         """Return a reply's tokens. Models may say more if they are sent less."""
@@ -332,7 +334,8 @@ class SessionPlayer:
             )
             return AnsweredRecall(page.tool, arguments, hits)
         if page.tool is ToolName.RECALL_HISTORY and page.entry:
-            return AnsweredRecall(page.tool, {"fold": page.entry} | arguments, page.text)
+            arguments_with_fold = {"fold": page.entry} | arguments
+            return AnsweredRecall(page.tool, arguments_with_fold, page.text)
         if page.tool is ToolName.RECALL_HISTORY:
             passages = await content_recall.recall_folded_messages(
                 self._conversation.state, cache, self._tokens, name="", words=words
@@ -341,7 +344,8 @@ class SessionPlayer:
         lines = arguments.get("lines", "")
         wanted = content_recall.WantedContent(lines=lines, words=words)
         text = await content_recall.recall_entry(cache, self._tokens, page.entry, wanted)
-        return AnsweredRecall(page.tool, {"sha256": page.entry} | arguments, text)
+        arguments_with_entry = {"sha256": page.entry} | arguments
+        return AnsweredRecall(page.tool, arguments_with_entry, text)
 
     async def _play_recall_request(
         self, request: Request, recalls: Sequence[AnsweredRecall]
@@ -358,19 +362,24 @@ class SessionPlayer:
         for recall in recalls:
             call_id = f"{id_prefix}{self._recalled}"
             self._recalled += 1
-            calls.append(facts.ToolCall(call_id, recall.tool, json.dumps(recall.arguments)))
-            outputs.append(RecordedMessage("tool", recall.output, answers=call_id))
+            arguments = json.dumps(recall.arguments)
+            calls.append(facts.ToolCall(call_id, recall.tool, arguments))
+            output = RecordedMessage("tool", recall.output, answers=call_id)
+            outputs.append(output)
         reply = RecordedMessage("assistant", self._words_with_recall, tuple(calls))
+        pieces = self._billing_pieces_of(request)
+        count_tokens = self._tokens.count_tokens
+        output_tokens = prompt_cache_billing.count_output_tokens(reply, count_tokens)
+        now = asyncio.get_running_loop().time()
         usage = self._ledger.bill_recall(
-            self._billing_pieces_of(request),
-            prompt_cache_billing.count_output_tokens(reply, self._tokens.count_tokens),
-            asyncio.get_running_loop().time(),
+            pieces,
+            output_tokens,
+            now,
             reason=reason,
             reason_of=self._recall_reason_of,
         )
-        await self._following.record_reply(
-            self._build_agent_reply(reply, usage), self._conversation.state.seq
-        )
+        agent_reply = self._build_agent_reply(reply, usage)
+        await self._following.record_reply(agent_reply, self._conversation.state.seq)
         await self._play_outputs(outputs)
 
     @staticmethod

@@ -119,7 +119,8 @@ class _RecallQuery:
     def reply_words_in_view(self) -> Uses:
         reply_words: set[str] = set()
         for line in self._lines_of_reply():
-            reply_words.update(map(str.casefold, _WORD.findall(line)))
+            for word in _WORD.findall(line):
+                reply_words.add(word.casefold())
         return self.seen & reply_words
 
     def _lines_of_reply(self) -> list[str]:
@@ -362,7 +363,7 @@ class MissedReferences:
         self, entry: ShownEntry, words: str, behind_summary: Sequence[ShownEntry]
     ) -> list[ShownEntry]:
         """Return the wrong entries that a search for the words shows before the right one."""
-        searched_words = frozenset(map(str.casefold, words.split()))
+        searched_words = frozenset(word.casefold() for word in words.split())
         ranked = self._rank_entries(behind_summary, searched_words)
         if entry in ranked:
             ranked = ranked[: ranked.index(entry)]
@@ -415,13 +416,15 @@ class MissedReferences:
         """Return an entry's pages, each with the arguments by which it is recalled."""
         name = entry.name
         if name not in self._pages:
-            self._pages[name] = list(_cut_into_pages(self._tokens, entry.text.split("\n")))
+            lines = entry.text.split("\n")
+            self._pages[name] = list(_cut_into_pages(self._tokens, lines))
         pages: list[RecalledPage] = []
         for line_range, text in self._pages[name]:
             arguments: Asked = ()
             if line_range:
                 arguments = (("lines", line_range),)
-            pages.append(RecalledPage(name, arguments, text, self.references_in(text)))
+            references = self.references_in(text)
+            pages.append(RecalledPage(name, arguments, text, references))
         return pages
 
     def _words_in(self, text: str) -> Uses:
@@ -510,7 +513,9 @@ def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> l
     BM25 is the usual formula of text search: a rare word weighs more than a common one,
     and a word in a short text more than in a long one.
     """
-    mean_length = sum(len(entry_words) for _, entry_words in entries) / max(1, len(entries))
+    entry_count = len(entries)
+    total_length = sum(len(entry_words) for _, entry_words in entries)
+    mean_length = total_length / max(1, entry_count)
     # In how many entries each word of the query stands.
     entries_with_word: Counter[str] = Counter()
     for _, entry_words in entries:
@@ -520,7 +525,7 @@ def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> l
     for entry, entry_words in reversed(entries):
         rarity = 0.0
         for word in entry_words & words:
-            rarity += math.log(1 + len(entries) / entries_with_word[word])
+            rarity += math.log(1 + entry_count / entries_with_word[word])
         length = len(entry_words) / max(1, mean_length)
         length_weight = 1 - BM25_B + BM25_B * length
         score = rarity * (BM25_K1 + 1) / (1 + BM25_K1 * length_weight)

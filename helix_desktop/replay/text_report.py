@@ -83,8 +83,10 @@ def report_lines(result: PolicyResult) -> list[str]:
     """Return a heading, a line for each session, the total, and the totals by fit."""
     lines = [f"{result.policy} · window {result.window:,}", _format_heading("session")]
     for figures in result.sessions:
-        lines.append(_format_report_row(report_cells(figures)))
-    lines.append(_format_report_row(report_cells(result.total_figures)))
+        cells = report_cells(figures)
+        lines.append(_format_report_row(cells))
+    cells_of_total = report_cells(result.total_figures)
+    lines.append(_format_report_row(cells_of_total))
     lines += lines_of_totals_by_fit(result)
     return lines
 
@@ -143,6 +145,8 @@ def report_cells(figures: ReplayFigures, shown_name: str = "") -> Mapping[str, s
     if figures.undo_identical:
         undo = "same"
     folds = ", ".join(f"{count} {kind}" for kind, count in figures.folds.items())
+    answered_recalls = figures.recalls - figures.recalls_failed
+    lost_details = figures.details.get("lost", 0)
     return {
         "session": shown_name or figures.name,
         "steps": str(len(figures.steps)),
@@ -156,8 +160,8 @@ def report_cells(figures: ReplayFigures, shown_name: str = "") -> Mapping[str, s
         "median": f"{figures.median_window_share:.2f}",
         "over": str(figures.overflowed),
         "illegal": str(figures.illegal_requests),
-        "recalls": f"{figures.recalls - figures.recalls_failed}/{figures.recalls}",
-        "lost": str(figures.details.get("lost", 0)),
+        "recalls": f"{answered_recalls}/{figures.recalls}",
+        "lost": str(lost_details),
         "undo": undo,
         "waited": f"{figures.waited:.1f} s",
         "folds": folds or "none",

@@ -117,15 +117,20 @@ class ConnectedAgents:
         arrival: Mapping[str, Any] = gateway_status.get("arrival", {})
         agent_rows: list[ConnectedAgentRow] = []
         for agent in known_agents.KNOWN_AGENTS.values():
-            agent_rows.append(self._build_agent_row(agent, gateway_status))
+            agent_row = self._build_agent_row(agent, gateway_status)
+            agent_rows.append(agent_row)
+        conversations_of_today = gateway_status.get("today", ())
+        last_request_time = arrival.get("time", 0.0)
+        last_request_agent = arrival.get("agent", "")
+        last_request_host = arrival.get("host", "")
         return AgentConnections(
             address=_address_without_token(addresses),
             agents=agent_rows,
-            today=_add_up_figures(gateway_status.get("today", ())),
+            today=_add_up_figures(conversations_of_today),
             for_others=_address_for_others(addresses),
-            last_request_time=float(arrival.get("time", 0.0)),
-            last_request_agent=str(arrival.get("agent", "")),
-            last_request_host=str(arrival.get("host", "")),
+            last_request_time=float(last_request_time),
+            last_request_agent=str(last_request_agent),
+            last_request_host=str(last_request_host),
             last_request_problem=_describe_failed_arrival(arrival),
         )
 
@@ -165,19 +170,25 @@ class ConnectedAgents:
                 tokens_without_gateway += conversation["without"]
 
         start_command = list_words_that_start_this_program() + ["wrap", agent.name]
+        is_installed = shutil.which(agent.program) is not None
+        is_connected = address_in_agent_settings.is_agent_connected(agent, self._where.config)
+        request_count = requests_of_agent.get("requests", 0)
+        last_request_time = requests_of_agent.get("last", 0.0)
+        reason_not_folded = requests_of_agent.get("unfolded", "")
+        last_failure = requests_of_agent.get("failure", "")
         return ConnectedAgentRow(
             name=agent.name,
             title=agent.title,
             start_command=shlex.join(start_command),
-            installed=shutil.which(agent.program) is not None,
-            connected=address_in_agent_settings.is_agent_connected(agent, self._where.config),
-            requests=int(requests_of_agent.get("requests", 0)),
-            last_request_time=float(requests_of_agent.get("last", 0.0)),
-            reason_not_folded=str(requests_of_agent.get("unfolded", "")),
+            installed=is_installed,
+            connected=is_connected,
+            requests=int(request_count),
+            last_request_time=float(last_request_time),
+            reason_not_folded=str(reason_not_folded),
             conversations=conversation_count,
             sent=sent_tokens,
             without=tokens_without_gateway,
-            last_failure=str(requests_of_agent.get("failure", "")),
+            last_failure=str(last_failure),
         )
 
     async def switch_gateway(self, *, on: bool, upstream: str = "") -> None:

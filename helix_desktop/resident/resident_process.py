@@ -137,23 +137,24 @@ class Resident:
             recorder_status = self._recorder.recorder_status_as_json()
         registered: list[dict[str, str]] = []
         for registration in self._list_registrations():
-            registered.append(
-                {
-                    "agent": registration.agent,
-                    "folder": registration.folder,
-                    "upstream": registration.upstream,
-                }
-            )
+            registered_agent = {
+                "agent": registration.agent,
+                "folder": registration.folder,
+                "upstream": registration.upstream,
+            }
+            registered.append(registered_agent)
+        installed_agents = [installed.agent for installed in self._installed.values()]
+        page_status = self._page.page_status_as_json()
         return {
             "pid": os.getpid(),
             "since": self._since,
             "port": self._keeper.port,
             "gateway": self._keeper.gateway_pid,
             "trouble": self.trouble,
-            "page": self._page.page_status_as_json(),
+            "page": page_status,
             "schedules": len(self.schedule_keeper.schedules),
             "recorder": recorder_status,
-            "installed": sorted(installed.agent for installed in self._installed.values()),
+            "installed": sorted(installed_agents),
             "registered": registered,
         }
 

@@ -107,19 +107,20 @@ def build_scheduled_task(schedule: WorkSchedule, due: float) -> NewFleetTask:
             allowed_tools.append(value)
         else:
             values[name] = value
+    agent = values.get("--agent", "")
+    model = values.get("--model", "")
+    budget = _parse_amount(values.get("--budget") or "0")
     order = FleetTaskOrder(
         schedule.text,
-        agent=values.get("--agent", ""),
-        model=values.get("--model", ""),
+        agent=agent,
+        model=model,
         allowed=tuple(allowed_tools),
-        budget=_parse_amount(values.get("--budget") or "0"),
+        budget=budget,
     )
-    return NewFleetTask(
-        order,
-        key=schedule.task_key(due),
-        priority=_parse_priority(values.get("--priority") or "0"),
-        deadline_seconds=parse_deadline_seconds(values.get("--deadline", "")),
-    )
+    key = schedule.task_key(due)
+    priority = _parse_priority(values.get("--priority") or "0")
+    deadline_seconds = parse_deadline_seconds(values.get("--deadline", ""))
+    return NewFleetTask(order, key=key, priority=priority, deadline_seconds=deadline_seconds)
 
 
 def _parse_amount(text: str) -> float:

@@ -50,7 +50,9 @@ class KnownWorkspace:
 
     @property
     def first_folder(self) -> Path:
-        return Path(next(iter(self.settings.roots), Path.home()))
+        for root in self.settings.roots:
+            return Path(root)
+        return Path.home()
 
 
 class AllWorkspaces:
@@ -64,12 +66,11 @@ class AllWorkspaces:
     def list_workspaces(self, *, trashed: bool = False) -> tuple[KnownWorkspace, ...]:
         """Return the workspaces by name, including those whose settings have a mistake."""
         folders = self._list_workspace_folders(trashed=trashed)
-        workspaces = [
-            _read_workspace_description(folder, is_in_trash=trashed) for folder in folders
-        ]
-        return tuple(
-            sorted(workspaces, key=lambda workspace: (workspace.name.casefold(), workspace.id))
-        )
+        workspaces: list[KnownWorkspace] = []
+        for folder in folders:
+            workspaces.append(_read_workspace_description(folder, is_in_trash=trashed))
+        workspaces.sort(key=lambda workspace: (workspace.name.casefold(), workspace.id))
+        return tuple(workspaces)
 
     def _folder_of_workspaces(self, *, trashed: bool) -> Path:
         if trashed:

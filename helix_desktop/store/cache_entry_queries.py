@@ -206,7 +206,8 @@ class CacheEntryQueries:
         counts: list[tuple[str, int]] = []
         for tool in tools:
             if tool:
-                counts.append((tool, self.count_entries(EntryFilter(tool=tool))))
+                count = self.count_entries(EntryFilter(tool=tool))
+                counts.append((tool, count))
         return tuple(counts)
 
     def uses_of_entry(self, digest: Digest) -> tuple[cache_entry_rows.EntryUse, ...]:
@@ -332,15 +333,18 @@ def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> _FilterCon
 
 def _entry_row_of(row: _CatalogueRow) -> EntryRow:
     """Return a row of the table as the rest of the program uses it."""
+    stored = Stored(Digest(row.digest), row.size, row.lines, row.media)
+    origin = EntryOrigin(row.tool, row.source, row.media)
+    is_unusable = row.state != EntryState.LIVE
     return EntryRow(
-        Stored(Digest(row.digest), row.size, row.lines, row.media),
-        EntryOrigin(row.tool, row.source, row.media),
+        stored,
+        origin,
         row.kept,
         row.tokens,
         row.time,
         row.uses,
         row.recalled,
         bool(row.pinned),
-        row.state != EntryState.LIVE,
+        is_unusable,
         row.number,
     )

@@ -134,11 +134,13 @@ def pack_record(record: CacheRecord) -> bytes:
     tool = about.tool[:200].encode("utf-8", "replace")
     source = about.source[:_SOURCE_LIMIT].encode("utf-8", "replace")
     media = about.media_type[:200].encode("utf-8", "replace")
-    payload = _FIXED.pack(
+    numbers = _FIXED.pack(
         VERSION, record.state, record.digest.raw, record.blob, record.size, record.kept, record.lines, record.time,
         len(tool), len(source), len(media), len(record.chunks),
-    ) + tool + source + media + b"".join(record.chunks)  # fmt: skip
-    return hashlib.sha256(_U64.pack(record.number) + payload).digest()[:_CHECK] + payload
+    )  # fmt: skip
+    payload = numbers + tool + source + media + b"".join(record.chunks)
+    digest = hashlib.sha256(_U64.pack(record.number) + payload).digest()
+    return digest[:_CHECK] + payload
 
 
 def unpack_record(number: int, value: bytes) -> CacheRecord:

@@ -240,7 +240,9 @@ def differ_only_by_forgetting(one: str, other: str) -> bool:
     second = decode_fact(other)
     if isinstance(first, Forgotten) or isinstance(second, Forgotten):
         return True
-    return _are_same_but_for_blanks(json.loads(encode_fact(first)), json.loads(encode_fact(second)))
+    first_values = json.loads(encode_fact(first))
+    second_values = json.loads(encode_fact(second))
+    return _are_same_but_for_blanks(first_values, second_values)
 
 
 def _are_same_but_for_blanks(one: Any, other: Any) -> bool:

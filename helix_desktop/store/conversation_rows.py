@@ -114,8 +114,10 @@ def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversa
         case facts.ConversationChanged() as changed:
             return _row_after_change(row, changed)
         case facts.UserSaid(by="") as message if not row.begins:
-            words, *_ = split_off_agent_additions(message.parts)
-            return replace(row, begins=" ".join(words[:1000].split())[:_BEGINS])
+            text, *_ = split_off_agent_additions(message.parts)
+            words = text[:1000].split()
+            beginning = " ".join(words)[:_BEGINS]
+            return replace(row, begins=beginning)
         case facts.TurnEnded():
             return replace(row, turns=row.turns + 1)
     return row

@@ -244,7 +244,10 @@ def read_deleted_conversations(workspace: Path) -> dict[str, float]:
 
 
 def save_deleted_conversations(workspace: Path, names: Collection[str]) -> None:
-    times = read_deleted_conversations(workspace) | dict.fromkeys(names, clock.time())
+    times = dict(read_deleted_conversations(workspace))
+    now = clock.time()
+    for name in names:
+        times[name] = now
     text = "".join(f"{name} {time}\n" for name, time in sorted(times.items()))
     atomic_files.write_file_atomically(workspace / DELETED, text, private=True)
 

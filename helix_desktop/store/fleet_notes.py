@@ -116,15 +116,20 @@ class FleetNotes:
             # For example "worker desk 1a2b3c.1" or "spent day".
             kind, _, subject = name.partition(" ")
             amounts_by_kind[kind][subject] = amount
-        workers = amounts_by_kind["worker"]
+        workers: dict[str, bool] = {}
+        for worker, is_told_to_drain in amounts_by_kind["worker"].items():
+            workers[worker] = bool(is_told_to_drain)
+        requests = _parse_requests(amounts_by_kind["request"])
+        setbacks = _as_counts(amounts_by_kind["setbacks"])
+        unsent_facts = _as_counts(amounts_by_kind["unsent"])
         return FleetState(
-            workers={worker: bool(amount) for worker, amount in workers.items()},
+            workers=workers,
             limits=amounts_by_kind["limit"],
             spent=amounts_by_kind["spent"],
             reserved=amounts_by_kind["reserved"],
-            requests=_parse_requests(amounts_by_kind["request"]),
-            setbacks=_as_counts(amounts_by_kind["setbacks"]),
-            unsent_facts=_as_counts(amounts_by_kind["unsent"]),
+            requests=requests,
+            setbacks=setbacks,
+            unsent_facts=unsent_facts,
             paused=tuple(amounts_by_kind["pause"]),
             unable=tuple(amounts_by_kind["unable"]),
             is_stopped="stop" in amounts_by_kind,
@@ -292,7 +297,8 @@ def _parse_requests(dollars_by_subject: dict[str, float]) -> tuple[SentRequest, 
     requests = []
     for subject, dollars in dollars_by_subject.items():
         task, claims, cost_before = subject.split(" ")
-        requests.append(SentRequest(task, int(claims), float(cost_before), dollars))
+        request = SentRequest(task, int(claims), float(cost_before), dollars)
+        requests.append(request)
     return tuple(requests)
 
 

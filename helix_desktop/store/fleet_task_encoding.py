@@ -119,7 +119,8 @@ class FleetTaskCodec:
         values = self._decode("task", row.id, row.sealed)
         values["allowed"] = tuple(values["allowed"])  # JSON has no tuples.
         order = FleetTaskOrder(**values)
-        result = _parse_task_result(self._decode("task result", row.id, row.result))
+        result_values = self._decode("task result", row.id, row.result)
+        result = _parse_task_result(result_values)
         if row.reason:
             result = replace(result, why=WHY_BY_REASON[row.reason], asked="")
         return FleetTask(

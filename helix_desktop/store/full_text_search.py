@@ -369,7 +369,8 @@ class _PlaceReader:
         any of its rows has a word.
         """
         fact = decode_fact(line.fact)
-        text = "\n".join(searchable_texts(fact, files=bool(self.filters.file)))
+        is_about_file = bool(self.filters.file)
+        text = "\n".join(searchable_texts(fact, files=is_about_file))
         speaker = _speaker_of_fact(self.source, line, fact)
         if self.filters.by not in ("", speaker):
             return

@@ -242,13 +242,17 @@ class IndexFile:
         now.
         """
         last_entry, last_fact = self._feed.last_entry_and_fact()
+        rows = self.index_mark("rows")
+        words = self.index_mark("words")
+        facts = self.index_mark("facts")
+        missing_orders = self._missing_sort_indexes()
         return IndexProgress(
-            rows=self.index_mark("rows"),
-            words=self.index_mark("words"),
+            rows=rows,
+            words=words,
             entries=last_entry,
-            facts=self.index_mark("facts"),
+            facts=facts,
             of_facts=last_fact,
-            orders=len(self._missing_sort_indexes()),
+            orders=len(missing_orders),
         )
 
     def _missing_sort_indexes(self) -> list[str]:

@@ -213,7 +213,8 @@ def _carve_facts(path: Path, newer_pages: Mapping[int, bytes]) -> Iterator[Store
     if not _is_page_size(page_size):
         page_size = _COMMON_PAGE_SIZE
     if newer_pages:
-        page_size = len(next(iter(newer_pages.values())))
+        any_page = next(iter(newer_pages.values()))
+        page_size = len(any_page)
     for row in sqlite_salvage.carve_rows(path, page_size, newer_pages, columns=_COLUMNS_OF_FACTS):
         line = _fact_of_row((row.id, *row.values[1:]))
         if line is not None:

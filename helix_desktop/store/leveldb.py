@@ -184,7 +184,8 @@ class LevelDatabase:
                 _MADVISE(ctypes.c_void_p(start), ctypes.c_size_t(end - start), advice)
 
     def _live_table_numbers(self) -> set[int]:
-        return set(map(int, _TABLE.findall(self._db.get_property(b"leveldb.sstables") or b"")))
+        listed_tables = self._db.get_property(b"leveldb.sstables") or b""
+        return {int(number) for number in _TABLE.findall(listed_tables)}
 
     def close(self) -> None:
         self._db.close()

@@ -52,7 +52,8 @@ class ScheduleTable:
         for schedule_id, handled, sealed in schedule_rows:
             row_name = self._row_name(schedule_id)
             content = self._seal.decrypt_row(row_name, sealed)
-            schedules.append(StoredSchedule(schedule_id, handled, json.loads(content)))
+            values = json.loads(content)
+            schedules.append(StoredSchedule(schedule_id, handled, values))
         return StoredSchedules(now, tuple(schedules))
 
     async def store_schedule(self, schedule: StoredSchedule) -> None:

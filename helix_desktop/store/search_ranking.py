@@ -124,14 +124,17 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
     ranked = []
     for place in _without_copies_in_forks(places):
         folded = place.text.casefold()
-        ranked.append(_RankedPlace(place, folded, _stems_of_place(place, folded, stems)))
+        stems_of_place = _stems_of_place(place, folded, stems)
+        ranked.append(_RankedPlace(place, folded, stems_of_place))
     rarity = _rarity_of_stems(ranked, stems)
     _mark_results(ranked, stems, rarity)
     for candidate in ranked:
         candidate.lines = _find_matching_lines(candidate.folded, candidate.counted, rarity)
-    _weigh_places(ranked, words, stems, rarity_of_all_words=sum(rarity.values()))
+    rarity_of_all_words = sum(rarity.values())
+    _weigh_places(ranked, words, stems, rarity_of_all_words=rarity_of_all_words)
     _rank_with_conversations(ranked)
-    best_first = _put_new_lines_first(_best_of_each(ranked))
+    best_of_each = _best_of_each(ranked)
+    best_first = _put_new_lines_first(best_of_each)
     return [_show_result(candidate, words, len(stems)) for candidate in best_first]
 
 
@@ -389,7 +392,8 @@ def _find_matching_lines(text: str, stems: Stems, rarity: Mapping[str, float]) -
     best_first = sorted(weights, key=weights.__getitem__, reverse=True)
     ordered_weights = {line: weights[line] for line in best_first}
     best_line = best_first[0]
-    return _MatchingLines(ordered_weights, sum(pairs.values()), starts[best_line])
+    weight_of_all_pairs = sum(pairs.values())
+    return _MatchingLines(ordered_weights, weight_of_all_pairs, starts[best_line])
 
 
 def _lines_with_stem(text: str, stem_pattern: re.Pattern[str]) -> Iterator[_TextLine]:

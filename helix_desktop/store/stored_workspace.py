@@ -612,7 +612,8 @@ class WorkspaceStores:
 
 
 def build_entry_witnesses(journal: JournalFile, settings: WorkspaceConfig) -> EntryWitnesses:
-    return EntryWitnesses(journal, settings.roots, is_shared=bool(settings.shared.get("url")))
+    is_shared = bool(settings.shared.get("url"))
+    return EntryWitnesses(journal, settings.roots, is_shared=is_shared)
 
 
 def _sum_bytes_on_disk(cache: CacheFolder, digests: Sequence[Digest]) -> int:

@@ -241,9 +241,8 @@ class WorkspaceIndex:
         is_little = not self.progress.orders and self.progress.count_missing <= WORDS
         if is_little and self._following is not None and not self._following.done():
             self._is_awaited.set()
-            await asyncio.wait(
-                {asyncio.wrap_future(self._following)}, timeout=GATHERED_WAIT_SECONDS
-            )
+            following = asyncio.wrap_future(self._following)
+            await asyncio.wait({following}, timeout=GATHERED_WAIT_SECONDS)
         return await self._run_query(
             lambda asked: full_text_search.search_full_text(
                 asked.connection,

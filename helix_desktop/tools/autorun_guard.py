@@ -543,10 +543,12 @@ class _AutorunScan:
         """
         if file is None or file.content is None:
             return ""
-        text = file.content.decode("utf-8", "surrogateescape").strip().removeprefix(prefix).strip()
-        if "\0" in text:  # Git would stop reading the path at the NUL character.
+        text = file.content.decode("utf-8", "surrogateescape").strip()
+        named_path = text.removeprefix(prefix).strip()
+        if "\0" in named_path:  # Git would stop reading the path at the NUL character.
             return ""
-        target = os.path.realpath(os.path.join(os.path.dirname(path), text))
+        path_from_here = os.path.join(os.path.dirname(path), named_path)
+        target = os.path.realpath(path_from_here)
         if not self._is_inside_roots(target):
             return ""
         self.found[path] = AutorunFile("", file.content, file.link, file.mode)

@@ -149,8 +149,9 @@ class WorkspaceCommands:
         except OSError as error:
             if error.errno != errno.E2BIG:
                 raise
+            size = len(action.command.encode())
             raise InvalidInput(
-                f"The command is longer than the system allows ({len(action.command.encode()):,} bytes); it was not run.",
+                f"The command is longer than the system allows ({size:,} bytes); it was not run.",
                 remedy="Write the long part to a file with write_file.",
             ) from error
 

@@ -656,13 +656,15 @@ def merge_or_rebase_in_copy(
         command = ["rebase"]
     _set_aside_what_came_with_copy(copy, origin, head)
     try:
-        _check_nothing_in_the_way(copy, head, set(copy.git_names("ls-files", "-z")))
+        tracked_names = set(copy.git_names("ls-files", "-z"))
+        _check_nothing_in_the_way(copy, head, tracked_names)
         copy.run(*command, "--quiet", head, remedy="Your own folder was not changed.")
     except ActionRefused as error:
         conflicting = copy.git_names("diff", "--name-only", "--diff-filter=U", "-z")
         if not conflicting:
             raise
-        shown_names = name_some_files(list(map(os.fsdecode, conflicting)))
+        conflicting_paths = [os.fsdecode(name) for name in conflicting]
+        shown_names = name_some_files(conflicting_paths)
         raise ActionRefused(
             f"Your branch and the copy changed these files in ways that conflict: {shown_names}.",
             remedy="Your own folder was not changed. Ask the agent in this conversation to resolve the conflicts and to finish the merge with git, then bring the copy back again.",
@@ -683,7 +685,7 @@ def _set_aside_what_came_with_copy(copy: GitCheckout, origin: CopySource, head: 
     itself is lost if it is killed.
     """
     copy.run("reset", "--quiet")
-    untouched_names = set(map(os.fsencode, _untouched_paths(copy, origin)))
+    untouched_names = {os.fsencode(path) for path in _untouched_paths(copy, origin)}
     tracked_names = set(copy.git_names("ls-files", "-z"))
     names_committed_by_user = untouched_names.intersection(copy.names_that_differ("HEAD", head))
     unstaged_names = copy.git_names("diff-files", "-z", "--name-only")
@@ -694,7 +696,8 @@ def _set_aside_what_came_with_copy(copy: GitCheckout, origin: CopySource, head: 
         _set_file_aside(copy, name, _ALWAYS_PUT_BACK, is_tracked=name in tracked_names)
     names_to_check_out = tracked_names & (names_committed_by_user | names_changed_by_user)
     if names_to_check_out:
-        copy.run("checkout-index", "--force", "-z", "--stdin", stdin=b"\0".join(names_to_check_out))
+        joined_names = b"\0".join(names_to_check_out)
+        copy.run("checkout-index", "--force", "-z", "--stdin", stdin=joined_names)
 
 
 def _set_file_aside(copy: GitCheckout, name: bytes, group: str, *, is_tracked: bool) -> None:
@@ -1031,17 +1034,19 @@ def _check_nothing_in_the_way(
     `names_that_may_change`. Git does not mind losing ignored ones.
     """
     entries_of_commit = checkout.entries_of_commit(commit)
+    changed_names = set(checkout.names_that_differ("HEAD", commit))
     names_in_the_way: set[bytes] = set()
-    for name in set(checkout.names_that_differ("HEAD", commit)).difference(names_that_may_change):
+    for name in changed_names.difference(names_that_may_change):
         entry = entries_of_commit.get(name, b"")
-        names_in_the_way.update(
-            _find_files_in_the_way_of(
-                checkout, name, entry, is_uncommitted=name in uncommitted_names
-            )
+        is_uncommitted = name in uncommitted_names
+        files_in_the_way = _find_files_in_the_way_of(
+            checkout, name, entry, is_uncommitted=is_uncommitted
         )
+        names_in_the_way.update(files_in_the_way)
     names_in_the_way.difference_update(names_that_may_change)
     if names_in_the_way:
-        shown_names = name_some_files(sorted(map(os.fsdecode, names_in_the_way)))
+        paths_in_the_way = sorted(os.fsdecode(name) for name in names_in_the_way)
+        shown_names = name_some_files(paths_in_the_way)
         raise ActionRefused(
             f"These files in {checkout.folder} are not committed and are in the way: {shown_names}.",
             remedy=f"{_COPY_KEEPS_CHANGES} Commit, move or delete these files, then try again.",

@@ -25,14 +25,15 @@ def build_recall_tools(
     compact: CompactForPurpose | None = None, history: ReadHistory | None = None
 ) -> tuple[BuiltInTool, ...]:
     """Return the recall tools. A tool that nothing implements is left out."""
-    tools = [
-        BuiltInTool(RECALL, recall_cached_content),
-        BuiltInTool(SEARCH_CACHE, search_cached_content),
-    ]
+    recall = BuiltInTool(RECALL, recall_cached_content)
+    search = BuiltInTool(SEARCH_CACHE, search_cached_content)
+    tools = [recall, search]
     if compact is not None:
-        tools.append(BuiltInTool(COMPACT_CACHE, _build_compact_tool(compact)))
+        compact_content = _build_compact_tool(compact)
+        tools.append(BuiltInTool(COMPACT_CACHE, compact_content))
     if history is not None:
-        tools.append(BuiltInTool(RECALL_HISTORY, _build_history_tool(history)))
+        recall_history = _build_history_tool(history)
+        tools.append(BuiltInTool(RECALL_HISTORY, recall_history))
     return tuple(tools)
 
 

@@ -26,8 +26,10 @@ class LineMatcher:
         if options.get("ignore_case"):
             flags = re.IGNORECASE
         self._pattern = re.compile(str(options["pattern"]), flags)
-        self._context = int(str(options.get("context", 0)))
-        self._most_matches = int(str(options.get("most", 200)))
+        context = options.get("context", 0)
+        most_matches = options.get("most", 200)
+        self._context = int(str(context))
+        self._most_matches = int(str(most_matches))
         self.hits = 0
         self._reset_for_next_content("")
 
@@ -70,15 +72,16 @@ class LineMatcher:
             for number, line_before in self._lines_before:
                 self._write_found_line(number, line_before, hit=False)
             self._lines_before.clear()
-            self._write_found_line(
-                self._line_number, _cut_around_match(text, *match.span()), hit=True
-            )
+            shown_text = _cut_around_match(text, *match.span())
+            self._write_found_line(self._line_number, shown_text, hit=True)
             self._lines_to_show_after = self._context
         elif self._lines_to_show_after:
             self._lines_to_show_after -= 1
-            self._write_found_line(self._line_number, _cut_around_match(text, 0, 0), hit=False)
+            shown_text = _cut_around_match(text, 0, 0)
+            self._write_found_line(self._line_number, shown_text, hit=False)
         else:
-            self._lines_before.append((self._line_number, _cut_around_match(text, 0, 0)))
+            shown_text = _cut_around_match(text, 0, 0)
+            self._lines_before.append((self._line_number, shown_text))
 
     def _write_found_line(self, number: int, text: str, *, hit: bool) -> None:
         json.dump(

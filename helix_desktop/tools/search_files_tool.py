@@ -247,12 +247,16 @@ def _build_found_line(resources: ToolResources, data: dict[str, Any], *, hit: bo
     first_match_start = 0
     if data["submatches"]:
         # Ripgrep counts bytes, of which a letter may have several.
-        bytes_before_match = content_bytes[: data["submatches"][0]["start"]]
-        first_match_start = len(bytes_before_match.decode("utf-8", "replace"))
+        first_match = data["submatches"][0]
+        bytes_before_match = content_bytes[: first_match["start"]]
+        text_before_match = bytes_before_match.decode("utf-8", "replace")
+        first_match_start = len(text_before_match)
     content = content_bytes.decode("utf-8", "replace").rstrip("\r\n")
     shown_text = _cut_long_line(content, first_match_start)
-    shown_path = _display_path_or_full(resources, str(_path_of_row(data)))
-    return FoundLine(printable_name(shown_path), data["line_number"] or 0, shown_text, hit)
+    path = str(_path_of_row(data))
+    shown_path = _display_path_or_full(resources, path)
+    line_number = data["line_number"] or 0
+    return FoundLine(printable_name(shown_path), line_number, shown_text, hit)
 
 
 def _bytes_of_line(lines: dict[str, str]) -> bytes:

@@ -411,15 +411,14 @@ class Toolbox:
         tool = self._tools[call.name]
         fitted = argument_schema.fit_arguments_to_schema(values, tool.declaration.schema, call.name)
         context = running.context
+        files_seen = self._around.files_seen.setdefault(context.conversation, FilesSeen())
+        check_permission = self._permission_check_for(running)
+        check_reading = self._build_read_check(context.conversation)
         resources = built_in_tool.ToolResources(
-            call,
-            context,
-            self._permission_check_for(running),
-            self._around,
-            self._around.files_seen.setdefault(context.conversation, FilesSeen()),
-            self._build_read_check(context.conversation),
+            call, context, check_permission, self._around, files_seen, check_reading
         )
-        return await tool.run_tool(built_in_tool.ToolArguments(fitted), resources)
+        arguments = built_in_tool.ToolArguments(fitted)
+        return await tool.run_tool(arguments, resources)
 
     async def _ask_and_run_foreign(
         self, tool: ForeignTool, running: _RunningCall, values: dict[str, Any]

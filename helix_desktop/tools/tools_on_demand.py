@@ -151,12 +151,13 @@ class OnDemandTools:
         ) -> built_in_tool.ToolOutput:
             """Search the tools of servers, and what else can be searched for, such as skills."""
             limit = min(args.number_argument("limit", 5), MOST_FOUND)
-            everything = (*searchable(), *self.also_searchable())
+            everything = list(searchable())
+            everything += self.also_searchable()
             query = args.text_argument("query")
-            found = await self.finder.find_best_tools(
-                query, limit, everything, names().__contains__
-            )
-            return built_in_tool.ToolOutput(_format_found_tools(found, query), source=query)
+            is_callable = names().__contains__
+            found = await self.finder.find_best_tools(query, limit, everything, is_callable)
+            found_text = _format_found_tools(found, query)
+            return built_in_tool.ToolOutput(found_text, source=query)
 
         return (
             built_in_tool.BuiltInTool(_FIND_TOOLS, call_find_tools),

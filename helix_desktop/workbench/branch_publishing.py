@@ -241,6 +241,8 @@ def _read_branch_state(root: Path) -> BranchState:
         return BranchState(root, branch, commit, remote="", address="", unpushed=0, tool="")
     address = _read_git_line(root, "remote", "get-url", "--push", remote)
     unpushed = _read_git_line(root, "rev-list", "--count", "HEAD", "--not", f"--remotes={remote}")
+    pull_request_tool = _find_pull_request_tool(address)
+    base_branch = _find_base_branch(root, branch, remote)
     return BranchState(
         root=root,
         branch=branch,
@@ -248,8 +250,8 @@ def _read_branch_state(root: Path) -> BranchState:
         remote=remote,
         address=address,
         unpushed=int(unpushed),
-        tool=_find_pull_request_tool(address),
-        base=_find_base_branch(root, branch, remote),
+        tool=pull_request_tool,
+        base=base_branch,
     )
 
 

@@ -47,7 +47,8 @@ class BroughtVersions:
         """Return the versions of a file, the newest last."""
         versions = [self.start.get(path)]
         for packed_item in self.brought.get(path, ()):
-            versions.append(unpack_item(bytes.fromhex(packed_item)))
+            packed_bytes = bytes.fromhex(packed_item)
+            versions.append(unpack_item(packed_bytes))
         return versions
 
     def latest_versions(self) -> dict[str, TreeItem]:

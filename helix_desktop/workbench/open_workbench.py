@@ -433,7 +433,8 @@ class Workbench:
                 )
                 report = report_of_interrupted_agent(agents_conversation)
                 parts = [with_text_tokens(part, self.token_counter) for part in report.parts]
-                await parent.append_facts(replace(report, parts=tuple(parts)))
+                counted_report = replace(report, parts=tuple(parts))
+                await parent.append_facts(counted_report)
 
     async def start_conversation(
         self,

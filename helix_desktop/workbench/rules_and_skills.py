@@ -245,7 +245,8 @@ def _rules_for_prompt(
     for item in items.items_in_force("rules"):
         if not item.is_nested:
             path = str(item.path)
-            facts.append(RulesSet(path, item.body, tokens.count_tokens(item.body)))
+            token_count = tokens.count_tokens(item.body)
+            facts.append(RulesSet(path, item.body, token_count))
             kept_paths.add(path)
     for item in items.items_of_kind("rules"):
         # It has changed: until the user has decided, what was trusted goes on to hold.

@@ -94,7 +94,8 @@ class SlashCommands:
             outcome = await _run_prompt_tool(session, name, ToolName.RUN_COMMAND, command=line)
             output = await read_entry_beginning(self._cache, outcome.output, MOST_OUTPUT)
             output_by_line[line] = output
-        parts: list[UserPart] = [Text(prompt.with_shell_outputs(output_by_line))]
+        text = prompt.with_shell_outputs(output_by_line)
+        parts: list[UserPart] = [Text(text)]
         for path in prompt.files:
             outcome = await _run_prompt_tool(session, name, ToolName.READ_FILE, path=path)
             if not outcome.ok:
@@ -126,5 +127,6 @@ def _split_command_line(text: str) -> tuple[str, str]:
 
 def _assign_prompt_arguments(names: Sequence[str], arguments: str) -> dict[str, str]:
     """Assign the words to a prompt's arguments in order. The last argument gets the rest."""
-    words = arguments.split(maxsplit=max(0, len(names) - 1))
+    most_splits = max(0, len(names) - 1)
+    words = arguments.split(maxsplit=most_splits)
     return dict(zip(names, words, strict=False))

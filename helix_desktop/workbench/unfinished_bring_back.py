@@ -54,14 +54,16 @@ class UnfinishedBringBack:
         packed_changes: list[list[str]] = []
         for change in self.applied_changes:
             packed_changes.append(_pack_items(change.path, change.before, change.after))
+        moves = [asdict(move) for move in self.moves]
         saved = {
-            "moves": [asdict(move) for move in self.moves],
+            "moves": moves,
             "conversation": self.conversation,
             "last_seq": self.last_seq,
             "steps": packed_steps,
             "taken": packed_changes,
         }
-        atomic_files.write_file_atomically(folder / UNFINISHED, json.dumps(saved), private=True)
+        text = json.dumps(saved)
+        atomic_files.write_file_atomically(folder / UNFINISHED, text, private=True)
 
 
 def _pack_items(path: str, before: TreeItem | None, after: TreeItem | None) -> list[str]:

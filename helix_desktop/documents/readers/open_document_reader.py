@@ -149,12 +149,13 @@ def _join_open_document_text(element: Element) -> str:
 
 
 def _join_open_document_paragraphs(parent: Element) -> str:
-    lines = [
-        _join_open_document_text(paragraph)
-        for paragraph in parent.iter()
-        if local_name(paragraph) in ("p", "h")
-    ]
-    return "\n".join(line for line in lines if line.strip())
+    lines: list[str] = []
+    for element in parent.iter():
+        if local_name(element) in ("p", "h"):
+            line = _join_open_document_text(element)
+            if line.strip():
+                lines.append(line)
+    return "\n".join(lines)
 
 
 def _rows_of_open_document_table(table: Element) -> Iterator[list[str]]:

@@ -82,7 +82,8 @@ def _tidy_page_text(text: str) -> str:
     joined = text.replace("\ufffe\r\n", "").replace("\ufffe\n", "").replace("\ufffe", "")
     joined = joined.replace("\r\n", "\n").replace("\r", "\n")
     lines = [line.rstrip() for line in joined.split("\n")]
-    return "\n".join(lines).strip().replace("\0", "")
+    text_of_page = "\n".join(lines).strip()
+    return text_of_page.replace("\0", "")
 
 
 def _is_blank(page: pypdfium2.PdfPage) -> bool:

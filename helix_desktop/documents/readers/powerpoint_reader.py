@@ -152,10 +152,15 @@ def _format_chart(chart: Element) -> str:
         values = child_named(series, "val")
         name = child_named(series, "tx")
         if not columns:
-            columns.append(["", *_cached_values(category)])
-        columns.append([" ".join(_cached_values(name)), *_cached_values(values)])
+            categories = [""]
+            categories += _cached_values(category)
+            columns.append(categories)
+        column = [" ".join(_cached_values(name))]
+        column += _cached_values(values)
+        columns.append(column)
     rows = [list(row) for row in zip_longest(*columns, fillvalue="")]
-    return f"Chart: {heading}\n{format_markdown_table(rows)}".strip()
+    table = format_markdown_table(rows)
+    return f"Chart: {heading}\n{table}".strip()
 
 
 def _cached_values(parent: Element | None) -> list[str]:

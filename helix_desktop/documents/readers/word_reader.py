@@ -37,13 +37,17 @@ def read_word_sections(content: bytes) -> Iterator[DocumentPage]:
             raise DocumentDamaged("it has no body")
         relations = dict(read_relations(archive, main).values())
         styles = archive.read_xml_or_none(relations.get("styles", ""))
-        writer = _WordWriter(_heading_levels_by_style(styles), _list_styles(styles))
+        heading_levels = _heading_levels_by_style(styles)
+        writer = _WordWriter(heading_levels, _list_styles(styles))
         writer.add_word_blocks(body)
         for kind, word in _NOTES.items():
-            writer.add_notes(archive.read_xml_or_none(relations.get(kind, "")), word)
+            path_of_notes = relations.get(kind, "")
+            notes = archive.read_xml_or_none(path_of_notes)
+            writer.add_notes(notes, word)
         for kind, path in read_relations(archive, main).values():
             if kind in ("header", "footer"):
-                writer.add_margin_text(archive.read_xml_or_none(path), kind)
+                margin_text = archive.read_xml_or_none(path)
+                writer.add_margin_text(margin_text, kind)
         yield from writer.sections.finish_sections()
 
 

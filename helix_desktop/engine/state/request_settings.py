@@ -28,7 +28,8 @@ class RequestSettings:
             case facts.SystemSet() as system:
                 return replace(self, system=system, system_seq=recorded.seq)
             case facts.RulesSet() as rules:
-                return replace(self, rules=_update_rules_file(self.rules, recorded.seq, rules))
+                all_rules = _update_rules_file(self.rules, recorded.seq, rules)
+                return replace(self, rules=all_rules)
             case facts.ToolsOffered() as tools:
                 return replace(self, tools=tools)
             case facts.PolicySet() as policy:
@@ -36,7 +37,8 @@ class RequestSettings:
             case facts.ModelSet() as model:
                 models = dict(self.models)
                 models[model.role] = model
-                return replace(self, models=tuple(sorted(models.items())))
+                sorted_models = sorted(models.items())
+                return replace(self, models=tuple(sorted_models))
         return self
 
     def model_for_role(self, role: facts.ModelRole) -> facts.ModelSet | None:

@@ -198,11 +198,14 @@ def _lines_about_purpose(text: str, purpose: str) -> Iterator[str]:
     if not names:
         return
     longest_names = sorted(names, key=len, reverse=True)[:MOST_NAMES_OF_PURPOSE]
-    any_name = re.compile("|".join(map(re.escape, longest_names)))
-    for number, match in enumerate(islice(_LINE.finditer(text), LINES_READ), 1):
+    escaped_names = [re.escape(name) for name in longest_names]
+    any_name = re.compile("|".join(escaped_names))
+    first_lines = islice(_LINE.finditer(text), LINES_READ)
+    for number, match in enumerate(first_lines, 1):
         line = match.group()
         if any_name.search(line):
-            yield f"{number}: {_shorten_preview_line(line.strip())}"
+            shown_line = _shorten_preview_line(line.strip())
+            yield f"{number}: {shown_line}"
 
 
 def _headings_and_signatures(text: str) -> Iterator[str]:

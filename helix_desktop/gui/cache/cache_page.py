@@ -197,8 +197,10 @@ class CachePage(QWidget):
         split_state = self._split.saveState()
         encoded_states: list[str] = []
         for state in (header_state, split_state):
-            encoded_states.append(bytes(state.toBase64().data()).decode())
-        encoded_states.append(str(len(ENTRY_COLUMNS)))
+            encoded_state = bytes(state.toBase64().data())
+            encoded_states.append(encoded_state.decode())
+        column_count = len(ENTRY_COLUMNS)
+        encoded_states.append(str(column_count))
         return " ".join(encoded_states)
 
     def restore_cache_layout(self, state: str) -> None:
@@ -210,11 +212,13 @@ class CachePage(QWidget):
             return
         header_state, split_state, column_count = encoded_states
         header = self.table.horizontalHeader()
-        header.restoreState(QByteArray.fromBase64(header_state.encode()))
+        decoded_header = QByteArray.fromBase64(header_state.encode())
+        header.restoreState(decoded_header)
         # Qt shows all that the saved state does not know.
         for number in range(int(column_count), len(ENTRY_COLUMNS)):
             header.setSectionHidden(number, not ENTRY_COLUMNS[number].is_shown_at_first)
-        self._split.restoreState(QByteArray.fromBase64(split_state.encode()))
+        decoded_split = QByteArray.fromBase64(split_state.encode())
+        self._split.restoreState(decoded_split)
 
     def open_entry_by_digest(self, digest: Digest) -> None:
         """Opens one entry, and selects its row if that is loaded."""

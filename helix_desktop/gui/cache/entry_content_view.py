@@ -42,7 +42,8 @@ class EntryImageView(QWidget):
 
     def show_image(self, image: QImage) -> None:
         self.image = image
-        self.setAccessibleName(tr("Image, {w} × {h}", w=image.width(), h=image.height()))
+        name = tr("Image, {w} × {h}", w=image.width(), h=image.height())
+        self.setAccessibleName(name)
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:

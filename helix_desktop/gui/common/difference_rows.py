@@ -161,8 +161,9 @@ def build_hunk_rows(hunks: Sequence[Hunk], *, two_columns: bool) -> list[Differe
     for number, hunk in enumerate(hunks):
         lines: list[_SignedLine] = []
         for sign, raw_line in hunk.rows:
-            text = raw_line.decode("utf-8", "replace")
-            lines.append(_SignedLine(sign, text.removesuffix("\n").removesuffix("\r")))
+            text_with_end = raw_line.decode("utf-8", "replace")
+            text = text_with_end.removesuffix("\n").removesuffix("\r")
+            lines.append(_SignedLine(sign, text))
         numbered_lines = _number_hunk_lines(lines, hunk.old, hunk.new)
         rows += _build_rows_of_hunk(number, hunk.unified_header, numbered_lines, two_columns)
     return rows

@@ -55,15 +55,20 @@ def _build_program_frame(program: AskedProgram, parent: QWidget) -> QWidget:
     labels: list[QLabel] = [name_label]
     if program.risk:
         risk = translate_name("risk of a program", program.risk)
-        labels.append(build_plain_label(risk, "danger", frame, wraps=False))
+        risk_label = build_plain_label(risk, "danger", frame, wraps=False)
+        labels.append(risk_label)
     if program.deletes:
         deleted_files = _list_files(program.deletes)
         deletes = tr("deletes {files}", files=deleted_files)
-        labels.append(build_plain_label(deletes, "danger", frame, wraps=len(deletes) > LONG_NAME))
+        is_long = len(deletes) > LONG_NAME
+        deletes_label = build_plain_label(deletes, "danger", frame, wraps=is_long)
+        labels.append(deletes_label)
     if program.writes:
         written_files = _list_files(program.writes)
         writes = tr("writes {files}", files=written_files)
-        labels.append(build_plain_label(writes, "warning", frame, wraps=len(writes) > LONG_NAME))
+        is_long = len(writes) > LONG_NAME
+        writes_label = build_plain_label(writes, "warning", frame, wraps=is_long)
+        labels.append(writes_label)
     build_row(*labels, owner=frame, margins=(8, 3, 8, 3), spacing=5)
     return frame
 

@@ -343,7 +343,8 @@ def build_field_row(
         # with long texts may be wider.
         widget.ensurePolished()
         usual_width = FIELD_WIDTH_IN_LINES * widget.fontMetrics().height()
-        widget.setMaximumWidth(max(usual_width, widget.sizeHint().width()))
+        most_width = max(usual_width, widget.sizeHint().width())
+        widget.setMaximumWidth(most_width)
     widget.setProperty("setting", True)
     row = build_labelled_row(declared.title, declared.sentence, widget, parent, below=declared.long)
     if not isinstance(widget, WholeNumberField | NumberField):

@@ -484,7 +484,8 @@ class CommandPalette(SearchPopup):
         shown_rows = min(max(self._model.rowCount(), 1), SHOWN)
         wanted_height = px(ROW) * shown_rows + px(68)
         most_height = parent.height() - px(96)
-        self.box.setGeometry(left, px(80), width, min(wanted_height, most_height))
+        height = min(wanted_height, most_height)
+        self.box.setGeometry(left, px(80), width, height)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)

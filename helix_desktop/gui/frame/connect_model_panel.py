@@ -286,10 +286,11 @@ class ConnectModelPanel(QWidget):
         # Where to store a key without a keyring is a choice, no failure.
         is_choice = isinstance(error, NoUsableKeyring)
         self._key_places.setVisible(is_choice)
+        sentences = translate_sentences(str(error))
         if is_choice:
-            self._show_connect_status(translate_sentences(str(error)))
+            self._show_connect_status(sentences)
         else:
-            self._show_connect_status(translate_sentences(str(error)), look="danger")
+            self._show_connect_status(sentences, look="danger")
 
     def _set_key_place_and_test(self, key_place: str) -> None:
         self._key_place = key_place

@@ -273,9 +273,11 @@ class Sidebar(QWidget):
         shows_archive = self._shown_place == "archived"
         shows_trash = self._shown_place == "trashed"
         self._back.setVisible(bool(self._shown_place))
-        self._archive.setText(tr("Archive · {n}", n=format_number(archived_count)))
+        archive_text = tr("Archive · {n}", n=format_number(archived_count))
+        self._archive.setText(archive_text)
         self._archive.setVisible(archived_count > 0 and not shows_archive)
-        self._trash.setText(tr("Trash · {n}", n=format_number(trashed_count)))
+        trash_text = tr("Trash · {n}", n=format_number(trashed_count))
+        self._trash.setText(trash_text)
         self._trash.setVisible(trashed_count > 0 and not shows_trash)
         self.empty_trash_link.setVisible(trashed_count > 0 and shows_trash)
 

@@ -67,7 +67,8 @@ class TopBar(QWidget):
     def mark_open_page(self, page: str) -> None:
         self._tabs[page].setChecked(True)
         can_stop_beside_message_box = page == "chat" and self._is_stopped_in_chat
-        self.stop.setVisible(bool(self._state.text()) and not can_stop_beside_message_box)
+        shows_state = bool(self._state.text())
+        self.stop.setVisible(shows_state and not can_stop_beside_message_box)
         self.fit_top_bar()
 
     def show_background_work(

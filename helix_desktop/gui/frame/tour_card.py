@@ -46,11 +46,14 @@ class HighlightRing(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         hole = QRectF(self.highlighted_area).adjusted(-4, -4, 4, 4)
+        window = QRectF(self.rect())
         path = QPainterPath()
-        path.addRect(QRectF(self.rect()))
+        path.addRect(window)
         path.addRoundedRect(hole, 8, 8)
-        painter.fillPath(path, QColor(0, 0, 0, SHADE_ALPHA))
-        painter.setPen(QPen(self._theme.colour_of_token("accent"), 2))
+        shade = QColor(0, 0, 0, SHADE_ALPHA)
+        painter.fillPath(path, shade)
+        ring_colour = self._theme.colour_of_token("accent")
+        painter.setPen(QPen(ring_colour, 2))
         painter.drawRoundedRect(hole, 8, 8)
         painter.end()
 
@@ -236,14 +239,14 @@ def position_beside_area(area: QRect, size: QSize, window: QRect) -> QPoint:
     x_at_left = area.left() - RING_TO_CARD_GAP - width
     y_below = area.bottom() + RING_TO_CARD_GAP
     y_above = area.top() - RING_TO_CARD_GAP - height
-    sides = (
-        RoomBesideArea(largest_x - x_at_right, QPoint(x_at_right, centred_y)),
-        RoomBesideArea(x_at_left - inside.left(), QPoint(x_at_left, centred_y)),
-        RoomBesideArea(largest_y - y_below, QPoint(centred_x, y_below)),
-        RoomBesideArea(y_above - inside.top(), QPoint(centred_x, y_above)),
-    )
+    at_right = RoomBesideArea(largest_x - x_at_right, QPoint(x_at_right, centred_y))
+    at_left = RoomBesideArea(x_at_left - inside.left(), QPoint(x_at_left, centred_y))
+    below = RoomBesideArea(largest_y - y_below, QPoint(centred_x, y_below))
+    above = RoomBesideArea(y_above - inside.top(), QPoint(centred_x, y_above))
+    sides = (at_right, at_left, below, above)
     widest_side = max(sides, key=lambda side: side.room)
 
-    x = max(inside.left(), min(widest_side.corner.x(), largest_x))
-    y = max(inside.top(), min(widest_side.corner.y(), largest_y))
+    corner = widest_side.corner
+    x = max(inside.left(), min(corner.x(), largest_x))
+    y = max(inside.top(), min(corner.y(), largest_y))
     return QPoint(x, y)

@@ -124,13 +124,15 @@ class ImportConversationsDialog(widgets.TransientDialog):
         return self.recorder_box
 
     def _build_delete_button(self) -> QPushButton:
-        button = widgets.build_push_button(
-            f"{tr('Delete recorded conversations')} ▾", self, look="link"
-        )
+        label = tr("Delete recorded conversations")
+        button = widgets.build_push_button(f"{label} ▾", self, look="link")
         menu = QMenu(button)
-        self._add_ages(menu.addMenu(tr("All agents")), tr("All agents"), kind="")
+        all_agents = tr("All agents")
+        menu_of_all = menu.addMenu(all_agents)
+        self._add_ages(menu_of_all, all_agents, kind="")
         for kind, title in NAMES.items():
-            self._add_ages(menu.addMenu(title), title, kind)
+            menu_of_agent = menu.addMenu(title)
+            self._add_ages(menu_of_agent, title, kind)
         button.setMenu(menu)
         return button
 
@@ -362,14 +364,16 @@ class ImportConversationsDialog(widgets.TransientDialog):
         if not outcome.stopped:
             self.found.untick_all()
         self._close.setFocus()
-        self._message_label.setText(" ".join(_describe_import_outcome(outcome)))
-        self._undo.setVisible(bool(outcome.new_count or outcome.grown_count))
+        sentences = _describe_import_outcome(outcome)
+        self._message_label.setText(" ".join(sentences))
+        has_changed_something = bool(outcome.new_count or outcome.grown_count)
+        self._undo.setVisible(has_changed_something)
         workspace, _conversation = outcome.first_conversation
         self._show_first.setVisible(bool(workspace))
-        self._keys.setText(
-            format_count(len(outcome.masked_keys), "Forget the key…", "Forget the {n} keys…")
-        )
-        self._keys.setVisible(bool(outcome.masked_keys))
+        key_count = len(outcome.masked_keys)
+        forget_keys = format_count(key_count, "Forget the key…", "Forget the {n} keys…")
+        self._keys.setText(forget_keys)
+        self._keys.setVisible(key_count > 0)
         self._complaints = self.found.show_reasons_and_return_others(outcome.complaints)
         self._left_out.setVisible(bool(self._complaints))
         self._on_imported(outcome)

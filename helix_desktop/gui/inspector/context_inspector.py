@@ -299,14 +299,19 @@ class ContextInspector(QWidget):
         tools = state.settings.tools
         is_open = _TOOLS in self._open
         toggle = ToggleSection(_TOOLS)
-        yield ExpandableHeaderBox(ink, width, tr("Tools"), toggle, opened=is_open, gap=10)
+        heading = tr("Tools")
+        yield ExpandableHeaderBox(ink, width, heading, toggle, opened=is_open, gap=10)
         if not is_open:
             return
-        sent = tr("Included above: {n}", n=format_number(len(tools.tools)))
-        yield FigureBox(ink, width, sent, format_token_count(tools.tokens), gap=10)
+        sent_count = format_number(len(tools.tools))
+        sent = tr("Included above: {n}", n=sent_count)
+        sent_tokens = format_token_count(tools.tokens)
+        yield FigureBox(ink, width, sent, sent_tokens, gap=10)
         if tools.withheld:
-            words = tr("Left out until searched for: {n}", n=format_number(tools.withheld))
-            yield FigureBox(ink, width, words, format_token_count(tools.withheld_tokens))
+            withheld_count = format_number(tools.withheld)
+            words = tr("Left out until searched for: {n}", n=withheld_count)
+            withheld_tokens = format_token_count(tools.withheld_tokens)
+            yield FigureBox(ink, width, words, withheld_tokens)
 
     def _build_coming_up_boxes(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
         yield build_heading_box(ink, width, tr("Coming up"), gap=22)
@@ -336,12 +341,14 @@ class ContextInspector(QWidget):
             yield _build_block_box(ink, width, part)
         unlisted = len(self._parts) - MAX_SHOWN_BLOCKS
         if unlisted > 0:
-            yield build_note_box(ink, width, tr("and {n} more", n=format_number(unlisted)))
+            note = tr("and {n} more", n=format_number(unlisted))
+            yield build_note_box(ink, width, note)
         for ref in state.branch.exclusions:
             first_seq, _last_seq = first_and_last(ref)
             name = tr("excluded: #{n}", n=str(first_seq))
             include = ToggleSection(("include", ref))
-            yield FigureBox(ink, width, name, tr("Include"), accent=True, act=include)
+            label = tr("Include")
+            yield FigureBox(ink, width, name, label, accent=True, act=include)
 
     def _carry_out_box_action(self, act: object) -> None:
         if not isinstance(act, ToggleSection):
@@ -360,12 +367,14 @@ class ContextInspector(QWidget):
         if action == "include":
             self._include_part(part)
         elif action == "block":
-            menu = self.build_block_menu(int(str(part)))
-            view = self.view.viewport()
+            number = int(str(part))
+            menu = self.build_block_menu(number)
             if self.underMouse():
                 menu.popup(QCursor.pos())
             else:  # It was chosen with the keyboard.
-                menu.popup(view.mapToGlobal(view.rect().center()))
+                view = self.view.viewport()
+                middle = view.rect().center()
+                menu.popup(view.mapToGlobal(middle))
 
     def _include_part(self, ref: object) -> None:
         """Gives a part that the user had excluded back to the model."""

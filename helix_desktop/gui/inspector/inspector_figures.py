@@ -168,21 +168,23 @@ def build_next_message_row(
 
 def describe_next_message(estimate: NextMessageEstimate) -> str:
     """Says what the figure of the next message is made of."""
-    parts = [tr("{n} of context", n=format_token_count(estimate.context))]
+    context = format_token_count(estimate.context)
+    part_of_context = tr("{n} of context", n=context)
     if estimate.cached:
-        cached = format_token_count(min(estimate.cached, estimate.context))
-        parts = [
-            tr(
-                "{n} of context ({cached} of it at the reduced price)",
-                n=format_token_count(estimate.context),
-                cached=cached,
-            )
-        ]
+        cached_tokens = min(estimate.cached, estimate.context)
+        cached = format_token_count(cached_tokens)
+        part_of_context = tr(
+            "{n} of context ({cached} of it at the reduced price)", n=context, cached=cached
+        )
+    parts = [part_of_context]
     if estimate.message:
-        parts.append(tr("{n} of your message", n=format_token_count(estimate.message)))
+        message = format_token_count(estimate.message)
+        parts.append(tr("{n} of your message", n=message))
     if estimate.reply and estimate.dollars:
-        parts.append(tr("about {n} of the reply", n=format_token_count(estimate.reply)))
-    tokens = tr("Tokens: {parts}", parts=", ".join(parts))
+        reply = format_token_count(estimate.reply)
+        parts.append(tr("about {n} of the reply", n=reply))
+    joined_parts = ", ".join(parts)
+    tokens = tr("Tokens: {parts}", parts=joined_parts)
     forecast = estimate.forecast
     if forecast is None or not estimate.is_forecast:
         return tokens
@@ -199,14 +201,18 @@ def build_cost_rows(figures: Savings, agents_cost: float = 0.0) -> list[CostRow]
     rows: list[CostRow] = []
     if round(figures.paid_before, 3):
         paid_before = format_dollars(figures.paid_before)
-        rows.append(CostRow(tr("Cost before import or duplication"), paid_before))
+        label_of_cost_before = tr("Cost before import or duplication")
+        rows.append(CostRow(label_of_cost_before, paid_before))
     has_agents_cost = bool(round(agents_cost, 3))  # Less than a tenth of a cent is left out.
     if figures.paid or figures.unpriced or has_agents_cost:
         whole_cost = format_dollars(figures.paid + agents_cost)
-        rows.append(CostRow(tr("Cost so far"), whole_cost))
+        label_of_cost = tr("Cost so far")
+        rows.append(CostRow(label_of_cost, whole_cost))
     if has_agents_cost:
-        rows.append(CostRow(tr("Of this, sub-agents"), format_dollars(agents_cost)))
+        label_of_agents = tr("Of this, sub-agents")
+        rows.append(CostRow(label_of_agents, format_dollars(agents_cost)))
     if figures.unpriced:
         requests = format_number(figures.unpriced)
-        rows.append(CostRow(tr("Not included: requests whose cost is unknown"), requests))
+        label_of_unpriced = tr("Not included: requests whose cost is unknown")
+        rows.append(CostRow(label_of_unpriced, requests))
     return rows

@@ -328,9 +328,9 @@ class PreviewPane(QWidget):
     def _show_source(self, opened: OpenedFile) -> None:
         lines = SourceLines(opened.file.text)
         if not lines.is_whole:
-            self._hint.setText(
-                tr("Only the first {n} lines are shown.", n=format_number(len(lines)))
-            )
+            line_count = format_number(len(lines))
+            hint = tr("Only the first {n} lines are shown.", n=line_count)
+            self._hint.setText(hint)
         language = highlight_language_of(opened.file.shown_path)
         colours = None
         if language and len(opened.file.text) <= MOST:

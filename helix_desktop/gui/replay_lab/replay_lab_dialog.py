@@ -198,7 +198,8 @@ class ReplayLabDialog(TransientDialog):
         self._model_panel.setVisible(has_requests and bool(self._models))
 
     def _show_cost_with_model(self) -> None:
-        model = self._models.get(str(self._model_box.currentData()))
+        chosen_name = str(self._model_box.currentData())
+        model = self._models.get(chosen_name)
         words = ""
         if model is not None and self._sent_requests is not None:
             words = describe_cost_with_model(self._sent_requests, model, self._paid)

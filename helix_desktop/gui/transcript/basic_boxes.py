@@ -266,8 +266,9 @@ class TextBox(LayoutBox):
         if line_count == 0:
             return 0
         line_number = int(place.y() / self._line_height)
-        nearest_line = min(max(line_number, 0), line_count - 1)
-        return int(self._layout.lineAt(nearest_line).xToCursor(place.x()))
+        nearest_number = min(max(line_number, 0), line_count - 1)
+        nearest_line = self._layout.lineAt(nearest_number)
+        return int(nearest_line.xToCursor(place.x()))
 
     def caret_rect(self, offset: int) -> QRectF:
         line = self._layout.lineForTextPosition(min(offset, len(self.text)))
@@ -385,7 +386,8 @@ def build_span_formats(
     for start, span in _spans_with_starts(spans):
         if span.style or span.link:
             span_format = ink.span_format(span.style, link=bool(span.link))
-            formats.append(build_format_range(start, utf16_length(span.text), span_format))
+            length = utf16_length(span.text)
+            formats.append(build_format_range(start, length, span_format))
     return formats
 
 
@@ -479,7 +481,8 @@ class PictureBox(LayoutBox):
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         painter.drawImage(self._place, self._image)
-        painter.setPen(QPen(self.ink.token_colour("line")))
+        line_colour = self.ink.token_colour("line")
+        painter.setPen(QPen(line_colour))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRect(self._place)
 

@@ -160,7 +160,8 @@ class ToolCallBox(LayoutBox):
             if width < self.ink.scaled_pixels(40):
                 return
             top = (self.height - size.height()) / 2
-            self._chips.append(_PlacedChip(chip, QRectF(x, top, width, size.height())))
+            place = QRectF(x, top, width, size.height())
+            self._chips.append(_PlacedChip(chip, place))
             x += width + between
 
 
@@ -335,8 +336,11 @@ def _font_of_chip(chip: LineChip, ink: DrawingStyle) -> QFont:
 
 
 def measure_chip(chip: LineChip, ink: DrawingStyle) -> QSizeF:
-    words_width = QFontMetricsF(_font_of_chip(chip, ink)).horizontalAdvance(chip.text)
-    return QSizeF(round(words_width + ink.scaled_pixels(16)), ink.scaled_pixels(20))
+    metrics = QFontMetricsF(_font_of_chip(chip, ink))
+    words_width = metrics.horizontalAdvance(chip.text)
+    width = round(words_width + ink.scaled_pixels(16))
+    height = ink.scaled_pixels(20)
+    return QSizeF(width, height)
 
 
 def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyle) -> None:

@@ -33,8 +33,10 @@ def failure_title_and_actions(cause: str) -> tuple[str, tuple[CardButton, ...]]:
         "model": (choose_model, try_again),
         "window": (choose_model, try_again),
     }
-    title = translate_name("failure", cause, otherwise=tr("Something went wrong"))
-    return title, buttons_by_cause.get(cause, (try_again,))
+    usual_title = tr("Something went wrong")
+    title = translate_name("failure", cause, otherwise=usual_title)
+    buttons = buttons_by_cause.get(cause, (try_again,))
+    return title, buttons
 
 
 def describe_retry_pause(seconds: float) -> str:

@@ -135,7 +135,8 @@ def _picture_from_answer(answer: Mapping[str, Any], ratio: float) -> FormulaPict
     """
     if "svg" not in answer:
         return None
-    renderer = QSvgRenderer(QByteArray(answer["svg"].encode()))
+    svg = QByteArray(answer["svg"].encode())
+    renderer = QSvgRenderer(svg)
     view_box = renderer.viewBoxF()
     if not renderer.isValid() or view_box.isEmpty():
         return None
@@ -144,10 +145,12 @@ def _picture_from_answer(answer: Mapping[str, Any], ratio: float) -> FormulaPict
     if max(width, height) > WIDEST or width * height > MOST_PIXELS:
         return None
 
-    image = QImage(QSize(round(width), round(height)), QImage.Format.Format_ARGB32_Premultiplied)
+    size = QSize(round(width), round(height))
+    image = QImage(size, QImage.Format.Format_ARGB32_Premultiplied)
     image.fill(Qt.GlobalColor.transparent)
+    whole_image = QRectF(0, 0, image.width(), image.height())
     painter = QPainter(image)
-    renderer.render(painter, QRectF(0, 0, image.width(), image.height()))
+    renderer.render(painter, whole_image)
     painter.end()
     image.setDevicePixelRatio(ratio)
 

@@ -897,7 +897,9 @@ class TranscriptItems:
                 return (index,)
             # The line of the group says how many of its outputs are shortened.
             return (group.first, index)
-        return range(max(0, self.item_of_fact(cover.first)), self.item_of_fact(cover.last) + 1)
+        first_index = max(0, self.item_of_fact(cover.first))
+        last_index = self.item_of_fact(cover.last)
+        return range(first_index, last_index + 1)
 
     def _extend_live_text(self, kind: TranscriptItemKind, text: str) -> ItemChanges:
         last_index = len(self.all) - 1

@@ -377,10 +377,12 @@ class BoxSurface(TextSurface):
         if focused_item != number or focused not in stack.list_hot_spots():
             return
         painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
-        painter.setPen(QtGui.QPen(self.theme.colour_of_token("accent"), 2))
+        focus_colour = self.theme.colour_of_token("accent")
+        painter.setPen(QtGui.QPen(focus_colour, 2))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         _, place = stack.hot_spot_and_rect(focused)
-        painter.drawRoundedRect(place.adjusted(-1, -1, 1, 1), 6, 6)
+        frame = place.adjusted(-1, -1, 1, 1)
+        painter.drawRoundedRect(frame, 6, 6)
 
     def perform_box_action(self, act: BoxAction) -> None:
         if isinstance(act, CopyText):

@@ -81,7 +81,8 @@ class TableBox(LayoutBox):
         for cell in self._cells:
             overlays: list[QTextLayout.FormatRange] = []
             if marks is not NO_MARKS:
-                marks_of_cell = marks.marks_within(cell.start, len(cell.layout.text()))
+                cell_length = len(cell.layout.text())
+                marks_of_cell = marks.marks_within(cell.start, cell_length)
                 overlays = self.ink.overlay_formats(marks_of_cell)
             cell.layout.draw(painter, cell.place.topLeft(), overlays)
         table_width = sum(self.columns)
@@ -89,7 +90,8 @@ class TableBox(LayoutBox):
             colour = "line"
             if number == 0 and self._has_header:
                 colour = "faint"
-            painter.fillRect(QRectF(0, y, table_width, 1), self.ink.token_colour(colour))
+            rule = QRectF(0, y, table_width, 1)
+            painter.fillRect(rule, self.ink.token_colour(colour))
 
     def nearest_offset(self, place: QPointF) -> int:
         if not self._cells:

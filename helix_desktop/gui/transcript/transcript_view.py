@@ -281,7 +281,9 @@ class TranscriptView(TranscriptCanvas):
         if key not in CARET_KEYS:
             return False
         if self.selection.anchor.number < 0:
-            first = next(iter(self.column.visible_items(self.verticalScrollBar().value(), 1)), -1)
+            top_of_view = self.verticalScrollBar().value()
+            visible_items = iter(self.column.visible_items(top_of_view, 1))
+            first = next(visible_items, -1)
             self.selection.set_both_ends(TextPosition(first, 0))
         caret = self.selection.caret
         if caret.number < 0:

@@ -89,9 +89,9 @@ class BoxesView(BoxSurface):
         left = self._ink.scaled_pixels(self._side_padding)
         top = self._ink.scaled_pixels(self._top_padding)
         self._stack = BoxStack((left, top))
-        self._boxes_to_lay_out = iter(
-            self._build_boxes(self._ink, max(self._laid_width, LEAST_WIDTH))
-        )
+        width = max(self._laid_width, LEAST_WIDTH)
+        boxes = self._build_boxes(self._ink, width)
+        self._boxes_to_lay_out = iter(boxes)
         self._near = None
         self._continue_box_layout()
 

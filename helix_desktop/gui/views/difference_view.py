@@ -198,10 +198,13 @@ class DifferenceView(TextSurface):
         if self.content_height != self._announced_height:
             self._announced_height = self.content_height
             self.updateGeometry()
+        view_height = self.viewport().height()
+        hidden_height = max(0, self.content_height - view_height)
         bar = self.verticalScrollBar()
-        bar.setRange(0, max(0, self.content_height - self.viewport().height()))
-        bar.setPageStep(self.viewport().height())
-        bar.setSingleStep(round(self._ink.code_line_height * 3))
+        bar.setRange(0, hidden_height)
+        bar.setPageStep(view_height)
+        height_of_three_lines = round(self._ink.code_line_height * 3)
+        bar.setSingleStep(height_of_three_lines)
         if self._heights.measure_wrapped_rows(self._visible_rows()):
             self._update_scroll_range_and_buttons()
         else:

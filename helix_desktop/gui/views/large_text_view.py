@@ -158,14 +158,16 @@ class TextLineView(TextSurface):
         view = self.viewport()
         room_above_and_below = 2 * self._ink.scaled_pixels(SPACE_ABOVE)
         text_height = round(len(self.viewed_lines) * self._line_height) + room_above_and_below
+        hidden_height = max(0, text_height - view.height())
         vertical_bar = self.verticalScrollBar()
-        vertical_bar.setRange(0, max(0, text_height - view.height()))
+        vertical_bar.setRange(0, hidden_height)
         vertical_bar.setPageStep(view.height())
         vertical_bar.setSingleStep(round(self._line_height))
         horizontal_bar = self.horizontalScrollBar()
         horizontal_bar.setRange(0, self._hidden_width())
         horizontal_bar.setPageStep(view.width())
-        horizontal_bar.setSingleStep(round(self._ink.code_letter_width * 4))
+        width_of_four_letters = round(self._ink.code_letter_width * 4)
+        horizontal_bar.setSingleStep(width_of_four_letters)
 
     def _hidden_width(self) -> int:
         """Returns by how many pixels the widest line laid out until now is too wide."""
@@ -238,7 +240,8 @@ class TextLineView(TextSurface):
         found_spans = find_needle_spans(self._needles, layout.text())
         marks = TextMarks(selected_columns, found_spans)
         text_start = QPointF(text_left, line_top)
-        layout.draw(painter, text_start, self._ink.overlay_formats(marks))
+        overlays = self._ink.overlay_formats(marks)
+        layout.draw(painter, text_start, overlays)
         painter.restore()
 
         painter.setFont(self._ink.mono)
@@ -272,13 +275,16 @@ class TextLineView(TextSurface):
             text += "…"
         layout = QTextLayout(text.replace("\n", " "), self._ink.mono)
         self._laid[number] = layout
-        layout.setTextOption(self._ink.build_code_option(QTextOption.WrapMode.NoWrap))
+        never_wrap = self._ink.build_code_option(QTextOption.WrapMode.NoWrap)
+        layout.setTextOption(never_wrap)
         layout.setCacheEnabled(True)
-        layout.setFormats(self._ink.highlight_ranges(self._runs.get(number, ())))
+        runs_of_line = self._runs.get(number, ())
+        layout.setFormats(self._ink.highlight_ranges(runs_of_line))
         layout.beginLayout()
         only_line = layout.createLine()
         only_line.setLineWidth(1e7)  # Wider than any line, so that none is wrapped.
-        only_line.setPosition(QPointF(0, (self._line_height - only_line.height()) / 2))
+        top = (self._line_height - only_line.height()) / 2
+        only_line.setPosition(QPointF(0, top))
         layout.endLayout()
         self._widest = max(self._widest, layout.maximumWidth())
         if len(self._laid) > KEPT_LAYOUTS:

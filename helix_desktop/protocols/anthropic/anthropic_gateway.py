@@ -80,13 +80,15 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     """Return what a request says besides its messages."""
     tools: list[ToolSpec] = []
     for tool in map(object_at, list_at(body, "tools")):
-        tools.append(gateway_message.parse_tool(tool, tool.get("input_schema", {})))
-    effort = gateway_message.format_effort_settings(
-        body.get("thinking"), text_at(body, "output_config", "effort")
-    )
+        schema = tool.get("input_schema", {})
+        tools.append(gateway_message.parse_tool(tool, schema))
+    thinking = body.get("thinking")
+    named_effort = text_at(body, "output_config", "effort")
+    effort = gateway_message.format_effort_settings(thinking, named_effort)
+    system_texts = _texts_of_system(body.get("system", ""))
     return RequestHead(
         model=text_at(body, "model"),
-        system="\n\n".join(_texts_of_system(body.get("system", ""))),
+        system="\n\n".join(system_texts),
         tools=tuple(tools),
         effort=effort,
     )
@@ -340,10 +342,12 @@ def with_cache_mark(unit: Json, mark: Json) -> Json:
 def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     """Return what a whole reply says, how it ended, and what it used."""
     unit = {"role": "assistant", "content": list(list_at(value, "content"))}
+    stop_reason = text_at(value, "stop_reason")
+    usage = parse_usage(object_at(value, "usage"))
     return gateway_message.WireReply(
         message=parse_message(unit),
-        stop=STOPS.get(text_at(value, "stop_reason"), Stop.CUT),
-        usage=parse_usage(object_at(value, "usage")),
+        stop=STOPS.get(stop_reason, Stop.CUT),
+        usage=usage,
         model=text_at(value, "model"),
     )
 

@@ -308,14 +308,16 @@ class GeminiReplyReader(ReplyReaderBase):
             raise self._failure_in_stream(status, value)
         self._model = text_at(value, "modelVersion") or self._model
         self._blocked = text_at(value, "promptFeedback", "blockReason") or self._blocked
-        if object_at(value, "usageMetadata"):
-            self._usage = gemini_gateway.parse_usage(object_at(value, "usageMetadata"))
+        usage = object_at(value, "usageMetadata")
+        if usage:
+            self._usage = gemini_gateway.parse_usage(usage)
 
         candidate = object_at(value, "candidates", 0)
         self._finish = text_at(candidate, "finishReason") or self._finish
         deltas: list[Delta] = []
         for part in list_at(candidate, "content", "parts"):
-            deltas.extend(self._read_part(object_at(part)))
+            deltas_of_part = self._read_part(object_at(part))
+            deltas.extend(deltas_of_part)
         return deltas
 
     def _read_part(self, part: Object) -> list[Delta]:

@@ -278,8 +278,10 @@ def parse_message(unit: Json, numbering: CallNumbering | None = None) -> Protoco
     has_known_role = role in ("", "user", "model", "function")
     has_unknown_fields = not value.keys() <= CONTENT_FIELDS
     if not has_known_role or has_unknown_fields:
-        return ProtocolMessage(speaker, (unit,), loaded_state.mark_all(pieces, value))
-    return ProtocolMessage(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
+        marked_pieces = loaded_state.mark_all(pieces, value)
+    else:
+        marked_pieces = loaded_state.mark_loaded_state(pieces)
+    return ProtocolMessage(speaker, (unit,), marked_pieces)
 
 
 def _piece_of_gemini_part(
@@ -311,11 +313,13 @@ def _piece_of_call(
 ) -> Piece:
     """Return a call of a tool as a piece, with the next number as its id."""
     name = text_at(call, "name")
+    arguments = call.get("args") or {}
+    number = numbering.assign_call_number(name)
     return Piece(
         PieceKind.CALL,
-        text=format_json_value(call.get("args") or {}),
+        text=format_json_value(arguments),
         path=path,
-        id=numbering.assign_call_number(name),
+        id=number,
         name=name,
     )
 
@@ -325,17 +329,20 @@ def _piece_of_response(
 ) -> Piece:
     """Return a tool's result as a piece. It answers the oldest call of this tool without one."""
     name = text_at(response, "name")
+    call_id = numbering.pop_oldest_open_call(name)
     field, text = _text_of_response(response)
+    has_failed = field == "error"
+    documents = gateway_message.documents_of_content(response.get("parts"))
     return Piece(
         PieceKind.RESULT,
         text=text,
         path=path,
-        id=numbering.pop_oldest_open_call(name),
+        id=call_id,
         name=name,
-        ok=field != "error",
+        ok=not has_failed,
         media_type=field,  # The text is put back into this field if it is changed.
         images=_images_of_response(response),
-        documents=gateway_message.documents_of_content(response.get("parts")),
+        documents=documents,
     )
 
 

@@ -60,14 +60,16 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     instructions: list[str] = []
     for message in map(object_at, list_at(body, "messages")):
         if text_at(message, "role") in ("system", "developer"):
-            instructions.append(gateway_message.text_of_content(message.get("content")))
+            instruction = gateway_message.text_of_content(message.get("content"))
+            instructions.append(instruction)
     tools: list[ToolSpec] = []
     for tool in list_at(body, "tools"):
         function = object_at(tool, "function")
-        tools.append(gateway_message.parse_tool(function, function.get("parameters", {})))
-    effort = gateway_message.format_effort_settings(
-        body.get("reasoning_effort"), text_at(body, "reasoning", "effort")
-    )
+        schema = function.get("parameters", {})
+        tools.append(gateway_message.parse_tool(function, schema))
+    named_effort = body.get("reasoning_effort")
+    effort_of_router = text_at(body, "reasoning", "effort")
+    effort = gateway_message.format_effort_settings(named_effort, effort_of_router)
     return RequestHead(
         model=text_at(body, "model"),
         system="\n\n".join(instructions),
@@ -94,7 +96,8 @@ def parse_message(unit: Json) -> ProtocolMessage:
     value = object_at(unit)
     role = text_at(value, "role")
     if role in ("tool", "function"):
-        return ProtocolMessage(Speaker.USER, (unit,), (_piece_of_tool_message(value),))
+        result = _piece_of_tool_message(value)
+        return ProtocolMessage(Speaker.USER, (unit,), (result,))
 
     pieces: list[Piece] = []
     for name in REASONING:
@@ -103,12 +106,15 @@ def parse_message(unit: Json) -> ProtocolMessage:
             pieces.append(Piece(PieceKind.REASONING, text, (0, name)))
     pieces.extend(_pieces_of_chat_content(value.get("content")))
     for position, call in enumerate(list_at(value, "tool_calls")):
-        pieces.append(_piece_of_chat_call(object_at(call), (0, "tool_calls", position)))
+        path = (0, "tool_calls", position)
+        pieces.append(_piece_of_chat_call(object_at(call), path))
 
     speaker = _SPEAKERS.get(role, Speaker.USER)
     if _outlives_folds_as_a_whole(value, role):
-        return ProtocolMessage(speaker, (unit,), loaded_state.mark_all(pieces, value))
-    return ProtocolMessage(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
+        marked_pieces = loaded_state.mark_all(pieces, value)
+    else:
+        marked_pieces = loaded_state.mark_loaded_state(pieces)
+    return ProtocolMessage(speaker, (unit,), marked_pieces)
 
 
 def _piece_of_tool_message(message: Mapping[str, Json]) -> Piece:
@@ -220,10 +226,12 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     for name, field_value in object_at(choice, "message").items():
         if field_value is not None or name == "content":
             unit[name] = field_value
+    finish_reason = text_at(choice, "finish_reason")
+    usage = parse_usage(object_at(value, "usage"))
     return gateway_message.WireReply(
         message=parse_message(unit),
-        stop=STOPS.get(text_at(choice, "finish_reason"), Stop.CUT),
-        usage=parse_usage(object_at(value, "usage")),
+        stop=STOPS.get(finish_reason, Stop.CUT),
+        usage=usage,
         model=text_at(value, "model"),
     )
 

@@ -92,18 +92,22 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     for tool in map(object_at, tool_values):
         schema = tool.get("parameters", {})
         # A tool of the provider's own has no name but its type.
-        tools.append(gateway_message.parse_tool(tool, schema, text_at(tool, "type")))
+        tool_type = text_at(tool, "type")
+        tools.append(gateway_message.parse_tool(tool, schema, tool_type))
 
     instructions = [text_at(body, "instructions")]
     for item in items:
         if item.get("role") not in ("developer", "system"):
             break
         instructions.append(gateway_message.text_of_content(item.get("content")))
+    system = "\n\n".join(text for text in instructions if text)
+    named_effort = text_at(body, "reasoning", "effort")
+    effort = gateway_message.format_effort_settings(named_effort)
     return RequestHead(
         model=text_at(body, "model"),
-        system="\n\n".join(text for text in instructions if text),
+        system=system,
         tools=tuple(tools),
-        effort=gateway_message.format_effort_settings(text_at(body, "reasoning", "effort")),
+        effort=effort,
     )
 
 
@@ -298,10 +302,13 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     """
     items = [without_fields(object_at(item), "status") for item in list_at(value, "output")]
     message = parse_message(items)
+    has_calls = bool(message.pieces_of_kind(PieceKind.CALL))
+    stop = _stop_of_response(value, has_calls=has_calls)
+    usage = parse_usage(object_at(value, "usage"))
     return gateway_message.WireReply(
         message=message,
-        stop=_stop_of_response(value, has_calls=bool(message.pieces_of_kind(PieceKind.CALL))),
-        usage=parse_usage(object_at(value, "usage")),
+        stop=stop,
+        usage=usage,
         model=text_at(value, "model"),
     )
 

@@ -175,7 +175,8 @@ def _printable(machine: str) -> str:
 def encode_head(contents: HeadContents) -> bytes:
     segments: list[list[object]] = []
     for segment in contents.segments:
-        segments.append([segment.name.hex(), segment.first, segment.last])
+        segment_name = segment.name.hex()
+        segments.append([segment_name, segment.first, segment.last])
     body = {
         "head": VERSION,
         "conversation": contents.conversation,
@@ -213,15 +214,20 @@ def _head_from_json(body: Any) -> HeadContents:
     for name, first, last in body["segments"]:
         first_seq = require_storable_amount(first)
         last_seq = require_storable_amount(last)
-        segments.append(FactSegment(bytes.fromhex(name), first_seq, last_seq))
+        segment_name = bytes.fromhex(name)
+        segments.append(FactSegment(segment_name, first_seq, last_seq))
+    conversation = _check_conversation_id(body["conversation"])
     machine = str(body["machine"])
+    newest_seq = require_storable_amount(body["last"])
+    chain = bytes.fromhex(body["chain"])
+    generation = require_storable_amount(body["generation"])
     return HeadContents(
-        conversation=_check_conversation_id(body["conversation"]),
+        conversation=conversation,
         machine=_printable(machine),
-        last=require_storable_amount(body["last"]),
-        chain=bytes.fromhex(body["chain"]),
+        last=newest_seq,
+        chain=chain,
         segments=tuple(segments),
-        generation=require_storable_amount(body["generation"]),
+        generation=generation,
         is_removed=bool(body["gone"]),
     )
 

@@ -67,7 +67,9 @@ class PostgresRowStore:
         self._psycopg = psycopg
         self._space = space
         arguments = _connection_arguments(psycopg, url, password)
-        self.server = hashlib.sha256(repr(sorted(arguments.items())).encode()).hexdigest()
+        sorted_arguments = sorted(arguments.items())
+        arguments_as_bytes = repr(sorted_arguments).encode()
+        self.server = hashlib.sha256(arguments_as_bytes).hexdigest()
         self._pool = postgres_pool.acquire_pool(
             self.server, lambda: postgres_pool.PostgresPool(psycopg, arguments)
         )

@@ -433,7 +433,8 @@ class SharedStoreLink:
         beginnings = frozenset(name[:_BYTES_OF_ANNOUNCED_NAME] for name in names)
         machine = bytes.fromhex(self._progress.machine)
         row_name = connected.seal.keyed_row_name("uses", machine)
-        sealed = connected.seal.encrypt_row(row_name, b"".join(sorted(beginnings)))
+        joined_beginnings = b"".join(sorted(beginnings))
+        sealed = connected.seal.encrypt_row(row_name, joined_beginnings)
         await connected.remote.run_in_thread(
             connected.remote.engine.publish_used_rows, machine, sealed
         )
@@ -476,10 +477,9 @@ class SharedStoreLink:
         for machine, sealed in published.items():
             row_name = connected.seal.keyed_row_name("uses", machine)
             names = connected.seal.decrypt_row(row_name, sealed)
-            used.update(
-                names[start : start + _BYTES_OF_ANNOUNCED_NAME]
-                for start in range(0, len(names), _BYTES_OF_ANNOUNCED_NAME)
-            )
+            for start in range(0, len(names), _BYTES_OF_ANNOUNCED_NAME):
+                end = start + _BYTES_OF_ANNOUNCED_NAME
+                used.add(names[start:end])
         return used
 
     async def withdraw_used_rows(self) -> None:

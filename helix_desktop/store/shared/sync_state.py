@@ -150,10 +150,12 @@ class SyncState:
 
     def read_unread_heads(self) -> frozenset[bytes]:
         """Return older heads that could not be merged: damaged, or with conversations in use."""
-        return frozenset(map(bytes.fromhex, self._read_value("unread").split()))
+        names = self._read_value("unread").split()
+        return frozenset(bytes.fromhex(name) for name in names)
 
     def save_unread_heads(self, names: frozenset[bytes]) -> None:
-        self._write_value("unread", " ".join(sorted(name.hex() for name in names)))
+        sorted_names = sorted(name.hex() for name in names)
+        self._write_value("unread", " ".join(sorted_names))
 
     def read_shared_progress(self, conversation: str) -> SharedProgress:
         rows = select_journal_rows(

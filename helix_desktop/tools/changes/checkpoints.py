@@ -517,17 +517,18 @@ class Checkpoints:
         is.
         """
         stored_count = 0
-        wanted_by_path = {file.path: file for file in walk_result.wanted}
-        async for batch in content_storing.store_wanted_files(
-            self.contents, self.reader, walk_result.wanted
-        ):
+        wanted_files = walk_result.wanted
+        wanted_count = len(wanted_files)
+        wanted_by_path = {file.path: file for file in wanted_files}
+        batches = content_storing.store_wanted_files(self.contents, self.reader, wanted_files)
+        async for batch in batches:
             for stored in batch:
-                self._note_stored_file(walk_result, wanted_by_path[stored.path], stored)
+                wanted_file = wanted_by_path[stored.path]
+                self._note_stored_file(walk_result, wanted_file, stored)
             stored_count += len(batch)
             if not self.is_ready:
-                self._notify_progress(
-                    CheckpointProgress("reading", stored_count, len(walk_result.wanted))
-                )
+                progress = CheckpointProgress("reading", stored_count, wanted_count)
+                self._notify_progress(progress)
 
     def _note_stored_file(
         self, walk_result: WalkResult, wanted_file: WantedFile, stored: WantedFileRecord
@@ -577,8 +578,10 @@ class Checkpoints:
 
     async def _store_full_list(self) -> None:
         content = await asyncio.to_thread(_encode_full_list, self.folders.records)
-        self.latest_checkpoint = (await self.contents.store_content(content, ABOUT)).digest
-        self._chain = CheckpointChain(list_bytes=max(len(content), 1 << 16))
+        stored = await self.contents.store_content(content, ABOUT)
+        self.latest_checkpoint = stored.digest
+        list_bytes = max(len(content), 1 << 16)
+        self._chain = CheckpointChain(list_bytes=list_bytes)
 
     async def read_checkpoint_state(self, digest: Digest) -> dict[str, TreeItem]:
         unread_entries = [digest]
