@@ -31,7 +31,7 @@ from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMe
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.benchmarks.row import Figure, Row
-from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
+from tests.peers.agent_provider import Asked, Block, Calls, Compacts, Provider, Says, Thinks
 
 PACKAGES = {
     "claude": "@anthropic-ai/claude-code",
@@ -129,6 +129,10 @@ class Work:
                         )
                     )
                 ]
+            if _asks_for_providers_summary(asked.body):
+                self.compacted += 1
+                self._fills = False
+                return [Compacts("All is well. The numbers were counted.")]
             if SUMMARY.search(_last_said(messages)) or _asks_for_text_alone(messages):
                 self.compacted += 1
                 self._fills = False
@@ -185,6 +189,14 @@ class Work:
             if self.done % 7 == 0
             else [Says(f"step {self.done}"), call]
         )
+
+
+def _asks_for_providers_summary(body: Mapping[str, Any]) -> bool:
+    """As Codex does with OpenAI's own provider: the last item of its request asks for it."""
+    items = body.get("input")
+    if not isinstance(items, list) or not items:
+        return False
+    return bool(items[-1].get("type") == "compaction_trigger")
 
 
 def _last_said(messages: Sequence[ProtocolMessage]) -> str:

@@ -41,7 +41,14 @@ class Calls:
     id: str = ""
 
 
-Block = Says | Thinks | Calls
+@dataclass(frozen=True)
+class Compacts:
+    """The provider's own summary of what was before, which only it can read (Responses)."""
+
+    text: str
+
+
+Block = Says | Thinks | Calls | Compacts
 
 
 @dataclass(frozen=True)
@@ -488,6 +495,14 @@ class ResponsesWriter:
                             "id": f"r_{number}_{at}",
                             "summary": [],
                             "encrypted_content": signature(text),
+                        }
+                    )
+                case Compacts(text):
+                    items.append(
+                        {
+                            "type": "compaction",
+                            "id": f"cmp_{number}_{at}",
+                            "encrypted_content": text,
                         }
                     )
                 case Calls(name, arguments, call):
