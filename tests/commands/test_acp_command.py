@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.commands import acp_command, workspace_access
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.program_folders import ProgramFolders
 
@@ -98,8 +100,16 @@ async def test_an_editor_is_answered_until_its_input_ends_and_then_the_process_e
     }
     from_editor, to_agent = os.pipe()
     os.write(to_agent, json.dumps(message).encode() + b"\n")
-    os.close(to_agent)
     said: list[str] = []
+
+    async def end_input_once_answered() -> bytes:
+        printed = b""
+        async with asyncio.timeout(60):
+            while not printed.endswith(b"\n"):
+                await asyncio.sleep(0.01)
+                printed += capfdbinary.readouterr().out
+        os.close(to_agent)
+        return printed
 
     def end(code: int) -> None:
         said.append(f"ended with {code}")
@@ -112,10 +122,11 @@ async def test_an_editor_is_answered_until_its_input_ends_and_then_the_process_e
     arguments = Namespace(places=places, workspace="")
     with os.fdopen(from_editor) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
+        answering = OwnedTasks("test").spawn_task(end_input_once_answered(), name="answer")
         with pytest.raises(Ended):
             await acp_command.run_acp_command(arguments)
     assert said == ["logged", "ended with 0"]
-    answer = json.loads(capfdbinary.readouterr().out)
+    answer = json.loads(await answering)
     assert answer["id"] == 1
     assert answer["result"]["protocolVersion"] == 1
 
