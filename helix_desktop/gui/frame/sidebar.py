@@ -67,7 +67,9 @@ class ConversationSearchField(QLineEdit):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.search_everywhere_wanted.emit(self.text())
+            words = self.text()
+            self.clear()  # The words go along. What stayed here would hide other conversations.
+            self.search_everywhere_wanted.emit(words)
         elif event.key() == Qt.Key.Key_Down:
             self.list_wanted.emit()
         else:

@@ -38,6 +38,15 @@ def test_nothing_is_offered_before_the_conversations_are_read(theme: Theme) -> N
     assert not [link.text() for link in made.findChildren(QPushButton) if link.isVisible()]
 
 
+def test_words_that_are_searched_everywhere_hide_no_conversation_any_more(theme: Theme) -> None:
+    """The defect: the list stayed empty until a restart, also for new conversations."""
+    sidebar = Sidebar(theme)
+    wanted = QSignalSpy(sidebar.search.search_everywhere_wanted)
+    QTest.keyClicks(sidebar.search, "import")
+    QTest.keyClick(sidebar.search, Qt.Key.Key_Return)
+    assert [wanted.at(0)[0], sidebar.search.text()] == ["import", ""]
+
+
 def test_the_words_of_an_empty_list_stand_below_the_search_box(theme: Theme) -> None:
     """Put into the program's window, the label lost its margins, and the words touched the rail."""
     made = Sidebar(theme)
