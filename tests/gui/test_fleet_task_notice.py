@@ -20,6 +20,9 @@ def test_the_sidebar_says_how_many_tasks_need_the_user(
     desk.fleet.tasks_that_need_user = 1
     notice._timer.stop()
     session.set_running(ConversationActivity.THINKING)
+    for _ in range(20):
+        QApplication.processEvents()
+    assert not notice._timer.isActive(), "nothing is read while the agent works"
     session.set_running(ConversationActivity.IDLE)
     for _ in range(20):
         QApplication.processEvents()
