@@ -267,7 +267,8 @@ async def _answer_request(answer: Answer, arguments: list[str], console: Console
 def _decode_request_arguments(content: bytes) -> list[str]:
     try:
         request = json.loads(content)
-        version, arguments = request["version"], request["arguments"]
+        version = request["version"]
+        arguments = request["arguments"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInput("The request is not valid.") from error
     if version != VERSION:
