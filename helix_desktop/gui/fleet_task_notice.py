@@ -1,13 +1,12 @@
 """Says below the workspace's name that tasks of the fleet need the user, also while the fleet's own
 window is closed.
 
-The lists of tasks are read after a conversation of an open workspace has stopped and when the window
-becomes active: nothing is read while nothing happens, nor with each step of an agent.
+The lists of tasks are read after a conversation of an open workspace has stopped or asks, and when
+the window becomes active: nothing is read while nothing happens, nor with each step of an agent.
 """
 
 from PySide6.QtCore import QEvent, QObject, QTimer
 
-from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.frame.window_layout import WindowFrame
 from helix_desktop.gui.open_workspaces import OpenWorkspaces
 from helix_desktop.gui.translation import format_count
@@ -26,7 +25,7 @@ class FleetTaskNotice(QObject):
         self._timer = QTimer(self, interval=LOOK_DELAY_MS, singleShot=True)
         self._timer.timeout.connect(self.read_tasks_that_need_user)
         self._link.clicked.connect(parts.actions["fleet"].trigger)
-        workspaces.state_changed.connect(self._look_if_conversation_stopped)
+        workspaces.activity_ended.connect(self._look_soon)
         workspaces.opened.connect(self._look_soon)
         frame.window().installEventFilter(self)
 
@@ -35,12 +34,6 @@ class FleetTaskNotice(QObject):
         if event.type() is QEvent.Type.WindowActivate and self._workspaces.is_started:
             self._look_soon()
         return False
-
-    def _look_if_conversation_stopped(
-        self, _activity: object, _conversation: str, running: ConversationActivity
-    ) -> None:
-        if running is ConversationActivity.IDLE:
-            self._look_soon()
 
     def _look_soon(self, *_what_happened: object) -> None:
         if not self._timer.isActive():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QApplication
-
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.fleet_task_notice import FleetTaskNotice
 from helix_desktop.gui.main_window import MainWindow
@@ -19,13 +17,11 @@ def test_the_sidebar_says_how_many_tasks_need_the_user(
 
     desk.fleet.tasks_that_need_user = 1
     notice._timer.stop()
-    session.set_running(ConversationActivity.THINKING)
-    for _ in range(20):
-        QApplication.processEvents()
-    assert not notice._timer.isActive(), "nothing is read while the agent works"
-    session.set_running(ConversationActivity.IDLE)
-    for _ in range(20):
-        QApplication.processEvents()
+    workspaces = window.workspaces
+    activity = workspaces.shown_activity
+    workspaces.state_changed.emit(activity, session.id, ConversationActivity.THINKING)
+    assert not notice._timer.isActive(), "nothing is read while an agent works"
+    workspaces.activity_ended.emit(activity.bench.id, session.id, ConversationActivity.IDLE, "")
     assert notice._timer.isActive(), "something happened in the workspace"
     notice._timer.timeout.emit()
     assert link.isVisible()
