@@ -328,13 +328,21 @@ def _shorten_by_words(stage: Stage, session: str) -> None:
 
 
 def _shorten_codex(stage: Stage, session: str) -> None:
-    """Its command is in its window, and in its protocol for other programs."""
+    """Its command is in its window, and in its protocol for other programs. There, sessions of its
+    usual provider are paid only if it is signed in.
+    """
+    _sign_codex_in(stage)
     requests = (
         *CODEX_BEGINS,
         {"id": 2, "method": "thread/resume", "params": {"threadId": session}},
         {"id": 3, "method": "thread/compact/start", "params": {"threadId": session}},
     )
     _tell_by_lines(stage, CODEX_SERVER, requests, '"method":"turn/completed"')
+
+
+def _sign_codex_in(stage: Stage) -> None:
+    sign_in = {"auth_mode": "apikey", "OPENAI_API_KEY": KEY}
+    stage.write(".codex/auth.json", json.dumps(sign_in))
 
 
 def _fork_codex(stage: Stage, session: str) -> str:
@@ -743,8 +751,7 @@ def begun_without_wrap(stage: Stage) -> None:
     if stage.agent == "codex":
         # Its usual provider: another one's address in its settings is the same with and without.
         stage.write(".codex/config.toml", f'openai_base_url = "{stage.provider.url}/v1"\n')
-        sign_in = {"auth_mode": "apikey", "OPENAI_API_KEY": KEY}
-        stage.write(".codex/auth.json", json.dumps(sign_in))
+        _sign_codex_in(stage)
     stage.finish(stage.start(wrapped=False))
     for is_wrapped in (True, False):
         before = len(stage.provider.asked)
@@ -820,18 +827,28 @@ def _check_cost(stage: Stage) -> None:
         stage.wrong.append(f"cost has {in_cost} tokens of {stage.provider.paid_tokens}")
 
 
+def _check_keys(stage: Stage) -> None:
+    """Each request to a model has the user's key."""
+    asked_models = [asked for asked in stage.provider.asked if asked.protocol]
+    without_key = [asked for asked in asked_models if not _has_key(asked)]
+    if not asked_models or without_key:
+        stage.wrong.append(
+            f"the key did not arrive with {len(without_key)} of {len(asked_models)} requests"
+        )
+
+
+def _has_key(asked: Asked) -> bool:
+    return any(KEY in asked.headers.get(name, "") for name in HTTP_KEYS)
+
+
 def try_cell(agent: str, situation: str, steps: int, *told: Any) -> list[str]:
     """What was wrong."""
     with staged(agent, steps, *told) as stage:
         SITUATIONS[situation][0](stage)
         if situation != "signed":
             stage.check_work(steps)
-            if situation != "subscription" and not any(
-                KEY in asked.headers.get(name, "")
-                for asked in stage.provider.asked
-                for name in HTTP_KEYS
-            ):
-                stage.wrong.append("the key did not arrive")
+            if situation != "subscription":
+                _check_keys(stage)
         if situation not in NOT_ALL_PAID:
             _check_cost(stage)
         if stage.elsewhere.asked:

@@ -128,8 +128,8 @@ def test_a_folder_with_the_name_of_an_env_file_is_no_settings_file(tmp_path: Pat
 
 def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
     by_key = start("codex", tmp_path, OPENAI_API_KEY="k", CODEX_HOME=str(tmp_path))
-    assert by_key.environment == {"HELIX_GATEWAY_TOKEN": "token"}
-    assert by_key.command[:3] == ("codex", "-c", 'model_provider="helix"')
+    assert by_key.environment["HELIX_GATEWAY_TOKEN"] == "token"
+    assert by_key.command[-1] == 'model_provider="helix"'
     assert 'env_key="OPENAI_API_KEY"' in by_key.command[4]
 
     own = start("codex", tmp_path, "exec", urls={AgentUpstream("mine"): URL})
@@ -141,6 +141,19 @@ def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
     assert own.command[-1] == "exec"
     for made in (by_key, own):
         assert not any("/t/token" in word for word in made.command)
+
+
+def test_what_codex_resumes_of_its_usual_provider_does_not_go_around_the_gateway(
+    tmp_path: Path,
+) -> None:
+    """Seen with 0.171: `wrap codex app-server` with a key alone resumed a session that `wrap codex
+    exec` had begun, and sent it to OpenAI's own address instead of the one after --upstream.
+    """
+    environ = {"OPENAI_API_KEY": "k", "CODEX_HOME": str(tmp_path)}
+    made = start("codex", tmp_path, "app-server", **environ)
+    assert 'model_provider="helix"' in made.command, "for the sessions that are begun there"
+    assert 'openai_base_url="http://127.0.0.1:1/v1"' in made.command
+    assert made.environment["OPENAI_PROJECT"] == "helix-token:token"
 
 
 def test_a_project_in_codexs_env_file_stops_it_where_it_would_replace_the_token(

@@ -148,16 +148,22 @@ def _build_codex_launch(start: AgentStart) -> AgentLaunch:
     environment = {CODEX_TOKEN: token}
     if upstream.provider:
         settings = _codex_settings_of_own_provider(upstream.provider, base_url)
-    elif _needs_provider_of_gateway(start.environ, start.arguments):
-        settings = ['model_provider="helix"', _codex_setting_of_gateway(base_url, has_key=True)]
     else:
         # Codex resumes a session only with the provider that began it. So its usual provider
         # stays, and a session can be begun here and resumed without the gateway, or the reverse.
-        settings = [f'openai_base_url="{base_url}/v1"', _codex_setting_of_gateway(base_url)]
+        # Where it cannot stay, its address is changed all the same: its window and its server
+        # for editors resume sessions of it as well, which would go around the gateway.
+        needs_provider = _needs_provider_of_gateway(start.environ, start.arguments)
+        settings = [
+            f'openai_base_url="{base_url}/v1"',
+            _codex_setting_of_gateway(base_url, has_key=needs_provider),
+        ]
         own_project = start.environ.get(CODEX_PROJECT, "")
         environment[CODEX_PROJECT] = add_token_to_project(own_project, token)
         key = start.environ.get("OPENAI_API_KEY")
-        if key and not _is_codex_signed_in(start.environ):
+        if needs_provider:
+            settings.append('model_provider="helix"')
+        elif key and not _is_codex_signed_in(start.environ):
             environment[_KEY_OF_RUN] = key  # Its usual provider finds this one.
 
     command = ["codex"]
