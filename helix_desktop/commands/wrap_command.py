@@ -152,6 +152,7 @@ def _print_run_summary(arguments: Namespace, statuses: Sequence[dict[str, Any]])
     # Addresses that share a conversation report the same figures. Each counts once.
     figures_by_conversation = {}
     unrecorded = ""
+    unfolded = ""
     beside = 0
     for status in statuses:
         beside += int(status.get("beside", 0))
@@ -159,11 +160,13 @@ def _print_run_summary(arguments: Namespace, statuses: Sequence[dict[str, Any]])
             figures_by_conversation[figures["conversation"]] = figures
         if not unrecorded:
             unrecorded = status.get("unrecorded", "")
+        if not unfolded:
+            unfolded = status.get("unfolded", "")
     all_figures = list(figures_by_conversation.values())
     if arguments.json:
         summary = json.dumps(all_figures)
     else:
-        summary = wrapped_agent.format_run_summary(all_figures, unrecorded, beside)
+        summary = wrapped_agent.format_run_summary(all_figures, unrecorded, beside, unfolded)
     print_text(summary, file=sys.stderr)
 
 

@@ -358,10 +358,12 @@ class OpenAgentConversation:
         return tokens
 
     def _policy_to_apply(self, *, fold: bool) -> facts.PolicySet:
-        """Return the workspace's policy, or the one that folds nothing."""
-        if not fold:
-            return system_prompt_and_settings.build_policy_fact("none", {})
+        """Return the workspace's policy, or the one that folds nothing: also if there is a mistake in
+        the workspace's, which would otherwise keep its agents' requests from being recorded.
+        """
         settings = self.bench.workspace.settings
+        if not fold or system_prompt_and_settings.find_policy_mistake(settings):
+            return system_prompt_and_settings.build_policy_fact("none", {})
         return system_prompt_and_settings.build_policy_fact(settings.preset, settings.policy)
 
     def settings_of_arrival(self, arrival: Arrival) -> tuple[object, ...]:

@@ -65,13 +65,15 @@ class Ticket:
 class Sent:
     """What messages become; without entries, all are sent as they came. `recallable`:
     whether a recall could find anything. `taken_out`: messages of which the user took
-    out something, without it and without folds.
+    out something, without it and without folds. `unfolded`: why nothing is folded; empty if the
+    settings of the workspace are in order.
     """
 
     ticket: Ticket
     entries: tuple[Entry, ...]
     recallable: bool
     taken_out: tuple[ChangedMessage, ...] = ()
+    unfolded: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,6 +219,9 @@ class GatewayApp:
         reason = self.memory.unrecorded.get(registration.token)
         if reason:
             status["unrecorded"] = reason
+        reason_not_folded = self.memory.unfolded.get(registration.token)
+        if reason_not_folded:
+            status["unfolded"] = reason_not_folded
         beside = self.memory.side_requests.count_waiting(registration.token)
         if beside:
             status["beside"] = beside

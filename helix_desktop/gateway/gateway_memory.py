@@ -3,6 +3,7 @@ gateway ends, but for which conversations a registration has.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -22,6 +23,8 @@ from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest
 from helix_desktop.gateway.side_requests import SideRequests, origin_of_request
 from helix_desktop.gateway.taken_out_messages import TakenOutMessages
 from helix_desktop.protocols.gateway_message import Json
+
+log = logging.getLogger(__name__)
 
 OpenConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
 NOT_FOLDED = "The agent is signed in with a subscription. With a subscription, shortening is off unless you turn it on."
@@ -61,6 +64,7 @@ class GatewayMemory:
     """`use_conversations`: opens a workspace's conversations by its name (empty: the
     default one). `recording_behind`: by session, the tasks that record a request which
     was forwarded before. `unrecorded`: by token, why its requests were not recorded.
+    `unfolded`: by token, why its requests were recorded and not folded.
     `refused_conversations`: whose provider refused the recall tools.
     """
 
@@ -76,6 +80,7 @@ class GatewayMemory:
     refused_conversations: set[str] = field(default_factory=set)
     recording_behind: MutableMapping[str, OwnedTasks] = field(default_factory=WeakValueDictionary)
     unrecorded: dict[str, str] = field(default_factory=dict)
+    unfolded: dict[str, str] = field(default_factory=dict)
     agent_activity: dict[str, AgentActivity] = field(default_factory=dict)
     last_arrival: LastArrival | None = None
     tasks: OwnedTasks = field(default_factory=lambda: OwnedTasks("gateway"))
@@ -99,6 +104,18 @@ class GatewayMemory:
         if isinstance(error, HelixError):
             reason = error.what
         self.unrecorded[token] = reason
+
+    def remember_unfolded(self, token: str, agent: str, reason: str) -> None:
+        """Remember why the last request of a registration was not folded. Empty: nothing is wrong."""
+        if not reason:
+            self.unfolded.pop(token, None)
+            return
+        if self.unfolded.get(token) != reason:
+            log.warning("requests go on as they came, and are recorded: %s", reason)
+        self.unfolded[token] = reason
+        activity = self.agent_activity.get(agent)
+        if activity is not None:
+            activity.unfolded = reason
 
     def remember_sent_request(
         self,

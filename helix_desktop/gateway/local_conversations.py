@@ -257,6 +257,8 @@ class LocalAgentConversations:
         sent = await self._receive_when_free(arrival, all_messages, known_count)
         self._bench.replies_under_way.remember_asked_reply(sent.ticket.conversation)
         self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
+        if arrival.fold:
+            return replace(sent, unfolded=self._bench.policy_mistake)
         return sent
 
     async def _send_behind_history(
@@ -506,6 +508,22 @@ class LocalAgentConversations:
 
         # Bring the conversation to where the request's new messages begin.
         known_messages = await self._go_to_place(arrival, messages, place, known_messages)
+        try:
+            return await self._record_behind_known_messages(arrival, messages, known_messages)
+        except Exception:
+            # Otherwise the next request would begin another one, and so each request after it.
+            await self._take_back_conversation_of_nothing(known_messages)
+            raise
+
+    async def _record_behind_known_messages(
+        self,
+        arrival: Arrival,
+        messages: Sequence[ProtocolMessage],
+        known_messages: KnownMessages,
+    ) -> Sent:
+        """Record the new messages of a request behind those that its conversation has, and return
+        what is sent. The conversation is at the place where they begin.
+        """
         self._matcher.assign_session(known_messages, arrival.session, arrival.head)
         opened = await self._get_open_conversation(known_messages)
         await self._go_on_behind_known_messages(opened, known_messages, arrival, messages)
@@ -524,6 +542,18 @@ class LocalAgentConversations:
         newest_seq = opened.conversation.state.seq
         ticket = _build_ticket(known_messages, arrival, newest_seq_sent=newest_seq)
         return Sent(ticket, view_entries.entries, view_entries.has_fold, view_entries.taken_out)
+
+    async def _take_back_conversation_of_nothing(self, known_messages: KnownMessages) -> None:
+        """Delete a conversation if nothing was said in it, as its first request failed."""
+        conversation = known_messages.conversation
+        if known_messages.chain or not self._bench.has_conversation(conversation):
+            return
+        for recorded in await self._bench.read_conversation_facts(conversation):
+            if isinstance(recorded.fact, facts.UserSaid | facts.ModelReplied):
+                return
+        self._matcher.remove_known_messages(conversation)
+        self._open_conversations.pop(conversation, None)
+        await self._bench.take_back_new_conversation(conversation)
 
     async def _go_on_behind_known_messages(
         self,
@@ -1011,6 +1041,7 @@ class LocalAgentConversations:
         except Exception:
             log.exception("a request could not be recorded; it had gone on already")
             opened.last_entries = None
+            await self._take_back_conversation_of_nothing(known_messages)
         finally:
             self._running_imports = [
                 running_import

@@ -312,6 +312,8 @@ class AgentRequestHandler:
             await self._ask_what_was_taken_out(request, conversations)
             return request, None
         self.memory.taken_out.remember_taken_out(request.arrival, sent.taken_out)
+        token = self.sending.incoming.registration.token
+        self.memory.remember_unfolded(token, request.arrival.agent, sent.unfolded)
         self._note_request(request, conversations, sent.ticket.conversation, Purpose.STEP)
         return request, sent
 

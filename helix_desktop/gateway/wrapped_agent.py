@@ -134,12 +134,18 @@ def _do_nothing_on_signal(_signal_number: int, _frame: object) -> None:
 
 
 def format_run_summary(
-    figures: Sequence[dict[str, Any]], unrecorded: str = "", beside: int = 0
+    figures: Sequence[dict[str, Any]],
+    unrecorded: str = "",
+    beside: int = 0,
+    unfolded: str = "",
 ) -> str:
     """Return what is known of a run's cost and savings. `unrecorded`: why requests were
     not recorded. `beside`: so many were answered that belong to no conversation here.
+    `unfolded`: why nothing was shortened.
     """
     unpaid: list[str] = []
+    if unfolded:
+        unpaid.append(f"nothing was shortened. {unfolded}")
     if unrecorded:
         unpaid.append(f"requests were not recorded, and went on as they came. {unrecorded}")
     if beside == 1:

@@ -115,13 +115,17 @@ class StoredWorkspace:
     def name(self) -> str:
         return self.settings.name or self.id
 
+    @property
+    def settings_file(self) -> Path:
+        return self.folder / workspace_settings.NAME
+
     def change_settings(self, changes: workspace_settings.Changes) -> WorkspaceConfig:
         """Set dotted keys of workspace.toml, or remove them (None). Edits made by hand
         meanwhile are kept.
         """
         with self._changing:
             self.settings = workspace_settings.change_workspace_settings(
-                self.folder / workspace_settings.NAME, changes
+                self.settings_file, changes
             )
         self.notify_settings_watchers()
         return self.settings
@@ -151,8 +155,7 @@ class StoredWorkspace:
         stores = self._stores
         if left_out is None:
             left_out = []
-        settings_file = self.folder / workspace_settings.NAME
-        pieces = export_workspace(settings_file, stores.journal, stores.cache, left_out)
+        pieces = export_workspace(self.settings_file, stores.journal, stores.cache, left_out)
         while True:
             piece = await stores.thread.run_work(next, pieces, None)
             if piece is None:
@@ -389,6 +392,10 @@ class StoredWorkspace:
         await self.index.refresh_entry_rows(unused)
         await stores.thread.run_work(stores.cache.level.compact_database)
         self.cache.changed()
+
+    async def delete_new_conversation(self, conversation: str) -> None:
+        """Delete the facts of a conversation in which nothing was said. It leaves no content."""
+        await self._stores.thread.run_work(self._stores.journal.delete_conversation, conversation)
 
     async def delete_conversations_for_good(
         self, ids_instead_of_trashed: Collection[str] = ()

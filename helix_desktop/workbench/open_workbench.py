@@ -909,6 +909,15 @@ class Workbench:
         self.size_limit.count_cache_size_soon()
         return emptied
 
+    async def take_back_new_conversation(self, conversation: str) -> None:
+        """Delete a conversation that was started for something that could not be recorded."""
+        if self.workspace.settings.shared.get("url"):
+            return  # Other machines may have it already.
+        await self.sessions.close_sessions([conversation])
+        await self.workspace.delete_new_conversation(conversation)
+        self._rows.remove_conversation_rows([conversation])
+        self._tell_changed_rows([conversation])
+
     async def release_unused_conversations(self, names: Collection[str]) -> None:
         """Remove from this disk those that the shared store has completely and nobody works in."""
         async with self.workspace.pause_sharing(), self.sessions.opening:
@@ -1005,6 +1014,16 @@ class Workbench:
         if self.workspace.settings.mcp != mcp_servers_before:
             await self.mcp_servers.apply_server_settings()
         self.file_changes.apply_checkpoint_settings()
+
+    @property
+    def policy_mistake(self) -> str:
+        """Return what is wrong with the policy in workspace.toml, and what that means for connected
+        agents. Empty if nothing is wrong.
+        """
+        mistake = system_prompt_and_settings.find_policy_mistake(self.workspace.settings)
+        if not mistake:
+            return ""
+        return f"{mistake} Correct it in {self.workspace.settings_file} and open the workspace again. Until then, requests of connected agents are recorded and not shortened."
 
     @property
     def policy_name(self) -> str:
@@ -1136,6 +1155,7 @@ class Workbench:
         """Return sentences about what was repaired at opening, and about unknown settings."""
         notes = list(self.workspace.notes)
         notes.extend(self.workspace.settings.warnings)
+        notes.extend(filter(None, [self.policy_mistake]))
         notes.extend(self.copies.notes)
         if self._shared.extensions is not None:
             notes.extend(self._shared.extensions.complaints)

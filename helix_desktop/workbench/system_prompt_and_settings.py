@@ -12,7 +12,7 @@ from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import ModelRole, ModelSet, PolicySet, SystemSet
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.session_setup import TurnLimits
-from helix_desktop.errors import HelixError
+from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.project.project_item import ProjectItem, text_or_empty
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_settings import WorkspaceConfig
@@ -54,6 +54,15 @@ def build_policy_fact(preset: str, values: Mapping[str, Any]) -> PolicySet:
     """Return the policy of the settings. Raises InvalidInput for a value that no policy has."""
     policy = context_policy.preset_policy(preset or context_policy.DEFAULT_PRESET)
     return policy.with_thresholds(values).to_policy_fact()
+
+
+def find_policy_mistake(settings: WorkspaceConfig) -> str:
+    """Return what is wrong with the policy of the settings, or an empty text."""
+    try:
+        build_policy_fact(settings.preset, settings.policy)
+    except InvalidInput as mistake:
+        return str(mistake)
+    return ""
 
 
 def system_prompt_for_role(

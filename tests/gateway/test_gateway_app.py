@@ -34,6 +34,7 @@ from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.conftest import Expect
 from tests.gateway.running import TOOL, Agent, open_here
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
@@ -312,6 +313,39 @@ async def test_the_status_says_why_requests_are_not_recorded(
         assert (await here.status())[
             "unrecorded"
         ] == "The journal could not be written: the disk is full."
+
+
+async def test_a_mistake_in_the_settings_of_a_workspace_is_said_and_the_conversation_recorded(
+    tmp_path: Path, expect: Expect
+) -> None:
+    expect("requests go on as they came")
+    where = program_folders.find_program_folders(tmp_path)
+    workspaces = AllWorkspaces(where.workspaces_folder)
+    workspace = workspaces.create_stored_workspace("here")
+    settings_file = where.workspaces_folder / workspace.id / "workspace.toml"
+    with settings_file.open("a") as file:
+        file.write('[policy]\npreset = "layred"\n')
+    async with running(tmp_path, workspace="here") as here:
+        agent = Agent("anthropic", here.url, streams=False)
+        for words in ("look " * 20_000, "and on", "and on"):
+            agent.say(words)
+            reply = await here.client.post(
+                agent.url + agent.path, json=agent.body(), headers={"x-api-key": "k"}
+            )
+            agent.units.append({"role": "assistant", "content": reply.json()["content"]})
+        assert here.provider.asked[-1].body["messages"] == agent.units[:-1]
+        conversations = await open_here(here.app.memory)
+        (row,) = conversations._bench.list_conversations()
+        notes = conversations._bench.opening_notes
+        status = await here.status()
+        (activity,) = here.app.memory.agent_activity.values()
+    (figures,) = status["figures"]
+    assert (figures["conversation"], figures["requests"]) == (row.id, 3)
+    assert status["unfolded"].startswith("There is no preset 'layred'. Did you mean 'layered'?")
+    assert str(settings_file) in status["unfolded"]
+    assert notes == (status["unfolded"],)
+    assert activity.unfolded == status["unfolded"]
+    assert "unrecorded" not in status
 
 
 async def test_what_is_not_understood_goes_on_as_it_came(tmp_path: Path) -> None:

@@ -429,6 +429,29 @@ async def test_an_agent_whose_conversation_was_deleted_goes_on_in_a_new_one(tmp_
         await room.aclose()
 
 
+async def test_a_conversation_of_which_nothing_can_be_recorded_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units: list[object] = [anthropic_gateway.user_message("look around")]
+
+    async def fail(*_: object) -> None:
+        raise ValueError("a message that nobody has thought of")
+
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        with monkeypatch.context() as patch:
+            patch.setattr(OpenAgentConversation, "append_messages", fail)
+            for session in ("one", "one", "", "two"):
+                with pytest.raises(ValueError, match="nobody has thought of"):
+                    await room.receive_request(*arrival(units, session))
+            assert list(made.list_conversations()) == []
+            assert not await made.workspace.journal.list_conversations()
+        sent = await room.receive_request(*arrival(units, "one"))
+        (row,) = made.list_conversations()
+        assert row.id == sent.ticket.conversation
+        await room.aclose()
+
+
 async def test_what_was_forgotten_stands_in_no_later_request(tmp_path: Path) -> None:
     units: list[object] = [anthropic_gateway.user_message("look around")]
     async with bench(tmp_path) as made:

@@ -27,6 +27,8 @@ from helix_desktop.gui.translation import format_count, format_number, format_pe
 from helix_desktop.program_settings import GATEWAY_ON, GATEWAY_SEND_TO, ProgramSettings
 from helix_desktop.resident import connected_agents
 
+WITH_SUBSCRIPTION = "The agent is signed in with a subscription."
+
 
 class FigureTile(QWidget):
     """A tile with one figure, its name above and a note below."""
@@ -120,7 +122,9 @@ class CopyableCommandLine(QWidget):
 
 def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float) -> str:
     if row.reason_not_folded and not row.last_failure:
-        return tr("Not shortened: the agent is signed in with a subscription")
+        if row.reason_not_folded.startswith(WITH_SUBSCRIPTION):
+            return tr("Not shortened: the agent is signed in with a subscription")
+        return tr("Not shortened: {why}", why=translate_sentences(row.reason_not_folded))
     if row.requests:
         return _describe_agent_requests(row, now)
     if row.connected:
