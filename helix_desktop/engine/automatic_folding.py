@@ -434,8 +434,10 @@ class ConversationFolding:
         return FoldSituation(current_state, policy, meter, self._clock.current_time())
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
-        """Return approximate dollars for a fold on demand: 0.0 without a model, None
-        without a price.
+        """Return about how many dollars the request for a fold on demand costs at most: 0.0
+        without a model, None without a price.
+
+        What its shorter context costs later, cached anew, is part of the next message.
         """
         chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         if kind is facts.FoldKind.MARKER:
@@ -449,12 +451,14 @@ class ConversationFolding:
         cached_tokens = context_usage.count_cached_tokens(
             self.conversation.expected_state, chosen.model
         )
-        cost_in_input_tokens = handover.expected_fold_cost(
+        is_cold = not cached_tokens or context_usage.is_cache_cold(situation.state, situation.now)
+        material = fold_document_writer.gather_material(plan, situation)
+        cost_in_input_tokens = handover.most_expected_writing_cost(
             situation,
             plan.span,
+            fold_document_writer.document_limit_tokens(material),
             of_transcript=kind is not facts.FoldKind.HANDOVER,
-            is_cold=not cached_tokens
-            or context_usage.is_cache_cold(situation.state, situation.now),
+            is_cold=is_cold,
         )
         return cost_in_input_tokens * chosen.price_input / context_usage.PER_MILLION
 

@@ -179,12 +179,12 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
 
 def reason_not_to_fold(material: DocumentMaterial) -> str:
     """Return why a document could not be shorter than what it replaces, or an empty string."""
-    if _document_limit_tokens(material) >= LEAST_DOCUMENT_TOKENS:
+    if document_limit_tokens(material) >= LEAST_DOCUMENT_TOKENS:
         return ""
     return f"There is too little to shorten: the text would replace {material.shown:,} tokens and be about as long."
 
 
-def _document_limit_tokens(material: DocumentMaterial) -> int:
+def document_limit_tokens(material: DocumentMaterial) -> int:
     """Return the most tokens that a document may have so that the fold still saves enough."""
     policy = material.situation.policy
     window = material.situation.meter.window
@@ -278,7 +278,7 @@ class FoldDocumentWriter:
         if reason:
             raise NoDocumentWritten(reason)
 
-        limit = _document_limit_tokens(material)
+        limit = document_limit_tokens(material)
         document_plan = await self._plan_document(material, fold_name, limit)
         added = await self._write_by_added_strategies(material, document_plan)
         if added is not None:
@@ -377,7 +377,7 @@ class FoldDocumentWriter:
         """Return what a model is asked: the strategy's question, what the user has undone, and
         what is said already (`state`) and need not be written.
         """
-        limit = _document_limit_tokens(material)
+        limit = document_limit_tokens(material)
         tail = material.situation.policy.tail_steps
         paragraphs = [STRATEGIES[material.plan.kind].question(material.plan, limit, tail)]
         files = await read_undone_files(material.situation.state, self.cache)
@@ -434,7 +434,7 @@ class FoldDocumentWriter:
 
     async def write_truncation(self, material: DocumentMaterial, fold: str) -> WrittenDocument:
         """Write a document without a model, short enough that the next request fits."""
-        most_tokens = min(_document_limit_tokens(material), _free_tokens_after_fold(material))
+        most_tokens = min(document_limit_tokens(material), _free_tokens_after_fold(material))
         limit = max(most_tokens, LEAST_DOCUMENT_TOKENS)
         plan = await self._plan_document(material, fold, limit, number=0)
         sections = truncation.fill_truncation_sections(material.todo)

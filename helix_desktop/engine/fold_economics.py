@@ -229,18 +229,31 @@ def handover_cost(
 ) -> float:
     """Return what a handover now would cost: a document that replaces older messages.
 
-    Without `writer`, the main model writes it behind the messages, which it has cached. Another
-    writer reads everything uncached at its own prices, whose input costs `scale` times ours.
-    Then the document and what stays must be cached.
+    It is written, and then the document and what stays must be cached.
     """
     caching = price.write * (plan.summary + plan.stays)
+    return document_writing_cost(plan, price, writer, scale=scale) + caching
+
+
+def document_writing_cost(
+    plan: HandoverPlan,
+    price: RelativePrices,
+    writer: RelativePrices | None = None,
+    *,
+    scale: float = 1.0,
+) -> float:
+    """Return what the request for the document of a handover costs.
+
+    Without `writer`, the main model writes it behind the messages, which it has cached. Another
+    writer reads everything uncached at its own prices, whose input costs `scale` times ours.
+    """
     if writer is not None:
         reading = plan.context + QUESTION_TOKENS
         writing = writer.output * plan.summary
-        return scale * (reading + writing) + caching
+        return scale * (reading + writing)
     asking = price.read * plan.context + price.write * QUESTION_TOKENS
     writing = price.output * plan.summary
-    return asking + writing + caching
+    return asking + writing
 
 
 def handover_pays(

@@ -41,6 +41,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.fold_document_writer import NoDocumentWritten
+from helix_desktop.engine.fold_economics import QUESTION_TOKENS
 from helix_desktop.engine.prompt_cache_terms import HOUR_SECONDS, USUAL_SECONDS
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.session_events import Event, FoldProgress
@@ -321,6 +322,22 @@ async def test_what_a_fold_costs_is_known_before_it_is_made() -> None:
     assert listed is not None
     assert 0.001 < cost <= listed < 0.1, "a transcript is not in the provider's cache"
     assert kept.folding.estimate_fold_cost(FoldKind.MARKER) == 0
+
+
+async def test_what_a_fold_costs_is_what_its_own_request_may_cost() -> None:
+    """A summary that cost $0.006 was announced for $0.072: with what the next message caches."""
+    kept = await keeping(window=32_000)
+    main = ModelSet(ModelRole.MAIN, "main", 32_000, price_input=3.0, price_output=15.0)
+    await kept.conversation.append_facts(main)
+    await kept.say("a task")
+    await worked(kept, 12, 300)
+    meter = kept.folding.current_situation().meter
+    announced = kept.folding.estimate_fold_cost(FoldKind.HANDOVER)
+    assert announced is not None
+    reading = (meter.used + QUESTION_TOKENS) * 3.0 / 1e6
+    assert reading < announced
+    longest_document = (announced - reading) / 15.0 * 1e6
+    assert longest_document < meter.used, "it would replace nothing else"
 
 
 async def test_a_fold_is_said_to_cost_more_if_the_providers_cache_cannot_be_read() -> None:

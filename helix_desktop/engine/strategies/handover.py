@@ -144,24 +144,35 @@ def should_main_model_write(situation: FoldSituation, span: Span) -> bool:
     return situation.policy.handover_writer == "cheapest" and by_main <= by_fast
 
 
-def expected_fold_cost(
-    situation: FoldSituation, span: Span, *, of_transcript: bool = False, is_cold: bool = False
+def expected_fold_cost(situation: FoldSituation, span: Span) -> float:
+    """Return a fold's cost in fresh input tokens: writing it, and caching what follows again."""
+    by_main, by_fast = _costs_by_main_and_fast_model(situation, span)
+    if by_fast is not None and not should_main_model_write(situation, span):
+        return by_fast
+    return by_main
+
+
+def most_expected_writing_cost(
+    situation: FoldSituation, span: Span, most_tokens: int, *, of_transcript: bool, is_cold: bool
 ) -> float:
-    """Return a fold's cost in fresh input tokens. `of_transcript` and `is_cold`:
-    nothing is cached.
+    """Return what the request for a fold's document costs in fresh input tokens if the document
+    is as long as it may be. `of_transcript` and `is_cold`: nothing is cached.
     """
-    by_main, by_fast = _costs_by_main_and_fast_model(
-        situation, span, of_transcript=of_transcript or is_cold
-    )
-    if by_fast is None:
-        return by_main
-    if not of_transcript and should_main_model_write(situation, span):
-        return by_main
-    return by_fast
+    main_prices = prices_of_main_model(situation.state)
+    plan = HandoverPlan(context=situation.meter.used, stays=0, summary=most_tokens)
+    fast_model = situation.state.settings.model_for_role(ModelRole.FAST)
+    is_written_by_main = not of_transcript and should_main_model_write(situation, span)
+    if fast_model is not None and not is_written_by_main:
+        fast_prices = fold_economics.relative_prices(fast_model)
+        scale = _fast_price_share(situation, fast_model)
+        return fold_economics.document_writing_cost(plan, main_prices, fast_prices, scale=scale)
+    if of_transcript or is_cold:
+        return fold_economics.document_writing_cost(plan, main_prices, main_prices)
+    return fold_economics.document_writing_cost(plan, main_prices)
 
 
 def _costs_by_main_and_fast_model(
-    situation: FoldSituation, span: Span, *, of_transcript: bool = False
+    situation: FoldSituation, span: Span
 ) -> tuple[float, float | None]:
     """Return what a fold costs if each of them writes it; None if there is no fast model."""
     meter = situation.meter
@@ -173,11 +184,7 @@ def _costs_by_main_and_fast_model(
         stays=round(tokens_kept * meter.factor),
         summary=expected_document_tokens(situation),
     )
-    # A transcript is read uncached, as by a writer with the main model's prices.
-    prices_without_cache = None
-    if of_transcript:
-        prices_without_cache = main_prices
-    by_main = fold_economics.handover_cost(plan, main_prices, prices_without_cache)
+    by_main = fold_economics.handover_cost(plan, main_prices)
 
     fast_model = situation.state.settings.model_for_role(ModelRole.FAST)
     if fast_model is None:

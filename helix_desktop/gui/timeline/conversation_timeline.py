@@ -6,8 +6,8 @@ used; a change counts the view after it, multiplied by the model's factor. A bat
 event: one change of the prefix, one row of the list. If another program recorded what its requests
 took, only these are points: what we count lacks its tools, so it would lie far below.
 
-A row says in how many requests its folds were in force, and what writing them took. What all
-of it saved is one figure of the whole conversation (`common/savings_sentences.py`): a part of it
+A row says in how many requests its folds were in force, and what writing them took. An attempt
+that failed has a row of its own with what it took, and so has a rewind. What all of it saved is one figure of the whole conversation (`common/savings_sentences.py`): a part of it
 for each row would depend on how it is divided, and would fall when another row comes.
 """
 
@@ -70,15 +70,30 @@ class LaneMarks:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class TimelineRewind:
+    """A rewind, and the tokens of the view before and after it. `is_return`: to messages that an
+    earlier rewind left behind. `again`: to have a message answered once more.
+    """
+
+    is_return: bool
+    again: bool
+    tokens_before: int
+    tokens_after: int
+
+
 @dataclass(slots=True)
 class TimelineEvent:
-    """One row of the timeline. An event without folds is the conversation's start."""
+    """One row of the timeline. An event without folds is what `happened`: an attempt to shorten
+    that failed, or a rewind. Otherwise it is the conversation's start.
+    """
 
     history: ConversationState
     seq: int
     time: float
     point: int
     made_folds: list[facts.Folded] = field(default_factory=list)
+    happened: facts.FoldFailed | TimelineRewind | None = None
     conversation: str = ""
     words: str = ""
     last_time: float = 0.0
@@ -124,6 +139,9 @@ class TimelineEvent:
 
 # After these facts, other folds are in force.
 _CHANGES_OF_FOLDS = (facts.Folded, facts.Unfolded, facts.Refolded, facts.Rewound)
+_SAID = (facts.UserSaid, facts.ModelReplied, facts.ToolReturned)
+# What a model is asked for while an excerpt is made. The purposes of other kinds have their names.
+_PURPOSES_OF_EXCERPTS = (facts.Purpose.ADMISSION, facts.Purpose.COMPACTION)
 
 
 class ConversationTimeline:
@@ -161,8 +179,8 @@ class ConversationTimeline:
         self._counted_seq = 0
         # The folds in force after the fact that was read last. The history may be far ahead.
         self._folds_in_force: set[str] = set()
-        # What was paid for folds that are being written, or were not made.
-        self.writing_of_no_fold = facts.Usage()
+        # What was paid for folds that are being written, by what the model was asked for.
+        self._unfinished_writing: dict[facts.Purpose, facts.Usage] = {}
 
         # Who works in the conversation.
         self.has_subagents = False  # What they cost is in no point.
@@ -205,6 +223,8 @@ class ConversationTimeline:
         self._update_who_works_here(recorded.fact)
         match recorded.fact:
             case facts.ModelReplied() as reply:
+                # Excerpts are made of what came before a reply, so there was none of these.
+                self._pop_writing_cost(facts.FoldKind.EXCERPT)
                 return self._add_point_of_step(recorded, reply)
             case facts.PolicySet(preset=preset):
                 self._name_preset_at_start(preset)
@@ -223,7 +243,11 @@ class ConversationTimeline:
                 self.events.append(self._build_timeline_event(recorded, point=0))
             case facts.Folded() as fold:
                 self._add_fold_to_event(recorded, fold)
-            case facts.Unfolded() | facts.Refolded() | facts.Rewound():
+            case facts.FoldFailed() as failure:
+                self._add_event_of_failure(recorded, failure)
+            case facts.Rewound() as rewind:
+                self._add_event_of_rewind(recorded, rewind)
+            case facts.Unfolded() | facts.Refolded():
                 self._add_point_of_changed_view(recorded)
             case facts.BroughtIn() as imported:
                 unstated_cost = self.history.record.ledger.unstated.get(recorded.seq, 0.0)
@@ -392,13 +416,60 @@ class ConversationTimeline:
         return self.steps[point]
 
     def _add_writing_cost_of_fold(self, recorded: facts.Recorded) -> None:
-        """Keeps the cost of writing a fold until it is made. If it is never made, no line
-        of the list has that cost, and the heading's total has it.
-        """
+        """Keeps the cost of writing a fold until it is made or has failed."""
         spent = recorded.fact
         if not isinstance(spent, facts.Spent) or spent.purpose in NOT_FOR_FOLDS:
             return
-        self.writing_of_no_fold = _add_usages(self.writing_of_no_fold, spent.usage)
+        cost_before = self._unfinished_writing.get(spent.purpose, facts.Usage())
+        self._unfinished_writing[spent.purpose] = _add_usages(cost_before, spent.usage)
+
+    def _pop_writing_cost(self, kind: facts.FoldKind) -> facts.Usage:
+        """Returns what was paid to write a fold of a kind, which its row says from now on."""
+        purposes: tuple[facts.Purpose, ...] = (facts.Purpose(kind.value),)
+        if kind is facts.FoldKind.EXCERPT:
+            purposes = _PURPOSES_OF_EXCERPTS
+        cost = facts.Usage()
+        for purpose in purposes:
+            cost = _add_usages(cost, self._unfinished_writing.pop(purpose, facts.Usage()))
+        return cost
+
+    def _add_event_of_failure(self, recorded: facts.Recorded, failure: facts.FoldFailed) -> None:
+        """Adds the row of an attempt that failed, and its mark. What it took belongs to no later
+        attempt: the row of the next summary said the cost of both.
+        """
+        event = self._build_timeline_event(recorded, point=max(0, len(self.points) - 1))
+        event.happened = failure
+        event.writing = self._pop_writing_cost(failure.kind)
+        self.events.append(event)
+        self.marks[TimelineLane.ERRORS].append_mark(event.point, recorded.seq)
+
+    def _add_event_of_rewind(self, recorded: facts.Recorded, rewind: facts.Rewound) -> None:
+        """Adds the point of a rewind, its row and its mark. In a conversation that another program
+        writes, what was read twice is rewound: that is no act of the user.
+        """
+        self._add_point_of_changed_view(recorded)
+        if self._is_foreign or self._has_only_measured_points:
+            return
+        runs_before = self.history.record.runs_leading_to(recorded.seq - 1)
+        is_return = not any(first <= rewind.to <= last for first, last in runs_before)
+        if not is_return and not self._leaves_messages(recorded.seq, rewind.to):
+            return
+        event = self._build_timeline_event(recorded, point=len(self.points) - 1)
+        event.happened = TimelineRewind(
+            is_return=is_return,
+            again=rewind.again,
+            tokens_before=self._billed_view_tokens(recorded.seq - 1),
+            tokens_after=self._billed_view_tokens(recorded.seq),
+        )
+        self.events.append(event)
+        self.marks[TimelineLane.YOU].append_mark(event.point, recorded.seq)
+
+    def _leaves_messages(self, seq: int, target: int) -> bool:
+        """Whether a rewind at `seq` leaves more than the note that a turn was stopped. A turn that
+        goes on with the calls for which it was stopped takes back only that.
+        """
+        left_facts = self.history.facts[target : seq - 1]
+        return any(isinstance(recorded.fact, _SAID) for recorded in left_facts)
 
     def find_event_of_fold(self, fold: str) -> TimelineEvent | None:
         return self._event_of.get(fold)
@@ -442,10 +513,10 @@ class ConversationTimeline:
         )
 
     def _layer_heights(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> list[int]:
-        """Returns cumulative tokens by kind. The last value is the whole view.
+        """Returns cumulative tokens by kind. The last value is the whole view, as the meter says it.
 
-        If the model counts fewer, each kind keeps the height that the panel of the meter says:
-        some servers do not count the tools, which would else seem to grow with what follows them.
+        If the model counts fewer than we do, system prompt and tools keep the height that the panel
+        of the meter says, and the other kinds share what is left.
         """
         tokens_by_kind = list(self.history.record.ledger.view_tokens_by_kind(newest_seq))
         reply = recorded.fact
@@ -453,8 +524,9 @@ class ConversationTimeline:
             tokens_by_kind = self._tokens_of_recorded_request(tokens_by_kind, reply.model, tokens)
             system_tokens = round(tokens_by_kind[0] * self._usual_factor(reply.model))
             return _stack_kinds_up_to_total(tokens_by_kind, tokens, system_tokens)
-        heights = list(accumulate(tokens_by_kind))
-        return [*heights, max(tokens, *heights)]
+        if sum(tokens_by_kind) > tokens:
+            return _stack_kinds_up_to_total(tokens_by_kind, tokens, tokens_by_kind[0])
+        return [*accumulate(tokens_by_kind), tokens]
 
     def _usual_factor(self, model: str) -> float:
         """Returns the factor that is usual for a model: no report is older than the first fact."""
@@ -520,8 +592,7 @@ class ConversationTimeline:
         self.events.append(event)
         self.count_requests_of_folds(event.seq)
         self.folded_events.append(event)
-        event.writing = self.writing_of_no_fold
-        self.writing_of_no_fold = facts.Usage()
+        event.writing = self._pop_writing_cost(fold.kind)
         if fold.batch:
             self._event_of_batch[fold.batch] = event
         return event

@@ -7,6 +7,7 @@ from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyleOptionViewItem, QWidget
 
+from helix_desktop.engine.facts import FoldFailed
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.common.figure_formats import format_short_day_and_time
 from helix_desktop.gui.common.fold_descriptions import context_kind_of_fold
@@ -119,6 +120,8 @@ class _FoldRowPainter(RowPainter):
         if event.fold_kind is not None:
             kind = context_kind_of_fold(event.fold_kind)
         ring_colour = self._theme.fill_colour_of_kind(kind)
+        if isinstance(event.happened, FoldFailed):
+            ring_colour = self._theme.colour_of_token("danger")
         painter.setPen(QPen(ring_colour, pixels(3)))
         painter.setBrush(self._theme.colour_of_token("panel"))
         x = row_rect.left() + pixels(LEFT + 8)

@@ -71,7 +71,9 @@ class FoldNowDialog(widgets.TransientDialog):
         if cost == 0:
             return translate_sentences(NOTHING_TO_FOLD)
         if cost is not None:
-            return tr("A model writes this text for about {price}.", price=format_dollars(cost))
+            return tr(
+                "A model writes this text for at most about {price}.", price=format_dollars(cost)
+            )
         if not self._can_tell_cost or lacks_price(self._session.conversation.state):
             return tr(
                 "A model writes this text, and its provider may charge for it. The price is not known."

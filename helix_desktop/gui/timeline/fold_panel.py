@@ -259,6 +259,10 @@ class FoldPanel(QWidget):
         self, shown: ShownFold, ink: DrawingStyle, width: float
     ) -> Iterator[LayoutBox]:
         event = shown.event
+        if event.happened is not None:
+            for words in fold_sentences.describe_what_happened(event):
+                yield build_note_box(ink, width, words, font=ink.text, colour="text", gap=4)
+            return
         if not event.current_folds:
             yield build_note_box(
                 ink, width, tr("The conversation starts here. Nothing has been shortened yet.")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
-from helix_desktop.engine.fold_kinds import KINDS_OF_PARTS
+from helix_desktop.engine.fold_kinds import KINDS_OF_NOTES, KINDS_OF_PARTS
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS
 from helix_desktop.engine.view import ConversationState
@@ -17,8 +17,13 @@ from helix_desktop.gui.common.policy_names import list_policy_choices
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
+from helix_desktop.gui.timeline.conversation_timeline import (
+    ConversationTimeline,
+    TimelineEvent,
+    TimelineRewind,
+)
 from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.transcript.status_lines import describe_fact_if_needed
 from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.program_names import SHOWN_BY_OTHER
@@ -37,6 +42,11 @@ _SOURCE = re.compile(r"\[(\d{1,7})\](?!\()")
 def describe_event_title(event: TimelineEvent) -> str:
     """Returns the title of an event in the list; an excerpt is named by its call."""
     folds = event.current_folds
+    match event.happened:
+        case facts.FoldFailed(kind=kind):
+            return _title_of_failure(kind)
+        case TimelineRewind() as rewind:
+            return _title_of_rewind(rewind)
     if not folds:
         return _title_of_start(event)
     named_calls: list[str] = []
@@ -60,6 +70,22 @@ def _title_of_start(event: TimelineEvent) -> str:
     if isinstance(started, facts.ConversationStarted) and started.forked_from:
         return tr("Duplicate created")
     return tr("Conversation started")
+
+
+def _title_of_failure(kind: facts.FoldKind) -> str:
+    if kind is facts.FoldKind.HANDOVER:
+        return tr("No summary was written")
+    if kind in KINDS_OF_NOTES:
+        return tr("No notes were written")
+    return tr("Nothing was shortened")
+
+
+def _title_of_rewind(rewind: TimelineRewind) -> str:
+    if rewind.is_return:
+        return tr("Returned to earlier messages")
+    if rewind.again:
+        return tr("Another answer requested")
+    return tr("Rewound to an earlier message")
 
 
 def _agent_that_shortened_output(event: TimelineEvent) -> str:
@@ -100,6 +126,11 @@ def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
 
 def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     """Returns the second line of the list."""
+    match event.happened:
+        case facts.FoldFailed():
+            return describe_cost_of_failure(event)
+        case TimelineRewind() as rewind:
+            return fold_descriptions.format_token_change(rewind.tokens_before, rewind.tokens_after)
     if not event.current_folds:
         return _describe_start_briefly(event, window)
     fold = event.current_folds[0]
@@ -180,6 +211,34 @@ def describe_effect(event: TimelineEvent) -> str:
     return change + " · " + tr("writing it took {amount}", amount=writing)
 
 
+def describe_cost_of_failure(event: TimelineEvent) -> str:
+    writing = _describe_writing(event)
+    if not writing:
+        return tr("cost nothing")
+    return tr("the attempt took {amount}", amount=writing)
+
+
+def describe_what_happened(event: TimelineEvent) -> list[str]:
+    """Explains a row that stands for no shortened place: an attempt that failed, or a rewind."""
+    match event.happened:
+        case facts.FoldFailed() as failure:
+            why = describe_fact_if_needed(failure)
+            all_is_kept = tr("All messages are sent as they are.")
+            cost = describe_cost_of_failure(event)
+            return [why, all_is_kept, tr("{words}.", words=cost[0].upper() + cost[1:])]
+        case TimelineRewind(is_return=True):
+            return [
+                tr("From here on, the conversation goes on from messages that a rewind had left.")
+            ]
+        case TimelineRewind():
+            goes_on = tr("From here on, the conversation goes on from an earlier message.")
+            can_return = tr(
+                "What came after that message stays here, and the chat offers to return to it."
+            )
+            return [f"{goes_on} {can_return}"]
+    return []
+
+
 def _is_compaction_by_agent(event: TimelineEvent) -> bool:
     agent, _trigger = fold_descriptions.split_agent_compaction(event.current_folds[0])
     return bool(agent)
@@ -242,7 +301,13 @@ def _describe_earlier_cost(dollars_paid_before: float) -> list[str]:
 
 def describe_marked_fact(history: ConversationState, seq: int) -> str:
     """Returns the tooltip of a mark below the chart: a few short lines."""
-    words = _words_of_fact(history, seq).strip()
+    match history.facts[seq - 1].fact:
+        case facts.FoldFailed(kind=kind) as failure:
+            words = f"{_title_of_failure(kind)}\n{describe_fact_if_needed(failure)}"
+        case facts.Rewound():
+            words = tr("Rewind")
+        case _:
+            words = _words_of_fact(history, seq).strip()
     lines = [line[:LONGEST_LINE] for line in words.splitlines()[:MARK_LINES]]
     return make_safe_text("\n".join(lines))
 

@@ -128,11 +128,8 @@ class TimelineChart(StepPlot):
         if self._whole:
             self._set_span_to_all_points()
         points = self._story.points
-        events = self._story.events
         if points:
-            fold_count = len(events)
-            if events and not events[0].current_folds:  # The conversation's start is no fold.
-                fold_count -= 1
+            fold_count = len(self._story.folded_events)
             words = tr(
                 "{steps}, {folds}, now {tokens}",
                 steps=format_count(self._story.steps[-1], "{n} step", "{n} steps"),
@@ -464,12 +461,6 @@ class TimelineChart(StepPlot):
             when=format_date_and_time(story.times[point]),
         )
         lines = [step]
-        tokens_of_kinds = story.layers[-1][point]
-        if tokens_of_kinds > story.points[point]:
-            words = tr(
-                "The model counts fewer than the {n} shown", n=format_token_count(tokens_of_kinds)
-            )
-            lines.append(words)
         paid = fold_sentences.describe_costs_at_point(story, point)
         if paid:
             lines.append(paid)

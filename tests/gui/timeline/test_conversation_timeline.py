@@ -19,8 +19,11 @@ from helix_desktop.engine.facts import (
     Fact,
     FilesChanged,
     Folded,
+    FoldFailed,
     FoldKind,
     ModelReplied,
+    ModelRole,
+    ModelSet,
     Origin,
     PartRef,
     PolicySet,
@@ -57,6 +60,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
     group_timeline_events,
     merge_timeline_events,
 )
+from tests.gui import story as story_model
 from tests.gui.timeline.conftest import Written
 from tests.reckoner.histories import history
 
@@ -230,16 +234,20 @@ def test_a_kind_is_as_high_as_the_panel_of_the_meter_says() -> None:
     assert of_all_kinds < whole == 2_000
 
 
-def test_a_server_that_does_not_count_the_tools_does_not_make_them_grow() -> None:
+def test_the_chart_is_as_high_as_the_meter_says_where_the_model_counts_fewer() -> None:
+    """After an Undo, the chart stood at 48K above its own line of 85%, and the meter at 26K."""
     written = Written()
     written.add(ConversationStarted("", "", ""))
+    written.add(ModelSet(ModelRole.MAIN, story_model.MODEL, 32_000))
     written.add(SystemSet("You are an agent.", 1_400))
     for billed in (350, 900, 1_500):
         written.add(UserSaid((Text("Hello.", 300),)))
         written.step(billed)
     story = story_of(written)
-    assert list(story.layers[0]) == [1_400, 1_400, 1_400]
-    assert list(story.points) == [350, 900, 1_500], "what the model counts is said all the same"
+    assert list(story.layers[-1]) == list(story.points) == [350, 900, 1_500]
+    assert list(story.layers[0]) == [350, 900, 1_400], "at most what the panel of the meter says"
+    meter = measure_window(story.history, preset_policy("layered"))
+    assert story.layers[-1][-1] <= meter.used < sum(meter.counted.values())
 
 
 def count_requests(written: Written) -> ConversationTimeline:
@@ -265,6 +273,63 @@ def test_a_row_says_what_writing_it_took() -> None:
     (event,) = count_requests(written).events
     assert fold_sentences.describe_effect(event).endswith(" in 2 requests · writing it took $0.250")
     assert (event.tokens_after_folds, event.writing) == (before.tokens_after_folds, before.writing)
+
+
+def test_what_a_failed_attempt_took_is_said_once_and_not_of_the_next_summary(
+    written: Written,
+) -> None:
+    """The row said $0.035 of a summary that cost $0.006: a failed one before it was counted."""
+    ledger = build_state(written.facts).record.ledger
+    paid_before = ledger.dollars_until(len(written.facts))
+    written.add(Spent(Purpose.HANDOVER, "main", Usage(input=33_000, output=47, cost=0.0284)))
+    failed = written.add(FoldFailed(FoldKind.HANDOVER, "The model's reply was not a summary"))
+    written.step(23_000)
+    written.add(Spent(Purpose.HANDOVER, "main", Usage(input=6_000, output=97, cost=0.0065)))
+    excerpted = written.output(9)
+    written.add(Folded("e", FoldKind.EXCERPT, PartRef(excerpted), "short", 30, 5_000))
+    written.handover(3)
+    story = count_requests(written)
+    failure, excerpt, summary = story.events[-3:]
+    assert isinstance(failure.happened, FoldFailed)
+    assert fold_sentences.describe_event_title(failure) == "No summary was written"
+    brief = fold_sentences.describe_event_briefly(failure, 128_000)
+    assert brief == "the attempt took $0.028"
+    assert excerpt.writing == Usage(), "written without a model, while a summary was"
+    assert fold_sentences.describe_effect(summary).endswith("writing it took $0.0065")
+    paid = story.history.record.ledger.dollars_until(len(written.facts)) - paid_before
+    paid_for_steps = 0.02
+    assert failure.writing.cost + summary.writing.cost == pytest.approx(paid - paid_for_steps)
+    errors = story.marks[TimelineLane.ERRORS]
+    assert list(errors.seqs) == [failed]
+    words = fold_sentences.describe_marked_fact(story.history, failed)
+    assert words == "No summary was written\nSummary: The model's reply was not a summary."
+
+
+def test_a_rewind_and_a_return_have_rows_and_marks(written: Written) -> None:
+    """The area of the chart dropped and rose again without a mark."""
+    left = len(written.facts)
+    rewound = written.add(Rewound(8))
+    written.add(UserSaid((Text("Otherwise.", 3),)))
+    written.step(9_000)
+    returned = written.add(Rewound(left))
+    story = count_requests(written)
+    back, forth = story.events[-2:]
+    assert fold_sentences.describe_event_title(back) == "Rewound to an earlier message"
+    assert fold_sentences.describe_event_title(forth) == "Returned to earlier messages"
+    now = format_token_count(measure_window(story.history, preset_policy("layered")).used)
+    assert fold_sentences.describe_event_briefly(forth, 128_000).endswith(f" → {now} tokens")
+    seqs = story.marks[TimelineLane.YOU].seqs
+    assert list(seqs)[-3::2] == [rewound, returned]
+    assert fold_sentences.describe_marked_fact(story.history, rewound) == "Rewind"
+    assert [forth.point, story.points[forth.point]] == [len(story.points) - 1, story.points[-1]]
+
+
+def test_what_only_takes_back_that_a_turn_was_stopped_is_no_rewind(written: Written) -> None:
+    rows = len(story_of(written).events)
+    last = len(written.facts)
+    written.add(TurnEnded(TurnEnd.STOPPED))
+    written.add(Rewound(last))
+    assert len(story_of(written).events) == rows
 
 
 def test_a_fold_is_in_no_request_before_it() -> None:

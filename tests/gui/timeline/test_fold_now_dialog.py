@@ -65,7 +65,7 @@ def test_what_it_costs_is_said_and_said_anew_for_another_way(
     folded: Folded, parent: QWidget
 ) -> None:
     dialog = dialog_of(folded, parent)
-    assert dialog.cost.text() == "A model writes this text for about $0.030."
+    assert dialog.cost.text() == "A model writes this text for at most about $0.030."
     dialog.kind.setCurrentIndex(dialog.kind.count() - 1)
     assert dialog.cost.text() == "This costs nothing: no model is used."
 

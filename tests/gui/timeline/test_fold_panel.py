@@ -13,10 +13,14 @@ from PySide6.QtWidgets import QApplication, QPlainTextEdit, QPushButton
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Folded,
+    FoldFailed,
     FoldKind,
     PartRef,
+    Purpose,
     Rewound,
+    Spent,
     Unfolded,
+    Usage,
 )
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.theme import Theme
@@ -471,3 +475,28 @@ def test_what_a_rewind_left_behind_says_so_and_offers_nothing(
     assert not any("You undid this" in text for text in texts)
     panel, _ = opened(theme, shown)
     assert visible_buttons(panel) == []
+
+
+def test_a_failed_attempt_says_why_what_is_sent_and_what_it_took(
+    theme: Theme, written: Written
+) -> None:
+    written.add(Spent(Purpose.HANDOVER, "main", Usage(input=33_000, output=47, cost=0.0284)))
+    written.add(FoldFailed(FoldKind.HANDOVER, "main, using notes: The reply was not a summary"))
+    texts = texts_of(boxes_of(theme, shown_of(story_of(written))))
+    assert texts == [
+        "The reply was not a summary. main was asked to write it.",
+        "All messages are sent as they are.",
+        "The attempt took $0.028.",
+    ]
+
+
+def test_a_rewind_says_that_one_can_return(theme: Theme, written: Written) -> None:
+    left = len(written.facts)
+    written.add(Rewound(8))
+    panel, _heard = opened(theme, shown_of(story_of(written)))
+    assert visible_buttons(panel) == []
+    (words,) = texts_of(boxes_of(theme, shown_of(story_of(written))))
+    assert words.endswith("the chat offers to return to it.")
+    written.add(Rewound(left))
+    (words,) = texts_of(boxes_of(theme, shown_of(story_of(written))))
+    assert words.endswith("goes on from messages that a rewind had left.")

@@ -717,16 +717,6 @@ def test_the_picture_is_drawn_again_when_something_new_is_in_it(theme: Theme) ->
     assert chart._drawn is not before
 
 
-@pytest.mark.parametrize(("more", "is_said"), [(0, False), (1_000, True)])
-def test_a_step_says_if_the_model_counts_fewer_than_are_shown(
-    theme: Theme, written: Written, more: int, *, is_said: bool
-) -> None:
-    chart, story = chart_of(theme, written)
-    step = len(story.points) - 2
-    story.points[step] = story.layers[-1][step] - more
-    assert ("The model counts fewer" in chart._describe_step(step)) is is_said
-
-
 def test_a_drag_chooses_nothing(theme: Theme, written: Written) -> None:
     chart, _story = chart_of(theme, written)
     steps: list[int] = []

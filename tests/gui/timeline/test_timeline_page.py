@@ -277,8 +277,9 @@ def test_a_rewind_to_before_a_fold_leaves_nothing_to_redo(page: Page, settle: Se
     assert not [
         act for act in acts_of(made) if isinstance(act, ToggleSection) and act.key[0] == "fold"
     ]
-    first_row = str(made.list.rows.data(made.list.rows.index(0)))
-    assert first_row.endswith("no longer part of this conversation")
+    rewind, newest_fold = (str(made.list.rows.data(made.list.rows.index(row))) for row in (0, 1))
+    assert rewind.startswith("Rewound to an earlier message")
+    assert newest_fold.endswith("no longer part of this conversation")
 
 
 def test_an_undone_fold_can_be_redone(page: Page, settle: Settle) -> None:
