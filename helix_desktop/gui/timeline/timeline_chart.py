@@ -113,6 +113,15 @@ class TimelineChart(StepPlot):
         self._costs.add_new_values()
         self._update_grown_plot()
 
+    def show_thresholds(self, thresholds: Sequence[FoldThreshold]) -> None:
+        """Shows where the policy shortens now. That depends on the model, which may be chosen
+        after the conversation was opened.
+        """
+        if list(thresholds) != list(self._thresholds):
+            self._thresholds = thresholds
+            self._drawn = None
+            self.update()
+
     def show_request_costs(self, requests: Sequence[RequestCost]) -> None:
         """Shows a bar for each request's cost until another conversation is shown. An
         empty list removes them.

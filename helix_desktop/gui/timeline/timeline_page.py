@@ -233,6 +233,7 @@ class TimelinePage(QWidget):
         """Updates the chart now and the list later: both take longer than a frame."""
         self._has_undrawn_growth = False
         self.chart.extend_timeline_plot()
+        self.chart.show_thresholds(self._list_thresholds())
         self._update_heading_and_price_link()
         if self._listed != (self.timeline.change_count, self.timeline.model_window):
             self._list_timer.start()

@@ -936,3 +936,17 @@ def test_a_fold_of_the_shown_conversation_is_undone_in_it_and_not_in_another_ses
     made._undo_or_redo_folds("redo_fold", ["h2"])
     assert session.done == ["undo h2", "redo h2"]
     assert other.done == []
+
+
+def test_the_line_of_the_next_summary_is_that_of_the_model_that_is_used_now(
+    page: Page, settle: Settle
+) -> None:
+    """A conversation was opened before its model was recorded: the chart said 85% until the window
+    was opened again, and then 80%.
+    """
+    made, session = page
+    before = list(made.chart._thresholds)
+    session.append(ModelSet(ModelRole.MAIN, "small", 32_000, 8_000, 3.0, 15.0))
+    session.append(ModelReplied((FactText("words", 20),), "small", Stop.END, Usage(input=9_000)))
+    settle()
+    assert list(made.chart._thresholds) == list(made._list_thresholds()) != before
