@@ -29,7 +29,7 @@ from helix_desktop.gui.frame.command_palette import CommandPalette
 from helix_desktop.gui.frame.connect_model_panel import DEMO_MODEL
 from helix_desktop.gui.frame.window_layout import WindowFrame
 from helix_desktop.gui.frame.window_pages import OpenWorkspaceContents
-from helix_desktop.gui.open_workspaces import OpenWorkspaces
+from helix_desktop.gui.open_workspaces import OpenWorkspaces, describe_opening
 from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
@@ -120,6 +120,7 @@ class ConversationSides(QObject):
         side.awaited_conversation = conversation
         self.unsent_messages.add_unsent_messages_of_state_file(place, sent)
         side.show_transcript_or_start(name, begun=conversation != NEW, loads=True)
+        side.explain_loading(describe_opening(name))
         last_page = self._state_file.get_remembered("layout", workspace, "page", default="chat")
         if last_page == "chat":
             self._frame.restore_window_layout(workspace)
@@ -395,7 +396,11 @@ class ConversationSides(QObject):
 
         if side is self.current:
             self._announce_current_side()
-            message_box = {"name": workspace_name, "is_shown": not side.composer.isHidden()}
+            message_box = {
+                "name": workspace_name,
+                "is_shown": not side.composer.isHidden(),
+                "opening": describe_opening(workspace_name),
+            }
             self._state_file.remember_value("box", value=message_box)
 
         is_being_opened = bool(side.awaited_conversation)

@@ -19,7 +19,7 @@ from helix_desktop.gui.chat_action_handling import ChatActionHandler
 from helix_desktop.gui.chat_progress import ChatProgress, describe_working_agents
 from helix_desktop.gui.common.accessible_roles import install_accessible_roles
 from helix_desktop.gui.common.figure_formats import format_time_of_day
-from helix_desktop.gui.common.widgets import build_surface
+from helix_desktop.gui.common.widgets import build_plain_label, build_surface
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
 from helix_desktop.gui.conversation_actions import ConversationActions
 from helix_desktop.gui.conversation_sides import NEW, ConversationSides
@@ -37,9 +37,10 @@ from helix_desktop.gui.frame.window_pages import WindowPages
 from helix_desktop.gui.key_lending import KeyLending
 from helix_desktop.gui.leaked_key_offers import LeakedKeyOffers
 from helix_desktop.gui.message_sending import MessageSender
-from helix_desktop.gui.open_workspaces import OpenWorkspaces
+from helix_desktop.gui.open_workspaces import OpenWorkspaces, describe_opening
 from helix_desktop.gui.place_opening import PlaceOpener
 from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
+from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.shown_workspace import ShownWorkspace, client_of_host
@@ -124,8 +125,12 @@ class MainWindow(WindowFrame):
             return
         last_page = self.state_file.get_remembered("layout", last_workspace, "page", default="chat")
         if last_page in self.page_factories:
-            # Until the page can be built, it is blank and has no message box.
+            # Until the page can be built, it says what is waited for and has no message box.
             blank = build_surface(self.page_area, "page")
+            words = describe_opening(self.workspaces.name_of_wanted_workspace)
+            waiting_label = build_plain_label(words, "faint", blank)
+            waiting_label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            build_column((waiting_label, 1), owner=blank, margins=0, spacing=0)
             self.page_area.setCurrentIndex(self.page_area.addWidget(blank))
             self.top.mark_open_page(last_page)
 

@@ -27,8 +27,16 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import KnownWorkspace, Workbenches
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
+from helix_desktop.json_values import text_at
 
 LONGEST_NAME_LENGTH = 80  # A longer suggested name of a workspace is cut to this many characters.
+
+
+def describe_opening(name: str) -> str:
+    """Says that a workspace is being opened. `name` may be unknown."""
+    if not name:
+        return tr("Opening the workspace…")
+    return tr("Opening {name}…", name=name)
 
 
 class OpenWorkspaces(QObject):
@@ -68,6 +76,18 @@ class OpenWorkspaces(QObject):
         if self._desk is None:
             raise ActionRefused(tr("Helix Desktop is still starting. Try again in a moment."))
         return self._desk
+
+    @property
+    def name_of_wanted_workspace(self) -> str:
+        """Returns the name of the workspace that is being opened, as far as it is known."""
+        row = self.row_of(self._wanted_workspace)
+        if row is not None:
+            return row.name
+        # A folder stands for a workspace that is new, and before the listing there is only what
+        # the window remembers of the last one.
+        if Path(self._wanted_workspace).is_absolute():
+            return Path(self._wanted_workspace).name
+        return text_at(self._parts.state_file.get_remembered("box", default={}), "name")
 
     @property
     def is_started(self) -> bool:
@@ -195,6 +215,13 @@ class OpenWorkspaces(QObject):
         if self._wanted_workspace == workspace:
             self.bring_to_front(bench)
             then()
+
+    def run_once_started(self, action: Callable[[], object]) -> None:
+        """Calls `action` now, or once the stores are open."""
+        if self._desk is None:
+            self._do_after_start(action)
+        else:
+            action()
 
     def _do_after_start(self, action: Callable[[], object]) -> None:
         self.run_unless_blocked(partial(self._startup_queue.append, action))

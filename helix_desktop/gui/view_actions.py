@@ -25,6 +25,7 @@ class ViewActions(QObject):
         self._pages = contents.pages
         self._palette = contents.palette
         self._sides = contents.sides
+        self._workspaces = contents.workspaces
         self._declare_page_actions()
         self._declare_look_actions()
         self._declare_settings_and_help()
@@ -158,7 +159,9 @@ class ViewActions(QObject):
         self._frame.window().close()
 
     def _open_settings(self, page: str) -> None:
-        self._parts.requests.settings_wanted.emit(page)
+        # Until the stores are open, nobody answers; the key would have been pressed in vain.
+        open_page = partial(self._parts.requests.settings_wanted.emit, page)
+        self._workspaces.run_once_started(open_page)
 
     def _show_help_of_page(self) -> None:
         from helix_desktop.gui.help_dialog import open_help

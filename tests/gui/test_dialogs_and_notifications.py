@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.errors import StoreFailed
+from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
 from helix_desktop.gui.common.consent_dialog import ConsentDialog
@@ -36,6 +36,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
+from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
 from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.storage_page import StoragePage
@@ -368,31 +369,67 @@ def test_the_settings_close_with_the_workspace_they_are_about_and_nothing_of_the
     assert [page._bench.id for page in window.findChildren(StoragePage)] == ["parser"]
 
 
-def test_settings_that_were_opened_while_the_workspace_was_loading_stay_and_get_its_pages(
+def test_settings_that_were_opened_while_the_workspace_was_loading_have_all_pages_and_fill_them(
     front: DialogsAndNotifications, window: MainWindow
 ) -> None:
-    """They closed by themselves when the workspace was there."""
+    """Five of the seven were missing, and the page that was asked for was another one."""
     bench = window.showing.workspace
     assert bench is not None
     window.showing.set_shown_workspace(None)
     window.parts.requests.settings_wanted.emit("permissions")
     settings = front._settings
     assert settings is not None
-    assert settings._buttons["appearance"].isChecked()
-    assert "permissions" not in settings._buttons
+    assert len(settings._buttons) == 7
+    assert settings._buttons["permissions"].isChecked()
+    page = settings._pages["permissions"]
+    opening = f"Opening {bench.name}…"
+    assert opening in [label.text() for label in page.findChildren(QLabel)]
+    settings.show_settings_page("providers")
+    settings.show_settings_page("servers")
+    button = settings._buttons["servers"]
+    button.setFocus()
 
     window._bring_workspace_to_front(bench)
     assert front._settings is settings
     assert settings.isVisible()
-    assert settings._buttons["permissions"].isChecked(), "it was asked for"
-    last = settings._page_list.itemAt(settings._page_list.count() - 1)
-    assert last is not None
-    assert last.spacerItem() is not None, "the list begins at the top"
-    settings.show_settings_page("models")
-    assert window.findChildren(ModelsPage) != []
+    assert button.isChecked()
+    assert settings.focusWidget() is button, "it fills without taking the focus"
+    texts = [label.text() for label in settings.findChildren(QLabel) if not label.isHidden()]
+    assert opening not in texts
+    assert window.findChildren(ModelsPage) != [], "also the page that is not shown"
+    assert window.findChildren(McpServersPage) != []
 
     window.workspaces.go_to_workspace("parser")
     assert front._settings is None, "these are about the workspace that was left"
+
+
+def test_settings_that_are_asked_for_during_the_start_open_after_it(
+    theme: Theme,
+    state_file: WindowStateFile,
+    settings: ProgramSettings,
+    doing: BackgroundRunner,
+    tmp_path: Path,
+) -> None:
+    """The key was pressed in vain: nothing answers until the stores are open."""
+    window = MainWindow(theme, state_file, settings, doing)
+    window.show()
+    window.window_actions["settings"].trigger()
+    front = DialogsAndNotifications(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
+    assert front._settings is None
+    window.workspaces.set_workspaces_and_start(FakeDesk())
+    assert front._settings is not None
+    assert front._settings.isVisible()
+
+
+def test_settings_without_a_workspace_say_that_a_folder_is_to_be_opened(
+    front: DialogsAndNotifications, window: MainWindow
+) -> None:
+    window.showing.set_shown_workspace(None)
+    window.parts.requests.settings_wanted.emit("storage")
+    assert front._settings is not None
+    window.workspaces._report_workspace_not_opened(HelixError("It is damaged."))
+    texts = [label.text() for label in front._settings._pages["storage"].findChildren(QLabel)]
+    assert any(text.startswith("These settings belong to a workspace.") for text in texts)
 
 
 def told(

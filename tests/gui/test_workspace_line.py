@@ -168,6 +168,7 @@ def test_the_settings_say_where_those_of_the_workspace_are(
     """In a second window, five of the seven pages were missing without a word."""
     dialog = SettingsDialog(window, FakeSetup(), FakeInstallation())
     dialog.show()
+    dialog.show_settings_page("permissions")
     texts = [label.text() for label in dialog.findChildren(QLabel) if label.isVisible()]
     assert elsewhere.name in texts
     assert any(text.startswith("Its settings are where it was opened first") for text in texts)

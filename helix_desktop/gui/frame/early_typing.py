@@ -34,6 +34,8 @@ class EarlyTyping:
         self.draft_owner = (workspace, conversation)
         box = state_file.get_remembered("box", default=dict[str, object]())
         self.name = text_at(box, "name")
+        # "Opening NAME…", in the user's language: a catalogue would take as long as the first paint.
+        self.words_while_opening = text_at(box, "opening")
         page = state_file.get_remembered("layout", workspace, "page", default="chat")
         was_box_shown = box.get("is_shown", True) is True
         self.has_box = bool(workspace) and page == "chat" and was_box_shown

@@ -86,9 +86,12 @@ class WindowPlaceholder(QWidget):
             below_top_bar = round(TOP_BAR_HEIGHT * self._zoom) - 1
             self._fill_area(painter, "line", QRect(left, below_top_bar, width, 1))
 
-        # The first paint shows no text, because drawing text loads Qt's enums.
-        if self.early_typing.has_box and self.was_painted:
-            self._draw_typed_text(painter, left, width, height)
+        # The first paint shows no text, because drawing text loads Qt's enums. The next one, at
+        # once after it, says what is waited for: the rest of the start takes seconds.
+        if self.was_painted:
+            self._draw_words_while_opening(painter, left, width, height)
+            if self.early_typing.has_box:
+                self._draw_typed_text(painter, left, width, height)
         self.was_painted = True
         self.painted.emit()
 
@@ -97,6 +100,15 @@ class WindowPlaceholder(QWidget):
         surface = QtGui.QPixmap(1, 1)
         surface.fill(QtGui.QColor(self._tokens[token]))
         painter.drawPixmap(area, surface)
+
+    def _draw_words_while_opening(
+        self, painter: QtGui.QPainter, left: int, width: int, height: int
+    ) -> None:
+        words = self.early_typing.words_while_opening
+        metrics = painter.fontMetrics()
+        x = left + (width - left - metrics.horizontalAdvance(words)) // 2
+        painter.setPen(QtGui.QColor(self._tokens["muted"]))
+        painter.drawText(QPoint(x, height // 2), words)
 
     def _draw_typed_text(self, painter: QtGui.QPainter, left: int, width: int, height: int) -> None:
         """Draws what the user types before the message box exists, where the box will be: the

@@ -11,7 +11,7 @@ from helix_desktop.gui.common.widgets import build_plain_label
 from helix_desktop.gui.question_dialogs import show_text_box
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
-from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.settings.settings_page import RunWhenSeen, SettingsPage
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import DoctorFinding
 
@@ -29,9 +29,13 @@ class AboutPage(SettingsPage):
         self._findings = QVBoxLayout()
         self.add_page_layout(self._findings)
         self._copy_button = self.add_page_button(tr("Copy results"), self._copy_report)
-        runner.run_in_background(
-            program.examine_installation(), then=self._show_findings, owner=self
-        )
+        self._runner = runner
+        # The checks load what counts tokens, which held up the whole window when it was opened.
+        self.add_page_widget(RunWhenSeen(self.page_content, self._run_checks))
+
+    def _run_checks(self) -> None:
+        examining = self._program.examine_installation()
+        self._runner.run_in_background(examining, then=self._show_findings, owner=self)
 
     def _show_licences(self) -> None:
         show_text_box(self, tr("Licenses"), self._program.licence_texts())
@@ -42,9 +46,16 @@ class AboutPage(SettingsPage):
     def _show_findings(self, findings: Sequence[DoctorFinding]) -> None:
         lines: list[str] = []
         good_count = sum(finding.state == "good" for finding in findings)
-        good_words = format_count(
-            good_count, "{n} check found no problem.", "{n} checks found no problem."
-        )
+        if good_count == len(findings):
+            good_words = format_count(
+                good_count, "{n} check found no problem.", "{n} checks found no problem."
+            )
+        else:
+            good_words = tr(
+                "{good} of {all} checks found no problem. Below is what the rest found:",
+                good=good_count,
+                all=len(findings),
+            )
         self._findings.addWidget(build_plain_label(good_words, "small", self.page_content))
         for finding in findings:
             sign = FINDING_SIGNS.get(finding.state, "")

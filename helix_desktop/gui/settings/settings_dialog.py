@@ -14,6 +14,7 @@ from helix_desktop.gui.help_dialog import open_help
 from helix_desktop.gui.help_search import CONTENTS
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
+from helix_desktop.gui.open_workspaces import describe_opening
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.settings.about_page import AboutPage
 from helix_desktop.gui.settings.acp_agents_page import AcpAgentsPage
@@ -28,12 +29,18 @@ from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.providers_page import ProvidersPage
 from helix_desktop.gui.settings.recorder_page import RecorderPage
 from helix_desktop.gui.settings.rules_and_skills_page import RulesAndSkillsPage
-from helix_desktop.gui.settings.settings_group_page import SettingsGroupPage, SettingsSections
+from helix_desktop.gui.settings.settings_group_page import (
+    SettingsGroupPage,
+    SettingsSections,
+    WaitingSection,
+)
+from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.settings.shortcuts_page import ShortcutsPage
 from helix_desktop.gui.settings.storage_page import StoragePage
 from helix_desktop.gui.settings.workspace_settings_pages import CheckpointsPage, InstructionsPage
 from helix_desktop.gui.shown_workspace import client_of_host
 from helix_desktop.gui.translation import tr, translate_name
+from helix_desktop.gui.workbench_types import Workbench
 
 # These actions change what the pages show, so the settings are closed for them.
 CHANGING_ACTIONS = ("compare-presets", "workspace-folder")
@@ -43,7 +50,7 @@ GROUP_OF_SECTION = {
     "": "appearance",
     "general": "appearance",
     "phone": "appearance",
-    "extensions": "appearance",
+    "extensions": "servers",
     "shortcuts": "appearance",
     "about": "appearance",
     "workspace": "providers",
@@ -87,10 +94,13 @@ class SettingsDialog(widgets.TransientDialog):
         self._search.textChanged.connect(self._show_pages_with)
         self._page_list.addWidget(self._search)
         self._group = QButtonGroup(self)
-        # A workspace's page that was asked for while no workspace was open yet.
-        self._awaited_page = ""
-        self._add_program_pages()
-        self._add_workspace_pages()
+        # What was asked for last: where to scroll to when a workspace has been opened.
+        self._page_asked_for = ""
+        self._section_asked_for = ""
+        self._workspace_id = window.showing.workspace_id
+        self._add_pages()
+        # The welcome page comes when the workspace could not be opened.
+        window.showing.page_changed.connect(self._say_again_what_is_waited_for)
         self._page_list.addStretch(1)
         self._side = QWidget(self)
         self._side.setLayout(self._page_list)
@@ -114,13 +124,13 @@ class SettingsDialog(widgets.TransientDialog):
     def show_settings_page(self, page: str) -> None:
         """Shows a page by its name, or the section of a page by the section's name."""
         name = GROUP_OF_SECTION.get(page, page)
-        self._awaited_page = ""
-        if name not in self._page_factories:  # Without a workspace, its pages are not there.
-            self._awaited_page = page
+        if name not in self._page_factories:
             name = "appearance"
         section = page
         if page == "workspace":
             section = "models"
+        self._page_asked_for = name
+        self._section_asked_for = section
 
         group_page = self._build_page(name)
         self._stack.setCurrentWidget(group_page)
@@ -187,106 +197,126 @@ class SettingsDialog(widgets.TransientDialog):
         return self._workspace_id == ""
 
     def add_opened_workspace(self) -> None:
-        """Adds the pages of a workspace that was still being opened, and keeps what is shown."""
-        stretch_below_pages = self._page_list.count() - 1
-        self._page_list.takeAt(stretch_below_pages)
-        # The page of models also has those of the workspace now.
-        page_of_models = self._pages.get("providers")
-        if page_of_models is not None and page_of_models is not self._stack.currentWidget():
-            del self._pages["providers"]
-            self._stack.removeWidget(page_of_models)
-            page_of_models.deleteLater()
-        self._add_workspace_pages()
-        self._page_list.addStretch(1)
-        self._make_page_list_wide_enough()
-        if self._awaited_page:
-            self.show_settings_page(self._awaited_page)
+        """Fills what waited for a workspace that was still being opened, and keeps what is shown."""
+        self._workspace_id = self._window.showing.workspace_id
+        self._show_workspace_name()
+        for name, page in self._pages.items():
+            was_filled = page.fill_waiting_sections()
+            if was_filled and page is self._stack.currentWidget() and name == self._page_asked_for:
+                page.scroll_to_section(self._section_asked_for)
         if self._search.text():
             self._show_pages_with(self._search.text())
 
-    def _add_program_pages(self) -> None:
+    def _say_again_what_is_waited_for(self) -> None:
+        if self.is_without_workspace and not self._window.showing.has_workspace():
+            self._show_workspace_name()
+            for page in self._pages.values():
+                page.fill_waiting_sections()
+
+    def _add_pages(self) -> None:
+        """Adds all seven pages. What a page shows is built when it is opened."""
         window = self._window
         program = self._program
         settings = window.settings
         runner = window.background_runner
         theme = window.theme
-        # What a page shows is built when it is opened.
+        build_settings = self._build_declared_settings
+        once_open = self._build_once_workspace_is_open
         appearance: SettingsSections = {
-            "appearance": partial(self._build_declared_settings, tr("Appearance"), "Appearance"),
+            "appearance": partial(build_settings, tr("Appearance"), "Appearance"),
             "general": self._build_general_page,
             "phone": lambda: PhoneSettingsPage(settings, program.phone_devices(), runner),
-            "extensions": lambda: ExtensionsPage(theme, program.installed_extensions(), runner),
             "shortcuts": lambda: ShortcutsPage(window.window_actions),
             "about": lambda: AboutPage(program, runner),
         }
-        self._add_page_group(tr("Program"))
-        self._add_settings_page("appearance", appearance)
-        self._add_settings_page("providers", {"providers": self._build_providers_page})
-
-    def _build_declared_settings(self, title: str, section: str) -> ProgramSettingsPage:
-        """Builds a part of a page with the program's settings of one section."""
-        return ProgramSettingsPage(title, self._window.settings, [section])
-
-    def _add_workspace_pages(self) -> None:
-        """Adds the five pages of the workspace, and its models to the program's."""
-        window = self._window
-        program = self._program
-        settings = window.settings
-        runner = window.background_runner
-        bench = window.current_workbench
-        self._workspace_id = window.showing.workspace_id
-        if bench is None:
-            self._say_where_workspace_is_set_up()
-            return
-
-        title_of_models = translate_name("page of the settings", "providers")
         models: SettingsSections = {
             "providers": self._build_providers_page,
-            "models": lambda: ModelsPage(window, bench, self._models),
+            "models": once_open(lambda bench: ModelsPage(window, bench, self._models)),
         }
-        self._page_factories["providers"] = partial(SettingsGroupPage, title_of_models, models)
-        self._add_page_group(bench.name)
-        build_settings = self._build_declared_settings
         in_every = tr("In every workspace")
         instructions: SettingsSections = {
-            "instructions": lambda: InstructionsPage(bench, runner),
+            "instructions": once_open(lambda bench: InstructionsPage(bench, runner)),
             "every": partial(build_settings, in_every, "Instructions"),
-            "brought": lambda: RulesAndSkillsPage(window.theme, bench, runner),
+            "brought": once_open(
+                lambda bench: RulesAndSkillsPage(theme, bench, runner), says_it_waits=False
+            ),
         }
         before_sending = tr("Before a message is sent")
         long_conversations: SettingsSections = {
-            "policy": lambda: LongConversationsPage(bench, runner, program.replay_policies),
+            "policy": once_open(
+                lambda bench: LongConversationsPage(bench, runner, program.replay_policies)
+            ),
             "price": partial(build_settings, before_sending, "Long conversations"),
         }
         permissions: SettingsSections = {
-            "permissions": lambda: PermissionsPage(bench, program, runner),
+            "permissions": once_open(lambda bench: PermissionsPage(bench, program, runner)),
         }
         servers: SettingsSections = {
-            "servers": lambda: McpServersPage(window.theme, bench, program, runner),
-            "agents": lambda: AcpAgentsPage(bench, settings, runner),
+            "servers": once_open(lambda bench: McpServersPage(theme, bench, program, runner)),
+            "agents": once_open(
+                lambda bench: AcpAgentsPage(bench, settings, runner), says_it_waits=False
+            ),
             "tools": partial(build_settings, tr("Tools"), "Tools"),
             "recorder": lambda: RecorderPage(settings, program, runner),
+            "extensions": lambda: ExtensionsPage(theme, program.installed_extensions(), runner),
         }
         storage: SettingsSections = {
-            "storage": lambda: StoragePage(bench, program, runner),
-            "checkpoints": lambda: CheckpointsPage(bench, runner),
+            "storage": once_open(lambda bench: StoragePage(bench, program, runner)),
+            "checkpoints": once_open(
+                lambda bench: CheckpointsPage(bench, runner), says_it_waits=False
+            ),
         }
+        self._add_page_group(tr("Program"))
+        self._add_settings_page("appearance", appearance)
+        self._add_settings_page("providers", models)
+        self._workspace_heading = self._add_page_group("")
+        self._show_workspace_name()
         self._add_settings_page("instructions", instructions)
         self._add_settings_page("policy", long_conversations)
         self._add_settings_page("permissions", permissions)
         self._add_settings_page("servers", servers)
         self._add_settings_page("storage", storage)
 
-    def _say_where_workspace_is_set_up(self) -> None:
-        """A second window has no pages of the workspace, and nobody would know why."""
-        client = client_of_host(self._window.showing.workspace)
-        if client is None:
-            return
-        self._add_page_group(client.name)
-        words = tr("Its settings are where it was opened first: in another window, or on the other computer.")  # fmt: skip
-        note = widgets.build_plain_label(words, "small", self)
-        note.setContentsMargins(10, 0, 10, 0)
-        self._page_list.addWidget(note)
+    def _build_declared_settings(self, title: str, section: str) -> ProgramSettingsPage:
+        """Builds a part of a page with the program's settings of one section."""
+        return ProgramSettingsPage(title, self._window.settings, [section])
+
+    def _build_once_workspace_is_open(
+        self, build: Callable[[Workbench], SettingsPage], *, says_it_waits: bool = True
+    ) -> Callable[[], SettingsPage]:
+        """Returns what builds a section of the workspace. Until it is open, the section says so, or
+        is empty where the one above it has said it.
+        """
+
+        def build_or_wait() -> SettingsPage:
+            bench = self._window.current_workbench
+            if bench is not None:
+                return build(bench)
+            words = ""
+            if says_it_waits:
+                words = self._describe_wait_for_workspace()
+            return WaitingSection(words)
+
+        return build_or_wait
+
+    def _describe_wait_for_workspace(self) -> str:
+        if client_of_host(self._window.showing.workspace) is not None:
+            # Nobody would know why a second window does not have them.
+            return tr("Its settings are where it was opened first: in another window, or on the other computer.")  # fmt: skip
+        if self._window.showing.page == "welcome":
+            return tr("These settings belong to a workspace. They appear here once you open a folder.")  # fmt: skip
+        return describe_opening(self._window.workspaces.name_of_wanted_workspace)
+
+    def _show_workspace_name(self) -> None:
+        """Shows above its pages what the workspace is called, also while it is being opened."""
+        shown = self._window.showing.workspace
+        if shown is not None:
+            name = shown.name
+        elif self._window.showing.page == "welcome":
+            name = tr("Workspace")
+        else:
+            name = self._window.workspaces.name_of_wanted_workspace or tr("Workspace")
+        self._workspace_heading.setText(name)
 
     def _build_general_page(self) -> ProgramSettingsPage:
         page = ProgramSettingsPage(tr("General"), self._window.settings, GENERAL_SECTIONS)
@@ -298,11 +328,12 @@ class SettingsDialog(widgets.TransientDialog):
         page.model_chosen.connect(self.model_chosen)
         return page
 
-    def _add_page_group(self, text: str) -> None:
+    def _add_page_group(self, text: str) -> QLabel:
         label = widgets.build_plain_label(text, "faint", self, wraps=False)
         label.setContentsMargins(10, 10, 0, 2)
         self._page_list.addWidget(label)
         self._names_below_heading[label] = []
+        return label
 
     def _add_settings_page(self, name: str, sections: SettingsSections) -> None:
         title = translate_name("page of the settings", name)

@@ -13,25 +13,54 @@ SHOWN_AROUND_ROW = 120  # In pixels, above and below.
 SettingsSections = Mapping[str, Callable[[], SettingsPage]]
 
 
+class WaitingSection(SettingsPage):
+    """Stands for a section of a workspace that is not open yet."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__("")
+        if words:
+            self.add_sentence(words)
+
+
 class SettingsGroupPage(SettingsPage):
     """`sections` are built in order. A section is reached by its name."""
 
     def __init__(self, title: str, sections: SettingsSections) -> None:
         super().__init__(title)
+        self._builders = sections
         self.sections: dict[str, SettingsPage] = {}
         self._contents: dict[str, QWidget] = {}
         for name, build in sections.items():
             self._add_section(name, build())
 
     def _add_section(self, name: str, section: SettingsPage) -> None:
+        """Adds a section's content below the others."""
+        self._contents[name] = self.add_page_widget(self._take_content(name, section))
+
+    def _take_content(self, name: str, section: SettingsPage) -> QWidget:
         """Takes a section's content. The section stays, because it answers what is changed."""
-        section.become_section(hides_title=section.title == self.title)
+        section.become_section(hides_title=section.title in ("", self.title))
         content = section.takeWidget()
         section.setParent(self)
         section.hide()
         section.wanted.connect(self.wanted)
         self.sections[name] = section
-        self._contents[name] = self.add_page_widget(content)
+        return content
+
+    def fill_waiting_sections(self) -> bool:
+        """Builds again what waited for a workspace, each at its place. Returns whether any did."""
+        waiting = {
+            name: section
+            for name, section in self.sections.items()
+            if isinstance(section, WaitingSection)
+        }
+        for name, section in waiting.items():
+            old_content = self._contents[name]
+            content = self._take_content(name, self._builders[name]())
+            self._contents[name] = self.replace_page_widget(old_content, content)
+            old_content.deleteLater()
+            section.deleteLater()
+        return bool(waiting)
 
     def scroll_to_section(self, name: str) -> None:
         """Shows a section at the top, once the page has its layout. A section that was asked for

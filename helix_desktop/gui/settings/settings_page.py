@@ -5,7 +5,7 @@ from functools import partial
 from typing import TypeVar
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtGui import QHideEvent, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QLabel, QLayout, QPushButton, QScrollArea, QWidget
 
 from helix_desktop.fast_dataclass import dataclass
@@ -107,6 +107,12 @@ class SettingsPage(QScrollArea):
         self._column.insertWidget(self._column.count() - 1, widget)
         return widget
 
+    def replace_page_widget(self, old: QWidget, new: W) -> W:
+        self._column.insertWidget(self._column.indexOf(old), new)
+        self._column.removeWidget(old)
+        old.setParent(None)  # Nothing finds it any more; a search of the page would.
+        return new
+
 
 def scroll_to_widget(widget: QWidget) -> None:
     """Shows a widget of a page. That of a section is in the page that shows the section."""
@@ -137,6 +143,22 @@ class RefreshWhileShown(QWidget):
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self._timer.stop()
+
+
+class RunWhenSeen(QWidget):
+    """Calls `act` once, when it is painted for the first time: when somebody has scrolled there."""
+
+    def __init__(self, parent: QWidget, act: Callable[[], object]) -> None:
+        super().__init__(parent)
+        self.setFixedHeight(1)
+        self._act = act
+        self._was_seen = False
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if not self._was_seen:
+            self._was_seen = True
+            run_after_events(self, self._act)
 
 
 class WorkspaceSettingsPage(SettingsPage):

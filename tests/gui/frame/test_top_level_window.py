@@ -28,6 +28,18 @@ def test_the_surfaces_are_painted_before_anything_stands_on_them(
     assert top_window.centralWidget() is inside
 
 
+def test_the_second_paint_says_what_is_being_opened(state_file: WindowStateFile) -> None:
+    """The rest of a start takes seconds, in which the window was empty."""
+    state_file.remember_value("workspace", value="storage-engine")
+    state_file.remember_value("box", value={"name": "storage", "opening": "Opening storage…"})
+    top_window = TopLevelWindow(state_file, "Helix Desktop")
+    top_window.resize(1000, 600)
+    top_window.grab()
+    image = top_window.grab().toImage()
+    middle = {image.pixelColor(x, y).name() for x in range(500, 800) for y in range(280, 320)}
+    assert LIGHT["muted"] in middle
+
+
 def test_closing_is_asked_for_and_left_to_the_program(state_file: WindowStateFile) -> None:
     top_window = TopLevelWindow(state_file, "Helix Desktop")
     top_window.show()
