@@ -73,7 +73,7 @@ def _nothing_to_say_before(_where: AgentSurroundings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KnownAgent:
-    """`name`: what `wrap` is given. `program`: the agent's command.
+    """`name`: what `wrap` is given. `program`: the agent's command, which `npm_package` installs.
 
     One run: `launch` starts it with the gateway's address. `notice` returns what is said before.
 
@@ -97,6 +97,7 @@ class KnownAgent:
     file: Callable[[Path, Mapping[str, str]], Path]
     change: Callable[[str, str, Mapping[str, str]], str]
     find_upstreams: Callable[[AgentSurroundings], list[AgentUpstream]]
+    npm_package: str
     recognized_by: str = ""
     shell_variables: Sequence[str] = ()
     no_proxy: NoProxyInSettings = NoProxyInSettings.NEVER

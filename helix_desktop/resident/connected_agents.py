@@ -36,8 +36,8 @@ SUMMED_FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class ConnectedAgentRow:
-    """One agent and its figures of today. `start_command` starts it once. `connected`: its
-    configuration contains the address. `reason_not_folded`: why its requests are forwarded
+    """One agent and its figures of today. `start_command` starts it once, `install_command` installs
+    it. `connected`: its configuration contains the address. `reason_not_folded`: why its requests are forwarded
     unchanged. `last_failure`: why its last request was not answered.
     """
 
@@ -53,6 +53,7 @@ class ConnectedAgentRow:
     sent: int = 0
     without: int = 0
     last_failure: str = ""
+    install_command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,7 @@ class ConnectedAgents:
             sent=sent_tokens,
             without=tokens_without_gateway,
             last_failure=str(last_failure),
+            install_command=f"npm install -g {agent.npm_package}",
         )
 
     async def switch_gateway(self, *, on: bool, upstream: str = "") -> None:

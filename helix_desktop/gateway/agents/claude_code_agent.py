@@ -272,6 +272,7 @@ AGENT = KnownAgent(
     name="claude",
     title=title_of_command("claude"),
     program="claude",
+    npm_package="@anthropic-ai/claude-code",
     launch=_build_claude_launch,
     file=_claude_settings_file,
     change=_change_claude_settings,

@@ -356,6 +356,7 @@ AGENT = KnownAgent(
     name="codex",
     title=title_of_command("codex"),
     program="codex",
+    npm_package="@openai/codex",
     launch=_build_codex_launch,
     file=_codex_settings_file,
     change=_change_codex_settings,

@@ -127,6 +127,7 @@ AGENT = KnownAgent(
     name="gemini",
     title=title_of_command("gemini"),
     program="gemini",
+    npm_package="@google/gemini-cli",
     launch=_build_gemini_launch,
     file=_gemini_settings_file,
     change=_change_gemini_settings,

@@ -193,6 +193,7 @@ AGENT = KnownAgent(
     name="opencode",
     title=title_of_command("opencode"),
     program="opencode",
+    npm_package="opencode-ai",
     launch=_build_opencode_launch,
     file=_opencode_settings_file,
     change=_change_opencode_settings,

@@ -146,6 +146,7 @@ AGENT = KnownAgent(
     name="pi",
     title=title_of_command("pi"),
     program="pi",
+    npm_package="@earendil-works/pi-coding-agent",
     launch=_build_pi_launch,
     file=_pi_settings_file,
     change=_change_pi_settings,

@@ -223,6 +223,7 @@ AGENT = KnownAgent(
     name="qwen",
     title=TITLE,
     program="qwen",
+    npm_package="@qwen-code/qwen-code",
     launch=_build_qwen_launch,
     file=_qwen_env_file,
     change=_change_qwen_env_file,

@@ -19,7 +19,7 @@ from helix_desktop.gui.common.copy_with_sign import copy_and_say_so
 from helix_desktop.gui.common.figure_formats import format_dollars, format_time_ago
 from helix_desktop.gui.common.setting_fields import build_labelled_row
 from helix_desktop.gui.context_meter import describe_token_count
-from helix_desktop.gui.rows_and_columns import build_column, build_row
+from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
@@ -103,13 +103,18 @@ class ConnectedAgentCard(QWidget):
 
 
 class CopyableCommandLine(QWidget):
-    def __init__(self, parent: QWidget) -> None:
+    """`name`: what the command is for, if the line has to say it."""
+
+    def __init__(self, parent: QWidget, name: str = "") -> None:
         super().__init__(parent)
         widgets.set_surface_look(self, "card")
         self.line = widgets.build_plain_label("", "mono")
         self.line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._copy = widgets.build_push_button(tr("Copy"), self, self._copy_line, "link")
-        build_row((self.line, 1), self._copy, owner=self, margins=(12, 6, 6, 6))
+        row = build_row((self.line, 1), self._copy, owner=self, margins=(12, 6, 6, 6), spacing=12)
+        if name:
+            row.insertWidget(0, widgets.build_plain_label(name, "", self, wraps=False))
+            self._copy.setAccessibleName(f"{self._copy.text()} {name}")
         self.hide()  # Nothing can be copied until the agents are known.
 
     def _copy_line(self) -> None:
@@ -190,7 +195,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._runner = runner
         self._agents = agents
         self._shown: connected_agents.AgentConnections | None = None
-        self._shows_missing = False
+        self._shows_install_lines = False
         self._has_waited_for_first_request = False  # While this dialog is open.
         self._cards: dict[str, ConnectedAgentCard] = {}
         self.switch = widgets.build_push_button(tr("Turn on"), self, self._turn_gateway_on_or_off)
@@ -204,11 +209,15 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._recalls = FigureTile(self)
         self._tiles = (self._without, self._billed, self._saved, self._recalls)
         self._agent_column = build_column(spacing=10)
+        # What cannot be used here stands last, and is one line until somebody wants to install it.
         self._missing = widgets.build_plain_label("", "muted")
-        show_label = tr("Show these agents")
-        self._show_missing = widgets.build_push_button(
-            show_label, self, self._show_missing_agents, "link"
+        show_label = tr("How to install them")
+        self._show_install_lines = widgets.build_push_button(
+            show_label, self, self._unfold_install_lines, "link"
         )
+        self._install_lines = widgets.build_surface(self, "plain")
+        self._install_column = build_column(owner=self._install_lines, margins=0, spacing=8)
+        self._install_lines.hide()
         self._once_title = widgets.build_plain_label(tr("Just once, from a terminal"), "heading")
         self._once_line = CopyableCommandLine(self)
         self._other_program_lines: list[CopyableCommandLine] = []
@@ -233,7 +242,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             tiles_row.addWidget(tile, 1)
         title_row = build_row((title, 1), self._address, self.switch, spacing=14, wraps=True)
         explanation_label = widgets.build_plain_label(explanation, "muted")
-        missing_row = build_row((self._missing, 1), self._show_missing)
+        missing_row = build_row((self._missing, 1), self._show_install_lines)
         page = widgets.build_surface(self, "page")
         column = build_column(
             title_row,
@@ -242,7 +251,6 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             self._error_label,
             tiles_row,
             self._agent_column,
-            missing_row,
             owner=page,
             margins=MARGINS,
             spacing=14,
@@ -264,9 +272,12 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         )
         column.addWidget(send_to_row)
         self._show_destinations()
+        column.addSpacing(4)
+        column.addLayout(missing_row)
+        column.addWidget(self._install_lines)
         column.addStretch(1)
-        scroll_area = widgets.build_scroll_area(page, self)
-        build_column(scroll_area, owner=self, margins=0)
+        self._scroll_area = widgets.build_scroll_area(page, self)
+        build_column(self._scroll_area, owner=self, margins=0)
 
     def refresh_connections(self) -> None:
         """Refreshes at once, and then every second."""
@@ -278,15 +289,15 @@ class ConnectAgentsDialog(widgets.TransientDialog):
     def _show_connections(self, connections: connected_agents.AgentConnections) -> None:
         # The cards are updated even if nothing changed: "5 seconds ago" grows older by itself.
         for row in connections.agents:
-            if _is_agent_present(row):
-                self._get_or_build_card_of_agent(row).show_connected_agent(row, time.time())
-        for row in connections.agents:
-            if not _is_agent_present(row):
-                self._get_or_build_card_of_agent(row).show_connected_agent(row, time.time())
+            card = self._cards.get(row.name)
+            if card is None and _is_agent_present(row):
+                card = self._build_card_of_agent(row)
+            if card is not None:
+                card.show_connected_agent(row, time.time())
         self._show_last_request(connections)
         if connections == self._shown:
             return
-        self._hide_or_show_missing_agents(connections.agents)
+        self._show_missing_agents(connections.agents)
         self._shown = connections
 
         _scheme, _slashes, address = connections.address.partition("//")
@@ -387,41 +398,37 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             look = "danger"
         set_widget_look(self._last_request, look)
 
-    def _hide_or_show_missing_agents(
-        self, agents: Sequence[connected_agents.ConnectedAgentRow]
-    ) -> None:
-        if not any(_is_agent_present(row) for row in agents):
-            self._show_what_could_be_connected(agents)
-            return
-        hidden_titles: list[str] = []
+    def _show_missing_agents(self, agents: Sequence[connected_agents.ConnectedAgentRow]) -> None:
+        missing = [row for row in agents if not _is_agent_present(row)]
         for row in agents:
-            is_hidden = not self._shows_missing and not _is_agent_present(row)
-            self._cards[row.name].setVisible(not is_hidden)
-            if is_hidden:
-                hidden_titles.append(row.title)
-        names = ", ".join(hidden_titles)
-        self._missing.setText(tr("Not found on this computer: {agents}", agents=names))
-        self._missing.setVisible(bool(hidden_titles))
-        self._show_missing.setVisible(bool(hidden_titles))
+            card = self._cards.get(row.name)
+            if card is not None:
+                card.setVisible(row not in missing)
 
-    def _show_what_could_be_connected(
-        self, agents: Sequence[connected_agents.ConnectedAgentRow]
-    ) -> None:
-        """Without an agent, the dialog would be empty but for a list of names."""
-        for row in agents:
-            self._cards[row.name].show()
-        self._missing.setText(
-            tr(
-                "None of these agents was found on this computer. Once one is installed, a button here connects it."
-            )
-        )
-        self._missing.show()
-        self._show_missing.hide()
+        names = ", ".join(row.title for row in missing)
+        if len(missing) == len(agents):
+            sentence = tr("None of these agents was found on this computer: {agents}. Once one is installed, a button here connects it.")  # fmt: skip
+        else:
+            sentence = tr("Not found on this computer: {agents}")
+        self._missing.setText(sentence.format(agents=names))
+        self._missing.setVisible(bool(missing))
 
-    def _show_missing_agents(self) -> None:
-        self._shows_missing = True
-        self._shown = None
-        self.refresh_connections()
+        clear_layout(self._install_column)
+        for row in missing:
+            line = CopyableCommandLine(self._install_lines, row.title)
+            line.show_command_line(row.install_command)
+            self._install_column.addWidget(line)
+        self._install_lines.setVisible(bool(missing) and self._shows_install_lines)
+        self._show_install_lines.setVisible(bool(missing) and not self._shows_install_lines)
+
+    def _unfold_install_lines(self) -> None:
+        self._shows_install_lines = True
+        self._show_install_lines.hide()
+        self._install_lines.show()
+        widgets.run_after_events(self, self._scroll_to_install_lines)
+
+    def _scroll_to_install_lines(self) -> None:
+        self._scroll_area.ensureWidgetVisible(self._install_lines)
 
     def _show_figures_of_today(self, connections: connected_agents.AgentConnections) -> None:
         today = connections.today
@@ -463,15 +470,11 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             tr("Outputs asked for again"), format_number(today.recalls), cached
         )
 
-    def _get_or_build_card_of_agent(
-        self, row: connected_agents.ConnectedAgentRow
-    ) -> ConnectedAgentCard:
-        card = self._cards.get(row.name)
-        if card is None:
-            card = ConnectedAgentCard(self)
-            self._cards[row.name] = card
-            card.change_wanted.connect(lambda: self._fetch_and_confirm_connection_change(card.row))
-            self._agent_column.addWidget(card)
+    def _build_card_of_agent(self, row: connected_agents.ConnectedAgentRow) -> ConnectedAgentCard:
+        card = ConnectedAgentCard(self)
+        self._cards[row.name] = card
+        card.change_wanted.connect(lambda: self._fetch_and_confirm_connection_change(card.row))
+        self._agent_column.addWidget(card)
         return card
 
     def _turn_gateway_on_or_off(self) -> None:

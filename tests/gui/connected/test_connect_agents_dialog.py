@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit, QPushButton
 
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gui.common.consent_dialog import ConsentDialog
@@ -100,7 +100,8 @@ class NoAgents(Agents):
     async def list_agent_connections(self) -> AgentConnections:
         connections = await super().list_agent_connections()
         (row,) = connections.agents
-        return replace(connections, agents=[replace(row, installed=False)])
+        command = "npm install -g @anthropic-ai/claude-code"
+        return replace(connections, agents=[replace(row, installed=False, install_command=command)])
 
 
 def test_no_agent_that_is_not_installed_is_offered_to_be_started(window: MainWindow) -> None:
@@ -108,12 +109,51 @@ def test_no_agent_that_is_not_installed_is_offered_to_be_started(window: MainWin
     dialog = open_dialog(window, NoAgents())
     dialog.open()
     dialog.refresh_connections()
-    assert "None of these agents was found on this computer." in words(dialog)
-    assert dialog._cards["claude"].isVisible(), "two thirds of the dialog were empty"
-    assert dialog._cards["claude"].copy.isHidden()
+    assert "None of these agents was found on this computer: Claude Code." in words(dialog)
+    assert dialog._cards == {}, "six dead cards stood above what can be used"
     assert "wrap claude" not in words(dialog)
     assert not dialog._once_line.isVisible()
     assert not dialog._once_title.isVisible()
+
+
+def test_what_is_not_installed_stands_last_and_says_how_it_is_installed(
+    window: MainWindow,
+) -> None:
+    dialog = open_dialog(window, NoAgents())
+    dialog.open()
+    dialog.refresh_connections()
+    QApplication.processEvents()
+    assert dialog._missing.y() > dialog._send_to.parentWidget().y()
+    assert not dialog._install_lines.isVisible()
+    button(dialog, "How to install them").click()
+    button_of_line = [
+        each
+        for each in dialog.findChildren(QPushButton)
+        if each.accessibleName() == "Copy Claude Code"
+    ]
+    button_of_line[0].click()
+    assert QGuiApplication.clipboard().text() == "npm install -g @anthropic-ai/claude-code"
+    dialog.refresh_connections()
+    assert dialog._install_lines.isVisible()
+    dialog.reject()
+
+
+def test_an_agent_that_was_found_has_a_card_and_the_others_one_line(window: MainWindow) -> None:
+    dialog = open_dialog(window, TwoAgents())
+    dialog.open()
+    dialog.refresh_connections()
+    assert list(dialog._cards) == ["claude"]
+    assert "Not found on this computer: Codex" in words(dialog)
+    dialog.reject()
+
+
+class TwoAgents(Agents):
+    """One is installed, one is not."""
+
+    async def list_agent_connections(self) -> AgentConnections:
+        connections = await super().list_agent_connections()
+        missing = ConnectedAgentRow("codex", "Codex", "helix-desktop wrap codex")
+        return replace(connections, agents=[missing, *connections.agents])
 
 
 def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: MainWindow) -> None:
