@@ -31,9 +31,11 @@ class AboutPage(SettingsPage):
         self._copy_button = self.add_page_button(tr("Copy results"), self._copy_report)
         self._runner = runner
         # The checks load what counts tokens, which held up the whole window when it was opened.
-        self.add_page_widget(RunWhenSeen(self.page_content, self._run_checks))
+        self.add_page_widget(
+            RunWhenSeen(self.page_content, self._examine_installation_in_background)
+        )
 
-    def _run_checks(self) -> None:
+    def _examine_installation_in_background(self) -> None:
         examining = self._program.examine_installation()
         self._runner.run_in_background(examining, then=self._show_findings, owner=self)
 

@@ -98,7 +98,7 @@ class SettingsDialog(widgets.TransientDialog):
         self._page_asked_for = ""
         self._section_asked_for = ""
         self._workspace_id = window.showing.workspace_id
-        self._add_pages()
+        self._add_all_settings_pages()
         # The welcome page comes when the workspace could not be opened.
         window.showing.page_changed.connect(self._say_again_what_is_waited_for)
         self._page_list.addStretch(1)
@@ -199,7 +199,7 @@ class SettingsDialog(widgets.TransientDialog):
     def add_opened_workspace(self) -> None:
         """Fills what waited for a workspace that was still being opened, and keeps what is shown."""
         self._workspace_id = self._window.showing.workspace_id
-        self._show_workspace_name()
+        self._show_name_above_workspace_pages()
         for name, page in self._pages.items():
             was_filled = page.fill_waiting_sections()
             if was_filled and page is self._stack.currentWidget() and name == self._page_asked_for:
@@ -209,11 +209,11 @@ class SettingsDialog(widgets.TransientDialog):
 
     def _say_again_what_is_waited_for(self) -> None:
         if self.is_without_workspace and not self._window.showing.has_workspace():
-            self._show_workspace_name()
+            self._show_name_above_workspace_pages()
             for page in self._pages.values():
                 page.fill_waiting_sections()
 
-    def _add_pages(self) -> None:
+    def _add_all_settings_pages(self) -> None:
         """Adds all seven pages. What a page shows is built when it is opened."""
         window = self._window
         program = self._program
@@ -270,7 +270,7 @@ class SettingsDialog(widgets.TransientDialog):
         self._add_settings_page("appearance", appearance)
         self._add_settings_page("providers", models)
         self._workspace_heading = self._add_page_group("")
-        self._show_workspace_name()
+        self._show_name_above_workspace_pages()
         self._add_settings_page("instructions", instructions)
         self._add_settings_page("policy", long_conversations)
         self._add_settings_page("permissions", permissions)
@@ -307,7 +307,7 @@ class SettingsDialog(widgets.TransientDialog):
             return tr("These settings belong to a workspace. They appear here once you open a folder.")  # fmt: skip
         return describe_opening(self._window.workspaces.name_of_wanted_workspace)
 
-    def _show_workspace_name(self) -> None:
+    def _show_name_above_workspace_pages(self) -> None:
         """Shows above its pages what the workspace is called, also while it is being opened."""
         shown = self._window.showing.workspace
         if shown is not None:
