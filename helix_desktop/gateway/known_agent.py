@@ -97,7 +97,7 @@ class KnownAgent:
     file: Callable[[Path, Mapping[str, str]], Path]
     change: Callable[[str, str, Mapping[str, str]], str]
     find_upstreams: Callable[[AgentSurroundings], list[AgentUpstream]]
-    npm_package: str
+    npm_package: str = ""  # Empty for a program that is none of the known agents.
     recognized_by: str = ""
     shell_variables: Sequence[str] = ()
     no_proxy: NoProxyInSettings = NoProxyInSettings.NEVER

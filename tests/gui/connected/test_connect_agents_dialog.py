@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from PySide6.QtCore import QPoint
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit, QPushButton
 
@@ -123,7 +124,9 @@ def test_what_is_not_installed_stands_last_and_says_how_it_is_installed(
     dialog.open()
     dialog.refresh_connections()
     QApplication.processEvents()
-    assert dialog._missing.y() > dialog._send_to.parentWidget().y()
+    top_of_page = QPoint(0, 0)
+    missing_y = dialog._missing.mapTo(dialog, top_of_page).y()
+    assert missing_y > dialog._send_to.mapTo(dialog, top_of_page).y()
     assert not dialog._install_lines.isVisible()
     button(dialog, "How to install them").click()
     button_of_line = [
