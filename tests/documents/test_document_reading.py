@@ -14,6 +14,12 @@ from helix_desktop.documents.document_reading import ReadDocument, draw_pages, r
 from helix_desktop.errors import InvalidInput
 from tests.documents import written_documents as written
 
+SLIDE_THAT_IS_MISSING = """
+<presentation xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships">
+  <sldIdLst><sldId id="256" r:id="rId1"/></sldIdLst>
+</presentation>
+"""
+
 
 async def read(name: str, content: bytes) -> ReadDocument:
     kind = find_document_kind(name, content)
@@ -77,6 +83,11 @@ async def test_the_title_of_a_slide_is_as_long_as_a_list_can_show() -> None:
     document = await read("report.pptx", written.powerpoint(title="T" * 200))
     assert document.pages[0].title == "T" * 120
     assert "T" * 200 in document.pages[0].text
+
+
+async def test_a_presentation_without_a_slide_is_not_said_to_be_damaged() -> None:
+    document = await read("new.pptx", written.empty_powerpoint())
+    assert document.pages == ()
 
 
 async def test_words_on_both_sides_of_a_line_break_in_a_slide_are_apart() -> None:
@@ -166,7 +177,7 @@ async def test_what_has_a_password_is_said() -> None:
         ("a.docx", written.deep_document(), "read"),
         ("a.xlsx", written.excel()[:1_500], "damaged"),
         ("a.ipynb", b"{not json", "damaged"),
-        ("a.pptx", written.zipped({"ppt/presentation.xml": "<presentation/>"}), "damaged"),
+        ("a.pptx", written.zipped({"ppt/presentation.xml": SLIDE_THAT_IS_MISSING}), "damaged"),
     ],
 )
 async def test_what_cannot_be_read_is_said_and_ends(name: str, content: bytes, said: str) -> None:

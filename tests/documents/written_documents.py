@@ -97,6 +97,10 @@ def powerpoint(title: str = TITLE) -> bytes:
     return _saved(slides.save)
 
 
+def empty_powerpoint() -> bytes:
+    return _saved(pptx.Presentation().save)
+
+
 def excel(rows: int = 0) -> bytes:
     book = openpyxl.Workbook()
     sheet = book.active

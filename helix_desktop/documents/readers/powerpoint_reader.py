@@ -29,8 +29,9 @@ def read_slides(content: bytes) -> Iterator[DocumentPage]:
     with open_document_archive(content) as archive:
         main = archive.read_xml(_MAIN)
         relations = read_relations(archive, _MAIN)
+        entries = list(descendants_named(child_named(main, "sldIdLst"), "sldId"))
         slide_number = 0
-        for entry in descendants_named(child_named(main, "sldIdLst"), "sldId"):
+        for entry in entries:
             # Two attributes are called id; the relation's is the one with a namespace.
             relation_attributes = [key for key in entry.attrib if key.endswith("}id")]
             if not relation_attributes:
@@ -41,8 +42,8 @@ def read_slides(content: bytes) -> Iterator[DocumentPage]:
             slide_number += 1
             _, member = relations[relation_id]
             yield _read_slide(archive, member, slide_number)
-        if not slide_number:
-            raise DocumentDamaged("it has no slides")
+        if entries and not slide_number:
+            raise DocumentDamaged("none of its slides is there")
 
 
 def _read_slide(archive: DocumentArchive, member: str, slide_number: int) -> DocumentPage:
