@@ -223,9 +223,9 @@ def describe_what_happened(event: TimelineEvent) -> list[str]:
     match event.happened:
         case facts.FoldFailed() as failure:
             why = describe_fact_if_needed(failure)
-            all_is_kept = tr("All messages are sent as they are.")
+            nothing_changed = tr("What the model sees did not change.")
             cost = describe_cost_of_failure(event)
-            return [why, all_is_kept, tr("{words}.", words=cost[0].upper() + cost[1:])]
+            return [why, nothing_changed, tr("{words}.", words=cost[0].upper() + cost[1:])]
         case TimelineRewind(is_return=True):
             return [
                 tr("From here on, the conversation goes on from messages that a rewind had left.")

@@ -485,7 +485,7 @@ def test_a_failed_attempt_says_why_what_is_sent_and_what_it_took(
     texts = texts_of(boxes_of(theme, shown_of(story_of(written))))
     assert texts == [
         "The reply was not a summary. main was asked to write it.",
-        "All messages are sent as they are.",
+        "What the model sees did not change.",
         "The attempt took $0.028.",
     ]
 
