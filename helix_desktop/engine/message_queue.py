@@ -370,7 +370,8 @@ class TurnRunner:
         """Return all facts of a message, to be appended together. The first one gives the title."""
         facts_before: list[facts.Fact] = []
         if message.rewinds_to is not None:
-            facts_before.append(facts.Rewound(message.rewinds_to))
+            record = self._conversation.state.record
+            facts_before += record.rewind_that_keeps_choices(message.rewinds_to)
         if not self._conversation.state.title:
             title = _title_from_message(message.parts)
             facts_before.append(facts.ConversationChanged(title=title))

@@ -193,7 +193,7 @@ class Session:
     async def rewind_to(self, seq: int) -> None:
         """Continue from `seq`; later facts stay in the journal, and files as they are."""
         self.refuse_while_running("rewind")
-        await self.conversation.append_facts(facts.Rewound(seq))
+        await self._append_rewind(seq)
 
     async def edit_and_resend(self, seq: int, parts: tuple[facts.UserPart, ...]) -> None:
         """Send a message in place of an earlier one. What followed that one is left behind."""
@@ -216,14 +216,18 @@ class Session:
                 seq_of_message = recorded.seq
         if not seq_of_message:
             raise NotFound("No answer in this conversation can be regenerated.")
-        await self.conversation.append_facts(facts.Rewound(seq_of_message, again=True))
+        await self._append_rewind(seq_of_message, again=True)
         self.resume_turn()
 
     async def switch_to_answer(self, end: int) -> None:
         """Continue with another answer to the same message, which ends with the fact `end`."""
         self.refuse_while_running("choose another answer")
         self.conversation.fact_at(end)
-        await self.conversation.append_facts(facts.Rewound(end, again=True))
+        await self._append_rewind(end, again=True)
+
+    async def _append_rewind(self, to: int, *, again: bool = False) -> None:
+        record = self.conversation.state.record
+        await self.conversation.append_facts(*record.rewind_that_keeps_choices(to, again=again))
 
     @asynccontextmanager
     async def pause_session(self) -> AsyncIterator[None]:

@@ -6,6 +6,7 @@ models) are always the newest. Messages, folds, pins and exclusions are those of
 branch: a rewind to `k` shows them as they were then.
 """
 
+import itertools
 from array import array
 from collections.abc import Iterable
 from copy import copy
@@ -23,6 +24,7 @@ from helix_desktop.engine.facts import (
     Rewound,
     Spent,
     ToolReturned,
+    UserSaid,
 )
 from helix_desktop.engine.messages import Block, View
 from helix_desktop.engine.sha256_digest import Digest
@@ -105,6 +107,15 @@ class ConversationState(Moment):
         self.record.ledger.append_unknown_facts(unknown_count)
         self.seq = next_known.seq - 1
         self.has_unknown_facts = True
+
+    def last_seq_left_by_rewind(self) -> int:
+        """Return the last fact before the newest rewind that left something, or 0 if none did."""
+        runs = self.record.runs_leading_to(self.seq)
+        for (_, last_before), (first, _) in reversed(list(itertools.pairwise(runs))):
+            left_facts = self.facts[last_before : first - 1]
+            if any(isinstance(recorded.fact, UserSaid | ModelReplied) for recorded in left_facts):
+                return first - 1
+        return 0
 
     def branch_at_rewind(self, seq: int) -> ConversationBranch:
         """Rebuild the branch from which a rewind to `seq` continues."""

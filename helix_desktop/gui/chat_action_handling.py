@@ -83,6 +83,9 @@ class ChatActionHandler(QObject):
         parts.actions.set_action_handler(
             "copy-answer", self._copy_last_answer, when=has_conversation
         )
+        parts.actions.set_action_handler(
+            "return", self._return_before_last_rewind, when=has_conversation
+        )
         has_workbench = parts.showing.has_workbench
         parts.actions.set_action_handler("push", self._push_branch_on_page, when=has_workbench)
         parts.actions.set_action_handler(
@@ -234,10 +237,40 @@ class ChatActionHandler(QObject):
                 self._parts.run_for_window(session.switch_to_answer(seq))
             case MessageAct.SHOW_REQUEST:
                 self._pages.inspector.show_request_of_reply(seq)
+            case MessageAct.RETURN:
+                self._parts.run_for_window(self._return_to_left_messages(session, seq))
             case MessageAct.REWIND:
                 self._ask_to_rewind(session, seq)
             case MessageAct.FORK:
                 self._fork_at_message(session, seq)
+
+    async def _return_to_left_messages(self, session: ShownSession, seq: int) -> None:
+        """Goes on from messages that a rewind left, of which the fact `seq` is the last."""
+        session.refuse_while_running("rewind")
+        newest_seq = session.conversation.state.seq
+        await session.rewind_to(seq)
+        undo_return = partial(self._start_rewind, session, newest_seq)
+        self._parts.notices.show_notice(
+            tr("These messages are part of the conversation again. Files stay as they are."),
+            act=undo_return,
+        )
+
+    def _start_rewind(self, session: ShownSession, seq: int) -> None:
+        self._parts.run_for_window(session.rewind_to(seq))
+
+    def _return_before_last_rewind(self) -> None:
+        session = self._showing.conversation
+        if session is None:
+            return
+        last_left = session.conversation.state.last_seq_left_by_rewind()
+        if last_left:
+            self._parts.run_for_window(self._return_to_left_messages(session, last_left))
+        else:
+            self._parts.notices.show_notice(
+                tr(
+                    "Nothing was rewound here. To go back, right-click a message and choose “Rewind to here…”."
+                )
+            )
 
     def _edit_earlier_user_message(self, session: ShownSession, seq: int) -> None:
         """Puts an earlier message of the user's into the message box, to be sent anew."""

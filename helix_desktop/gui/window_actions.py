@@ -25,6 +25,7 @@ Condition = Callable[[], bool]
 # which nobody may press by searching, nor what a menu offers for the item that it belongs to.
 SEARCHABLE_HOMES = (
     "answer",
+    "chat",
     "changes",
     "settings",
     "models",

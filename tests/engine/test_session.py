@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import (
     ConversationChanged,
     DocumentEdited,
     Fact,
+    Folded,
     FoldKind,
     Forgotten,
     ModelReplied,
@@ -23,6 +24,7 @@ from helix_desktop.engine.facts import (
     PartRef,
     Pinned,
     Recorded,
+    Refolded,
     Rewound,
     Span,
     Stop,
@@ -30,6 +32,7 @@ from helix_desktop.engine.facts import (
     ToolCall,
     TurnEnd,
     TurnEnded,
+    Unfolded,
     UserSaid,
 )
 from helix_desktop.engine.ports import (
@@ -154,6 +157,41 @@ async def test_rewinding_goes_on_from_there_and_the_rest_stays_in_the_journal() 
         Text("second", 1),
         Text("other", 1),
     ]
+
+
+async def test_a_shortening_stays_as_the_user_last_left_it_whatever_is_rewound() -> None:
+    """A return after a rewind threw away that an excerpt had been shortened again."""
+    at = await world(says("one"), says("two"), says("three"))
+    await told(at, "first")
+    conversation = at.session.conversation
+    before_excerpt = conversation.state.seq
+    said = next(
+        recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, UserSaid)
+    )
+    await conversation.append_facts(Folded("e", FoldKind.EXCERPT, PartRef(said), "short", 1, 1))
+    await at.session.folding.unfold("e")
+    await told(at, "second")
+    left = conversation.state.seq
+    await at.session.folding.refold("e")
+
+    await at.session.rewind_to(before_excerpt)
+    assert "e" not in conversation.state.branch.folds, "it was made later"
+    await at.session.rewind_to(left)
+    assert "e" in conversation.state.branch.live
+    await at.session.folding.unfold("e")
+    await at.session.switch_to_answer(left + 1)
+    assert "e" not in conversation.state.branch.live
+    await at.session.folding.refold("e")
+    message = at.of(UserSaid)[-1]
+    seq_of_message = next(
+        recorded.seq for recorded in at.session.all_facts if recorded.fact is message
+    )
+    await at.session.edit_and_resend(seq_of_message, (Text("better"),))
+    await at.session.wait_until_idle()
+    assert "e" in conversation.state.branch.live
+    choices = len(at.of(Unfolded)) + len(at.of(Refolded))
+    await at.session.rewind_to(conversation.state.seq - 1)
+    assert len(at.of(Unfolded)) + len(at.of(Refolded)) == choices, "nothing was to be changed"
 
 
 async def test_editing_a_message_and_asking_again_for_an_answer() -> None:

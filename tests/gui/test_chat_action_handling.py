@@ -14,8 +14,11 @@ from PySide6.QtWidgets import QMessageBox
 from helix_desktop.engine.facts import ModelReplied, Rewound, Text, UserSaid
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.frame.command_palette import match_palette_items
+from helix_desktop.gui.help_search import find_help_pages
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
+from helix_desktop.gui.search_suggestions import suggest_actions
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
 from tests.gui import story
@@ -214,6 +217,37 @@ def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: Fak
     window.window_actions["undo"].trigger()
     assert set(before) <= {each.seq for each in session.state.facts_on_path()}
     assert window.chat.composer.text.toPlainText() == "A draft"
+
+
+def test_one_returns_to_what_was_rewound_by_its_line_or_from_the_palette(
+    window: MainWindow, session: FakeSession
+) -> None:
+    def path() -> set[int]:
+        return {each.seq for each in session.state.facts_on_path()}
+
+    window.window_actions["return"].trigger()
+    assert "Nothing was rewound here." in window.notices.shown_text
+    before = path()
+    rewind(window, own_messages(session)[0])
+    session.append(UserSaid((Text("Otherwise", 1),)))
+    assert not before <= path()
+    window.window_actions["return"].trigger()
+    assert before <= path()
+    assert window.notices.shown_text.endswith("Files stay as they are.")
+    other = session.state.last_seq_left_by_rewind()
+    assert said(session)[-1] == "Otherwise"
+    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.RETURN, other))
+    assert not before <= path()
+    window.window_actions["undo"].trigger()
+    assert before <= path()
+
+
+@pytest.mark.parametrize("words", ["rewind", "return", "go back"])
+def test_rewind_is_found_in_the_palette_and_in_the_help(window: MainWindow, words: str) -> None:
+    found = match_palette_items(suggest_actions(window.window_actions), words)
+    assert "Return to the messages that were rewound" in [item.text for item in found]
+    lines = [finding.line for finding in find_help_pages(words)]
+    assert any("go back to an earlier message (rewind), and return?" in line for line in lines)
 
 
 def test_the_undo_of_a_rewind_leaves_a_box_that_was_written_in_since(

@@ -12,7 +12,18 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from helix_desktop.engine.facts import Cover, Excluded, Included, PartRef, Recorded, Span
+from helix_desktop.engine.facts import (
+    Cover,
+    Excluded,
+    Fact,
+    Included,
+    PartRef,
+    Recorded,
+    Refolded,
+    Rewound,
+    Span,
+    Unfolded,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.live_folds import FoldEffect, LiveFolds
 from helix_desktop.engine.state.request_settings import RequestSettings
@@ -100,6 +111,25 @@ class FactTree:
             elif isinstance(fact, Included):
                 taken_out.pop(fact.ref, None)
         return taken_out
+
+    def rewind_that_keeps_choices(self, to: int, *, again: bool = False) -> tuple[Fact, ...]:
+        """Return the facts of a rewind: with it, each fold stays undone or not as the user last
+        left it. What he chose after `to`, or on another branch, would else be forgotten.
+        """
+        last_choices: dict[str, Unfolded | Refolded] = {}
+        for effect in self.effects:
+            if isinstance(effect.fact, Unfolded | Refolded):
+                last_choices[effect.fact.fold] = effect.fact
+        rewind = Rewound(to, again=again)
+        if not last_choices:
+            return (rewind,)
+        folds = self.folds_at(to)
+        choices: list[Fact] = []
+        for name, choice in last_choices.items():
+            is_in_force = isinstance(choice, Refolded)
+            if name in folds.folds and is_in_force != (name in folds.live):
+                choices.append(choice)
+        return (rewind, *choices)
 
     def folds_at(self, seq: int, taken_out: Iterable[Cover] = ()) -> LiveFolds:
         """Return what was shown when `seq` was the newest fact. `taken_out`: also excluded."""

@@ -7,8 +7,9 @@ event: one change of the prefix, one row of the list. If another program recorde
 took, only these are points: what we count lacks its tools, so it would lie far below.
 
 A row says in how many requests its folds were in force, and what writing them took. An attempt
-that failed has a row of its own with what it took, and so has a rewind. What all of it saved is one figure of the whole conversation (`common/savings_sentences.py`): a part of it
-for each row would depend on how it is divided, and would fall when another row comes.
+that failed has a row of its own with what it took, and so has a rewind. What all of it saved is one
+figure of the whole conversation (`common/savings_sentences.py`): a part of it for each row would
+depend on how it is divided, and would fall when another row comes.
 """
 
 from array import array

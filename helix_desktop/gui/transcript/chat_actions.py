@@ -99,6 +99,7 @@ class MessageAct(Enum):
     SHOW_REQUEST = auto()  # Show the request for the reply.
     FORK = auto()
     REWIND = auto()
+    RETURN = auto()  # Go on from the fact: the last one that a rewind left.
 
 
 @dataclass(frozen=True, slots=True)

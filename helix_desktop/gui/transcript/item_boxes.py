@@ -30,7 +30,13 @@ from helix_desktop.gui.transcript.call_and_fold_boxes import (
     FoldLineBox,
     ToolCallBox,
 )
-from helix_desktop.gui.transcript.chat_actions import AskToFold, OpenChanges, OpenEntry
+from helix_desktop.gui.transcript.chat_actions import (
+    ActOnMessage,
+    AskToFold,
+    MessageAct,
+    OpenChanges,
+    OpenEntry,
+)
 from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.transcript.collapsed_calls import CallGroup
@@ -694,6 +700,16 @@ def _build_rewound_header(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     yield ExpandableHeaderBox(context.ink, context.width, title, toggle, opened=rewound.are_shown)
 
 
+def _build_rewound_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
+    yield from _build_rewound_header(request)
+    context = request.context
+    if context.items.can_return_to_rewound:
+        label = tr("Return to these messages")
+        last_of_them = request.item.fact_seq - 1
+        way_back = ActOnMessage(MessageAct.RETURN, last_of_them)
+        yield basic_boxes.ActionLineBox(context.ink, context.width, label, way_back, gap=2)
+
+
 def _build_retry_card(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     context = request.context
     title = describe_retry_pause(context.items.retry_at - context.now())
@@ -715,7 +731,7 @@ _BOX_BUILDERS: dict[TranscriptItemKind, _BoxBuilder] = {
     TranscriptItemKind.FOLD: _build_fold_box,
     TranscriptItemKind.NOTE: _build_note_boxes,
     TranscriptItemKind.PLAN: _build_plan_boxes,
-    TranscriptItemKind.REWOUND: _build_rewound_header,
+    TranscriptItemKind.REWOUND: _build_rewound_boxes,
     TranscriptItemKind.WAITING: _build_retry_card,
     TranscriptItemKind.ERROR: _build_failure_card,
     TranscriptItemKind.ADDITION: _build_grouped_boxes,

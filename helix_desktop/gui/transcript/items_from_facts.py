@@ -363,6 +363,13 @@ class TranscriptItems:
             are_shown=item.fact_seq in self._opened,
         )
 
+    @property
+    def can_return_to_rewound(self) -> bool:
+        """Whether one can go on from what a rewind removed. Of a conversation that a connected
+        agent writes, or that is not known in full, nobody here decides that.
+        """
+        return not self.is_written_by_connected_agent and not self.history.has_unknown_facts
+
     def hidden_item_ranges(self) -> list[tuple[int, int]]:
         if self._hidden_ranges is None:
             fact_ranges = list(self._abandoned_fact_ranges(self.newest_seq))

@@ -10,7 +10,8 @@ from PySide6.QtGui import QColor, QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
 
-from helix_desktop.engine.facts import PartRef
+from helix_desktop.engine.facts import PartRef, Rewound
+from helix_desktop.engine.session_events import FactAppended
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.transcript.basic_boxes import ToggleSection
 from helix_desktop.gui.transcript.chat_actions import (
@@ -249,9 +250,6 @@ def test_a_conversation_that_a_connected_agent_writes_offers_nothing_that_only_i
 def test_a_rewound_part_opens_with_a_click(
     pane: TranscriptPane, told: Told, wanted: list[ChatIntent], settle: Settle
 ) -> None:
-    from helix_desktop.engine.facts import Rewound
-    from helix_desktop.engine.session_events import FactAppended
-
     pane.view.apply_events([FactAppended(told.add(Rewound(1)))])
     settle()
     assert pane.view.items.is_item_hidden(1)
@@ -266,8 +264,6 @@ def test_an_opened_rewound_part_looks_replaced_and_can_be_closed_where_it_begins
     pane: TranscriptPane, told: Told, wanted: list[ChatIntent], settle: Settle
 ) -> None:
     """It looked as if it were still sent, and the line that closes it stood below all of it."""
-    from helix_desktop.engine.facts import Rewound
-    from helix_desktop.engine.session_events import FactAppended
 
     def first_lines(index: int) -> list[str]:
         return [box.text for box in pane.view.column.lay_out_fully(index).boxes]
@@ -314,3 +310,17 @@ def test_tab_into_the_chat_shows_where_it_is(
     pane.view.clearFocus()
     pane.view.setFocus(reason)
     assert pane.view._spot == pane.view.visible_hot_spots()[which]
+
+
+def test_the_line_of_what_was_rewound_leads_back_to_it(
+    pane: TranscriptPane, told: Told, wanted: list[ChatIntent], settle: Settle
+) -> None:
+    """The dialog says that one can return, and nothing but a menu inside the closed line did."""
+    last_left = len(told.facts)
+    pane.view.apply_events([FactAppended(told.add(Rewound(1)))])
+    settle()
+    line = len(pane.view.items.all) - 1
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, line, ActOnMessage))
+    assert wanted == [ActOnMessage(MessageAct.RETURN, last_left)]
+    pane.view.items.is_written_by_connected_agent = True
+    assert not pane.view.items.can_return_to_rewound
