@@ -4,10 +4,11 @@ what was written anew, and why.
 
 from __future__ import annotations
 
+import asyncio
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import asdict, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,6 +48,11 @@ from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.open_questions import record_unanswered_questions
 from helix_desktop.workbench.open_workbench import workbench_of
+from helix_desktop.workbench.unread_requests import (
+    describe_unread_requests,
+    sum_of_unread_requests,
+    unread_requests_of_workspace,
+)
 
 OWN = "Helix Desktop"
 # What savings are compared with (`engine/state/token_ledger.py`).
@@ -109,12 +115,16 @@ async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console:
     for counted in await _read_requests_of_agents(workspace):
         sums.add_request(counted)
 
-    result = {
+    account = unread_requests_of_workspace(workspace.folder)
+    unread = sum_of_unread_requests(await asyncio.to_thread(account.read_unread_requests))
+    result: dict[str, Any] = {
         "days": _sums_as_json("day", sums.days),
         "agents": _sums_as_json("agent", sums.agents),
         "models": _sums_as_json("model", sums.models),
         "causes": _sums_as_json("cause", sums.causes),
     }
+    if unread.requests:
+        result["unread"] = asdict(unread)
     lines = ["By day"]
     for day in sorted(sums.days):
         lines.append(_format_sum(day, sums.days[day]))
@@ -123,6 +133,8 @@ async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console:
     lines += _describe_sums("By cause", sums.causes)
     if not sums.days:
         lines = ["No request has been recorded in this workspace."]
+    if unread.requests:
+        lines.append(describe_unread_requests(unread))
     return await print_result(arguments, console, result, *lines)
 
 

@@ -43,6 +43,7 @@ from helix_desktop.gateway.own_headers import find_own_header_names
 from helix_desktop.histories.installed_agent_versions import NEEDED_NODE, find_old_agent
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.workbench.unread_requests import UnreadSum, describe_unread_requests
 
 # The gateway has this many seconds to say what the agent's requests took.
 STATUS_SECONDS = 20
@@ -153,9 +154,12 @@ def _print_run_summary(arguments: Namespace, statuses: Sequence[dict[str, Any]])
     figures_by_conversation = {}
     unrecorded = ""
     unfolded = ""
+    unread = UnreadSum()
     beside = 0
     for status in statuses:
         beside += int(status.get("beside", 0))
+        if "unread" in status:
+            unread.add_unread_sum(status["unread"])
         for figures in status.get("figures", []):
             figures_by_conversation[figures["conversation"]] = figures
         if not unrecorded:
@@ -166,7 +170,9 @@ def _print_run_summary(arguments: Namespace, statuses: Sequence[dict[str, Any]])
     if arguments.json:
         summary = json.dumps(all_figures)
     else:
-        summary = wrapped_agent.format_run_summary(all_figures, unrecorded, beside, unfolded)
+        summary = wrapped_agent.format_run_summary(
+            all_figures, unrecorded, beside, unfolded, describe_unread_requests(unread)
+        )
     print_text(summary, file=sys.stderr)
 
 

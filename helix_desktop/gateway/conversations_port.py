@@ -11,6 +11,7 @@ from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.view_entries import ChangedMessage, Entry
 from helix_desktop.protocols.gateway_message import Piece, ProtocolMessage
 from helix_desktop.workbench.open_questions import OpenQuestions
+from helix_desktop.workbench.unread_requests import UnreadRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,13 @@ class AgentConversations(Protocol):
     """The conversations of connected agents in one workspace, in this or another process.
 
     `questions`: notes of the requests under way, which the process that sends them keeps.
+    `unread_requests`: account of those that went on without becoming facts.
     """
 
     @property
     def questions(self) -> OpenQuestions: ...
+    @property
+    def unread_requests(self) -> UnreadRequests: ...
 
     async def count_known_messages(self, arrival: Arrival) -> int: ...
     async def find_conversation_asked_about(self, agent: str, session: str, text: str) -> str: ...

@@ -222,6 +222,9 @@ class GatewayApp:
         reason_not_folded = self.memory.unfolded.get(registration.token)
         if reason_not_folded:
             status["unfolded"] = reason_not_folded
+        unread = self.memory.unread.get(registration.token)
+        if unread is not None:
+            status["unread"] = asdict(unread)
         beside = self.memory.side_requests.count_waiting(registration.token)
         if beside:
             status["beside"] = beside

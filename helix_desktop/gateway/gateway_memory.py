@@ -23,6 +23,7 @@ from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest
 from helix_desktop.gateway.side_requests import SideRequests, origin_of_request
 from helix_desktop.gateway.taken_out_messages import TakenOutMessages
 from helix_desktop.protocols.gateway_message import Json
+from helix_desktop.workbench.unread_requests import UnreadRequest, UnreadSum
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class AgentActivity:
     conversation: str = ""
     unfolded: str = ""  # Why its requests are forwarded without folds; empty if they have folds.
     failure: str = ""  # Why its last request was not answered; empty if it was.
+    unread: int = 0  # So many requests became no facts.
 
 
 @dataclass(slots=True)
@@ -64,7 +66,8 @@ class GatewayMemory:
     """`use_conversations`: opens a workspace's conversations by its name (empty: the
     default one). `recording_behind`: by session, the tasks that record a request which
     was forwarded before. `unrecorded`: by token, why its requests were not recorded.
-    `unfolded`: by token, why its requests were recorded and not folded.
+    `unfolded`: by token, why its requests were recorded and not folded. `unread`: by token, what
+    is known of its requests that became no facts.
     `refused_conversations`: whose provider refused the recall tools.
     """
 
@@ -81,6 +84,7 @@ class GatewayMemory:
     recording_behind: MutableMapping[str, OwnedTasks] = field(default_factory=WeakValueDictionary)
     unrecorded: dict[str, str] = field(default_factory=dict)
     unfolded: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, UnreadSum] = field(default_factory=dict)
     agent_activity: dict[str, AgentActivity] = field(default_factory=dict)
     last_arrival: LastArrival | None = None
     tasks: OwnedTasks = field(default_factory=lambda: OwnedTasks("gateway"))
@@ -104,6 +108,13 @@ class GatewayMemory:
         if isinstance(error, HelixError):
             reason = error.what
         self.unrecorded[token] = reason
+
+    def count_unread_request(self, token: str, request: UnreadRequest) -> None:
+        """Count a request that was answered and became no facts, for the status."""
+        self.unread.setdefault(token, UnreadSum()).add_unread_request(request)
+        activity = self.agent_activity.setdefault(request.agent, AgentActivity(request.agent))
+        activity.unread += 1
+        activity.last = request.time
 
     def remember_unfolded(self, token: str, agent: str, reason: str) -> None:
         """Remember why the last request of a registration was not folded. Empty: nothing is wrong."""

@@ -20,6 +20,7 @@ from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.all_workbenches import WorkspaceService, open_single_workbench
 from helix_desktop.workbench.open_questions import FOLDER, OpenQuestions
+from helix_desktop.workbench.unread_requests import unread_requests_of_workspace
 
 USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
@@ -124,7 +125,10 @@ class GatewayWorkspaces:
                 find_open_conversations = partial(self._find_conversations_again, identity)
                 folder = self._where.workspaces_folder / identity
                 questions = OpenQuestions(folder / FOLDER)
-                moving_conversations = MovingConversations(find_open_conversations, questions)
+                unread_requests = unread_requests_of_workspace(folder)
+                moving_conversations = MovingConversations(
+                    find_open_conversations, questions, unread_requests
+                )
                 self._moving_conversations_by_id[identity] = moving_conversations
             self._ids_by_name[workspace] = identity
         return conversations

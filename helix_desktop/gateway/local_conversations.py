@@ -82,6 +82,7 @@ from helix_desktop.workbench.open_questions import (
     record_unanswered_questions,
 )
 from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workbench.unread_requests import unread_requests_of_workspace
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +183,7 @@ class LocalAgentConversations:
         self._bench = bench
         self._ask = ask
         self.questions = OpenQuestions(bench.workspace.folder / FOLDER)
+        self.unread_requests = unread_requests_of_workspace(bench.workspace.folder)
         self._matcher = ConversationMatcher()
         # By id. The one that was used last comes last.
         self._open_conversations: dict[str, OpenAgentConversation] = {}

@@ -22,6 +22,7 @@ from helix_desktop.gateway.conversations_port import (
 )
 from helix_desktop.protocols.gateway_message import Piece, ProtocolMessage
 from helix_desktop.workbench.open_questions import NO_NOTES, OpenQuestions
+from helix_desktop.workbench.unread_requests import NOTHING_KEPT, UnreadRequests
 
 # A workspace that moves more often during one call has an owner that cannot serve agents.
 MOST_MOVES = 10
@@ -55,9 +56,11 @@ class MovingConversations:
         self,
         find_open_conversations: FindOpenConversations,
         questions: OpenQuestions = NO_NOTES,
+        unread_requests: UnreadRequests = NOTHING_KEPT,
     ) -> None:
         self._find_open_conversations = find_open_conversations
         self.questions = questions
+        self.unread_requests = unread_requests
         # The last request of each conversation.
         self._unanswered: OrderedDict[str, UnansweredRequest] = OrderedDict()
         self._calls_under_way: Counter[AgentConversations] = Counter()

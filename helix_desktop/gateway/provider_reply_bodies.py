@@ -116,11 +116,11 @@ async def read_reply_to_own_question(wire: Any, response: httpx.Response) -> Jso
         content = await read_raw_body(response.aiter_raw())
     coding = coding_of_reply(response)
     if "event-stream" in response.headers.get("content-type", ""):
-        return await asyncio.to_thread(_parse_events, wire, bytes(content), coding)
+        return await asyncio.to_thread(parse_reply_events, wire, bytes(content), coding)
     return await parse_whole_reply(content, coding)
 
 
-def _parse_events(wire: Any, content: bytes, coding: str) -> Json:
+def parse_reply_events(wire: Any, content: bytes, coding: str) -> Json:
     """Return a stream's reply as it would be without a stream."""
     assembler = wire.ReplyAssembler()
     decoded = bytes(decompress_body(content, coding, MOST_REPLY_BYTES))

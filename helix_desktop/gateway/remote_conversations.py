@@ -34,6 +34,7 @@ from helix_desktop.gateway.process_messages import (
 from helix_desktop.protocols.gateway_message import Piece, ProtocolMessage
 from helix_desktop.workbench.open_questions import NO_NOTES
 from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workbench.unread_requests import NOTHING_KEPT
 
 log = logging.getLogger(__name__)
 ARGUMENTS = ("gateway", "--engine")
@@ -49,6 +50,7 @@ class RemoteAgentConversations:
     def __init__(self, connection: running_instance.FrameConnection, ask: AskAgentModel) -> None:
         self._ask_agent_model = ask
         self.questions = NO_NOTES
+        self.unread_requests = NOTHING_KEPT
         self._lines_to_send: asyncio.Queue[bytes] = asyncio.Queue()
         self._last_values = LastSentValues()
         self._incoming_line = bytearray()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
@@ -86,6 +86,8 @@ class UnreadRequestRecorder:
     tasks: OwnedTasks
     reading: asyncio.Task[RecordedRequest]
     is_short: bool = False
+    # Called with the reply to a request that could not be recorded.
+    on_unrecorded: Callable[[Replied], Awaitable[None]] | None = None
 
     async def wait_until_read(self) -> RecordedRequest:
         """Return what was read and recorded. If the agent hangs up, that goes on."""
@@ -101,9 +103,12 @@ class UnreadRequestRecorder:
         if self.is_short:
             await asyncio.shield(recording)
 
-    async def _record_once_read(self, *reply: Any) -> None:
+    async def _record_once_read(self, replied: Replied | None, shown_key: str) -> None:
         recorded = await self.reading
-        await self.conversations.record_agent_reply(recorded.ticket, *reply)
+        if recorded.ticket.conversation:
+            await self.conversations.record_agent_reply(recorded.ticket, replied, shown_key)
+        elif replied is not None and self.on_unrecorded is not None:
+            await self.on_unrecorded(replied)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ another body.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
@@ -24,6 +24,13 @@ SendToAgent = Callable[[bytes | bytearray], Awaitable[None]]
 StartReplyToAgent = Callable[[int, Sequence[tuple[bytes, bytes]]], Awaitable[None]]
 
 
+class ReplyListener(Protocol):
+    """Is told of a reply that is relayed as it comes."""
+
+    def begin_reply(self, response: httpx.Response) -> None: ...
+    def add_chunk(self, chunk: bytes) -> None: ...
+
+
 @dataclass(slots=True)
 class RequestForwarder:
     """`start` sends status and headers to the agent, `send` sends bytes of the body."""
@@ -35,12 +42,20 @@ class RequestForwarder:
     send: SendToAgent
     is_begun: bool = False
 
-    async def forward_without_reading(self, pieces: BodyPieces | None = None) -> None:
-        """Forward the request as it came, or with these bytes, and the reply as it comes."""
+    async def forward_without_reading(
+        self, pieces: BodyPieces | None = None, listener: ReplyListener | None = None
+    ) -> None:
+        """Forward the request as it came, or with these bytes, and the reply as it comes. What
+        listens to the reply is told of each part before the agent has it.
+        """
         response = await self.send_to_provider(pieces, reads_reply=False)
         async with aclosing(response):
+            if listener is not None:
+                listener.begin_reply(response)
             await self.start_reply(response)
             async for chunk in response.aiter_raw():
+                if listener is not None:
+                    listener.add_chunk(chunk)
                 await self.send(chunk)
 
     async def send_refusal(self, refusal: ProviderRefusal) -> None:

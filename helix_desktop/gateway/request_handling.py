@@ -6,6 +6,7 @@ fails on it, the agent's own request is sent as it came, but without what the us
 
 import asyncio
 import logging
+import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import field, replace
 from functools import partial
@@ -20,7 +21,7 @@ from helix_desktop.errors import HelixError, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity, folded_request
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
-from helix_desktop.gateway.conversations_port import AgentConversations, Sent, Ticket
+from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Sent, Ticket
 from helix_desktop.gateway.gateway_memory import GatewayMemory
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.provider_choice import address_of_provider
@@ -39,7 +40,9 @@ from helix_desktop.gateway.request_forwarding import (
 )
 from helix_desktop.gateway.request_parsing import (
     SIDE_REQUEST_BYTES,
+    IncomingRequest,
     ParsedRequest,
+    agent_of_request,
     parse_incoming_request,
 )
 from helix_desktop.gateway.sent_body import (
@@ -53,10 +56,14 @@ from helix_desktop.gateway.side_requests import (
     origin_of_request,
     text_of_last_message,
 )
+from helix_desktop.gateway.unread_reply import ReportedUsage, UnreadReply
+from helix_desktop.json_values import parse_json, text_at
 from helix_desktop.protocols.gateway_message import Json, PieceKind
 from helix_desktop.protocols.protocol_table import CALL_FILTERS
+from helix_desktop.providers.model_prices import price_usage_of_agent
 from helix_desktop.token_counting import BYTES_PER_TOKEN
 from helix_desktop.workbench.open_questions import UNKNOWN_USAGE, QuestionNote
+from helix_desktop.workbench.unread_requests import UnreadRequest
 
 log = logging.getLogger(__name__)
 
@@ -264,7 +271,13 @@ class AgentRequestHandler:
         recording = self._record_after_forwarding(request, conversations, earlier_recording)
         reading = tasks.spawn_task(recording, name="read and record")
         is_short = not request.body.read_rest
-        return UnreadRequestRecorder(conversations, tasks, reading, is_short=is_short)
+        return UnreadRequestRecorder(
+            conversations,
+            tasks,
+            reading,
+            is_short=is_short,
+            on_unrecorded=partial(self._count_unrecorded_reply, request.arrival.model),
+        )
 
     async def _record_after_forwarding(
         self,
@@ -451,7 +464,7 @@ class AgentRequestHandler:
         if len(incoming.content) >= SIDE_REQUEST_BYTES:
             session = agent_identity.session_of_request(incoming.headers, {})
             self.memory.taken_out.refuse_if_anything_taken_out(session)
-        await self.sending.forward_without_reading()
+        await self._forward_and_count()
 
     async def _forward_without_conversations(self, request: ParsedRequest) -> None:
         """Forward a request whose workspace cannot be opened."""
@@ -465,7 +478,51 @@ class AgentRequestHandler:
         size = len(self.sending.incoming.content)
         build = self.memory.taken_out.build_body_without_taken_out
         pieces, _ = await run_in_thread_if_large(size, build, request)
-        await self.sending.forward_without_reading(pieces)
+        await self._forward_and_count(pieces, request.arrival.model)
+
+    async def _forward_and_count(self, pieces: BodyPieces | None = None, model: str = "") -> None:
+        """Forward a request that becomes no facts, and count it with what its reply says it cost.
+
+        `model`: that it asks for, if that is known.
+        """
+        incoming = self.sending.incoming
+        if incoming.method != "POST" or incoming.route.counts_tokens:
+            await self.sending.forward_without_reading(pieces)
+            return
+        reply = UnreadReply()
+        try:
+            await self.sending.forward_without_reading(pieces, reply)
+        except BaseException:
+            # It broke off, or the agent hung up. What had begun has cost something.
+            if incoming.route.wire and 0 < reply.status < 400:
+                counting = self._count_unread(ReportedUsage(), model)
+                self.memory.tasks.spawn_task(counting, name="count an unread request")
+            raise
+        if reply.status >= 400:
+            return
+        reported = await reply.read_reported_usage(incoming)
+        is_for_model = bool(incoming.route.wire or reported.usage.input or reported.usage.output)
+        if is_for_model:
+            await self._count_unread(reported, model)
+
+    async def _count_unrecorded_reply(self, model: str, replied: Replied) -> None:
+        await self._count_unread(ReportedUsage(replied.usage, replied.model), model)
+
+    async def _count_unread(self, reported: ReportedUsage, asked_model: str) -> None:
+        """Count a request that became no facts, in the status and in the account of its workspace."""
+        incoming = self.sending.incoming
+        asked_model = asked_model or _model_in_body(incoming)
+        usage = price_usage_of_agent(reported.usage, reported.model, asked_model, None)
+        is_estimate = not usage.input and not usage.output
+        if is_estimate:
+            usage = Usage(input=round(len(incoming.content) / BYTES_PER_TOKEN))
+        agent = agent_of_request(incoming)
+        model = reported.model or asked_model
+        unread = UnreadRequest(time.time(), agent, model, usage, is_estimate)
+        self.memory.count_unread_request(incoming.registration.token, unread)
+        with suppress(HelixError):  # That its workspace cannot be opened is said already.
+            async with self.memory.use_conversations(incoming.workspace) as conversations:
+                await asyncio.to_thread(conversations.unread_requests.append_unread_request, unread)
 
     async def _forward_beside(
         self, request: ParsedRequest, conversations: AgentConversations
@@ -542,6 +599,15 @@ class AgentRequestHandler:
             )
             pieces, _ = self.memory.taken_out.build_body_without_taken_out(request)
         await self.sending.forward_without_reading(pieces)
+
+
+def _model_in_body(incoming: IncomingRequest) -> str:
+    """Return the model that a request names which was not understood, if it can be seen easily."""
+    if incoming.route.model or len(incoming.content) > LARGE_BODY_BYTES:
+        return incoming.route.model
+    with suppress(ValueError):
+        return text_at(parse_json(bytes(incoming.content)), "model")
+    return ""
 
 
 def _name_of_session(request: ParsedRequest) -> str:

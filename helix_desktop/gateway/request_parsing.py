@@ -154,7 +154,7 @@ def _build_arrival(
     incoming: IncomingRequest, body: ParsedBody, *, folds: bool, provider_address: str
 ) -> Arrival:
     """Return what the engine is told of a request besides its messages."""
-    agent = _agent_of_request(incoming)
+    agent = agent_of_request(incoming)
     session = agent_identity.session_of_request(incoming.headers, body.value)
     parent_session = agent_identity.parent_session_of_request(incoming.headers)
     head = body.head
@@ -205,8 +205,8 @@ def _parse_body(incoming: IncomingRequest, parser: BodyParser) -> ParsedBody | N
         return None
 
 
-def _agent_of_request(incoming: IncomingRequest) -> str:
-    """Return the registration's agent. What the request says counts only if it names none."""
+def agent_of_request(incoming: IncomingRequest) -> str:
+    """Return the agent of the registration. What the request says counts only if it names none."""
     agent_name = incoming.registration.agent or incoming.route.agent
     if agent_name:
         return title_of_known_agent(agent_name)

@@ -138,16 +138,19 @@ def format_run_summary(
     unrecorded: str = "",
     beside: int = 0,
     unfolded: str = "",
+    unread: str = "",
 ) -> str:
     """Return what is known of a run's cost and savings. `unrecorded`: why requests were
     not recorded. `beside`: so many were answered that belong to no conversation here.
-    `unfolded`: why nothing was shortened.
+    `unfolded`: why nothing was shortened. `unread`: a sentence about requests that went on unread.
     """
     unpaid: list[str] = []
     if unfolded:
         unpaid.append(f"nothing was shortened. {unfolded}")
     if unrecorded:
         unpaid.append(f"requests were not recorded, and went on as they came. {unrecorded}")
+    if unread:
+        unpaid.append(unread)
     if beside == 1:
         unpaid.append(
             "1 request was answered that belongs to no conversation here, so `cost` does not have it."

@@ -39,6 +39,7 @@ class ConnectedAgentRow:
     """One agent and its figures of today. `start_command` starts it once, `install_command` installs
     it. `connected`: its configuration contains the address. `reason_not_folded`: why its requests are forwarded
     unchanged. `last_failure`: why its last request was not answered.
+    `unread`: so many requests became no part of a conversation.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ConnectedAgentRow:
     without: int = 0
     last_failure: str = ""
     install_command: str = ""
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,8 @@ class ConnectedAgents:
             without=tokens_without_gateway,
             last_failure=str(last_failure),
             install_command=f"npm install -g {agent.npm_package}",
+            # A gateway of an earlier version does not say it.
+            unread=int(requests_of_agent.get("unread", 0)),
         )
 
     async def switch_gateway(self, *, on: bool, upstream: str = "") -> None:

@@ -237,6 +237,27 @@ def test_causes_in_a_connected_agent_s_requests_are_named(
         assert words(request) <= PLAIN
 
 
+def test_requests_that_went_on_unread_are_said_with_what_is_known_of_their_cost(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(monkeypatch)
+    with working(tmp_path, trial, session="s") as (provider, client):
+        client.say("Go on until it is done.")
+        client.go_on(1)
+        provider.strict = False
+        provider.usage = lambda _: {"input": 700, "read": 0, "write": 0}
+        odd = {"model": "gpt-5", "input": "go on", "previous_response_id": "resp_1"}
+        reply = httpx.post(f"{client.url}/v1/responses", json=odd)
+        output_tokens = reply.json()["usage"]["output_tokens"]
+    name = workspace_of(tmp_path, helix)
+    _, printed, _ = helix("--home", tmp_path, "cost", "--workspace", name)
+    said = "1 request went on unread, so no conversation has what it cost: 700 tokens in"
+    assert printed.splitlines()[-1].startswith(f"{said} and {output_tokens} out ($0.")
+    _, printed, _ = helix("--home", tmp_path, "cost", "--workspace", name, "--json")
+    unread = json.loads(printed)["unread"]
+    assert (unread["requests"], unread["input"]) == (1, 700)
+
+
 def check_that_causes_add_up(request: dict[str, Any]) -> None:
     assert request.keys() == {"seq", "tokens", "cost", "causes"}
     for cause in request["causes"]:

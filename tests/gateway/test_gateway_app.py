@@ -10,7 +10,8 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,10 @@ from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegis
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.workbench.unread_requests import sum_of_unread_requests
 from tests.conftest import Expect
 from tests.gateway.running import TOOL, Agent, open_here
-from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
+from tests.peers.agent_provider import Asked, Block, Calls, CutOff, Provider, Raw, Says
 
 Script = Callable[[Asked], Sequence[Block] | int]
 
@@ -296,7 +298,8 @@ async def test_requests_of_a_workspace_that_cannot_be_opened_go_on_unfolded(
         assert (await here.ask("look")).status_code == 200
         assert here.app.memory.last_requests.by_conversation == {}
         status = await here.status()
-        assert status == {"figures": [], "unrecorded": status["unrecorded"]}
+        assert status.keys() == {"figures", "unrecorded", "unread"}
+        assert (status["figures"], status["unread"]["requests"]) == ([], 1)
         assert "gone" in status["unrecorded"]
 
 
@@ -355,6 +358,80 @@ async def test_what_is_not_understood_goes_on_as_it_came(tmp_path: Path) -> None
             await here.client.request(method, here.url + path, headers={"x-api-key": "k"})
         assert here.app.memory.last_requests.by_conversation == {}
         assert here.app.memory.agent_activity == {}
+
+
+UNREAD_BODIES = {
+    # The provider has the history.
+    "openai-responses": {"input": [], "previous_response_id": "resp_1", "stream": True},
+    "openai-chat": {"messages": "not a list", "stream": False},
+    "anthropic": {"messages": [], "stream": True},
+    "gemini": {"contents": [], "cachedContent": "cachedContents/1"},
+}
+
+
+@pytest.mark.parametrize("protocol", UNREAD_BODIES)
+async def test_what_is_not_understood_is_counted_with_what_its_reply_says_it_cost(
+    tmp_path: Path, protocol: str
+) -> None:
+    async with running(tmp_path) as here:
+        here.provider.strict = False
+        here.provider.usage = lambda _: {"input": 100, "read": 40, "write": 0}
+        path = Agent(protocol, "").path
+        body = UNREAD_BODIES[protocol]
+        for _ in range(2):
+            reply = await here.client.post(here.url + path, json=body, headers={"x-api-key": "k"})
+            assert reply.status_code == 200
+        assert here.provider.asked[-1].body == body
+        unread = (await here.status())["unread"]
+        assert unread["requests"] == 2
+        assert unread["input"] == 2 * here.provider.paid_tokens // 2
+        assert unread["unknown"] == 0
+        assert [one.unread for one in here.app.memory.agent_activity.values()] == [2]
+        async with here.app.memory.use_conversations("") as conversations:
+            kept = conversations.unread_requests.read_unread_requests()
+        total = sum_of_unread_requests(kept)
+    assert asdict(total) == unread
+    assert total.output > 0
+
+
+async def test_what_is_not_understood_counts_by_its_length_if_its_reply_says_no_more(
+    tmp_path: Path, expect: Expect
+) -> None:
+    expect("the provider's reply broke off")
+    body = json.dumps({"messages": [], "words": "of a request " * 30})
+    answers = [Raw(b"not JSON"), Raw(b'{"id": "x"}'), CutOff([Says("cut")], 60), 529]
+    async with running(tmp_path, lambda _: answers.pop(0)) as here:  # type: ignore[arg-type,return-value]
+        here.provider.strict = False
+        for _ in range(2):
+            await here.client.post(f"{here.url}/v1/messages", content=body)
+        with suppress(httpx.HTTPError, AssertionError):
+            streamed = {**json.loads(body), "stream": True}
+            await here.client.post(f"{here.url}/v1/messages", json=streamed)
+        await here.client.post(f"{here.url}/v1/messages", content=body)
+        # What is no request to a model is none that went on unread.
+        await here.client.post(f"{here.url}/v1/messages/count_tokens", content=body)
+        await here.client.post(f"{here.url}/api/event_logging/batch", json={"events": [1]})
+        await here.client.get(f"{here.url}/v1/models")
+        await here.app.memory.tasks.wait_for_all_tasks()
+        unread = (await here.status())["unread"]
+    assert (unread["requests"], unread["unknown"], unread["input"]) == (3, 3, 0)
+    assert 300 < unread["unknown_tokens"] < 400
+
+
+@pytest.mark.parametrize("words", ["look", "look " * 10_000])
+async def test_what_could_not_be_recorded_is_counted_with_what_it_cost(
+    tmp_path: Path, expect: Expect, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise StoreFailed("The journal could not be written: the disk is full.")
+
+    expect("a request could not be recorded")
+    monkeypatch.setattr(LocalAgentConversations, "receive_request", fail)
+    async with running(tmp_path) as here:
+        assert (await here.ask(words)).status_code == 200
+        unread = (await here.status())["unread"]
+        assert (unread["requests"], unread["input"], unread["unknown"]) == (1, 100, 0)
+        assert unread["cost"] > 0
 
 
 # --- the agent's own model

@@ -130,7 +130,7 @@ def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float)
         if row.reason_not_folded.startswith(WITH_SUBSCRIPTION):
             return tr("Not shortened: the agent is signed in with a subscription")
         return tr("Not shortened: {why}", why=translate_sentences(row.reason_not_folded))
-    if row.requests:
+    if row.requests or row.unread:
         return _describe_agent_requests(row, now)
     if row.connected:
         return tr("Connected. Waiting for the first request.")
@@ -146,8 +146,13 @@ def _describe_agent_requests(row: connected_agents.ConnectedAgentRow, now: float
             row.conversations, "{n} conversation today", "{n} conversations today"
         )
         parts.append(conversations)
-    requests = format_count(row.requests, "{n} request", "{n} requests")
-    parts.append(requests)
+    if row.requests:
+        parts.append(format_count(row.requests, "{n} request", "{n} requests"))
+    if row.unread:
+        unread = format_count(
+            row.unread, "{n} request went on unread", "{n} requests went on unread"
+        )
+        parts.append(unread)
     when = format_time_ago(row.last_request_time, now)
     parts.append(tr("last request {when}", when=when))
     if row.without > row.sent:

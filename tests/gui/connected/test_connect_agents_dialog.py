@@ -309,6 +309,23 @@ def test_an_agent_whose_last_request_was_not_answered_says_why() -> None:
     assert "Not answered" not in describe_agent_activity(replace(row, last_failure=""), 2.0)
 
 
+def test_an_agent_of_which_nothing_is_recorded_or_shortened_says_so() -> None:
+    row = ConnectedAgentRow(
+        "claude", "Claude Code", "", True, True, last_request_time=1.0, unread=2
+    )
+    assert describe_agent_activity(row, 2.0).startswith("2 requests went on unread · last request")
+    row = replace(row, requests=1, unread=1)
+    assert describe_agent_activity(row, 2.0).startswith("1 request · 1 request went on unread · ")
+    why = "There is no preset 'layred'."
+    assert describe_agent_activity(replace(row, reason_not_folded=why), 2.0) == (
+        f"Not shortened: {why}"
+    )
+    why = "The agent is signed in with a subscription. More."
+    assert describe_agent_activity(replace(row, reason_not_folded=why), 2.0) == (
+        "Not shortened: the agent is signed in with a subscription"
+    )
+
+
 def test_an_agent_that_does_nothing_says_why() -> None:
     row = ConnectedAgentRow("pi", "pi", "helix-desktop wrap pi")
     assert describe_agent_activity(row, 0.0) == "Not found on this computer"
