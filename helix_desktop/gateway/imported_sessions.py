@@ -18,6 +18,8 @@ from helix_desktop.gateway.history_summarized_by_agent import find_summary_piece
 from helix_desktop.gateway.summarized_conversation import (
     KeptEnd,
     find_kept_end,
+    has_imported_summary,
+    keeps_nothing,
     list_messages_behind_summary,
 )
 from helix_desktop.histories.seen_twice import names_of_session
@@ -38,14 +40,16 @@ MOST_LOOKED_AT = 50
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
     """The conversation that an import made of a session. `seqs`: the last fact of each of the
-    request's first messages, as far as they are there. `is_summarized`: the request has the agent's
-    own summary in place of them, and behind it `kept`, the end of the conversation, if that is there.
+    request's first messages, as far as they are there. `is_compacted`: its agent has shortened it.
+    `is_summarized`: the request has the agent's own summary in place of them, and behind it `kept`,
+    the end of the conversation, if that is there.
     """
 
     conversation: str
     seqs: tuple[int, ...]
     started: facts.ConversationStarted
     is_archived: bool
+    is_compacted: bool = False
     is_summarized: bool = False
     kept: KeptEnd | None = None
 
@@ -63,16 +67,14 @@ async def find_imported_session(
     if summary is not None and not arrival.is_below_another:
         return await _find_summarized_session(bench, arrival, messages, summary)
     has_reply = any(message.speaker is Speaker.ASSISTANT for message in messages)
+    if arrival.session:
+        return await _find_session_by_name(bench, arrival, messages, has_reply=has_reply)
     if not has_reply:  # The session begins with this request.
         return None
-    if arrival.session:
-        candidates = [id_of_imported_session(arrival.agent, arrival.session)]
-    else:
-        candidates = await _list_conversations_that_begin_alike(bench, arrival.agent, messages)
 
     most_similar: ImportedSession | None = None
     most_messages = 0
-    for conversation in candidates:
+    for conversation in await _list_conversations_that_begin_alike(bench, arrival.agent, messages):
         imported = await _compare_with_imported(bench, conversation, messages)
         if imported is not None and len(imported.seqs) > most_messages:
             most_similar = imported
@@ -80,11 +82,31 @@ async def find_imported_session(
     return most_similar
 
 
+async def _find_session_by_name(
+    bench: Workbench, arrival: Arrival, messages: Sequence[ProtocolMessage], *, has_reply: bool
+) -> ImportedSession | None:
+    """Return the conversation of the session that a request names, if it goes on with that.
+
+    A request without a reply begins its session, unless its agent has put a summary in the place of
+    all replies, as Codex does in a form that only its provider can read.
+    """
+    conversation = id_of_imported_session(arrival.agent, arrival.session)
+    imported = await _compare_with_imported(bench, conversation, messages)
+    if imported is None:
+        return None
+    begins_alike = has_reply and bool(imported.seqs)
+    is_shortened = imported.is_compacted and not arrival.is_below_another
+    if begins_alike or is_shortened:
+        return imported
+    return None
+
+
 async def _find_summarized_session(
     bench: Workbench, arrival: Arrival, messages: Sequence[ProtocolMessage], summary: Piece
 ) -> ImportedSession | None:
     """Return the conversation for whose messages a request has the agent's own summary: the one of
-    the session that it names, or else the only one that certainly ends with what is behind it.
+    the session that it names, or else the only one that ends with what is behind it, where that is
+    much or the agent's file had this very summary.
     """
     behind_summary = await asyncio.to_thread(list_messages_behind_summary, messages, summary.text)
     if arrival.session:
@@ -100,6 +122,8 @@ async def _find_summarized_session(
         moment = await asyncio.to_thread(build_state, recorded_facts)
         kept = await asyncio.to_thread(find_kept_end, moment, behind_summary)
         is_certain = kept is not None and kept.is_certain
+        if not is_certain and (kept is not None or keeps_nothing(behind_summary)):
+            is_certain = await asyncio.to_thread(has_imported_summary, moment, summary.text)
         if arrival.session or is_certain:
             imported = _imported_session_of_facts(bench, conversation, recorded_facts, ())
             certain.append(replace(imported, is_summarized=True, kept=kept))
@@ -111,13 +135,11 @@ async def _find_summarized_session(
 async def _compare_with_imported(
     bench: Workbench, conversation: str, messages: Sequence[ProtocolMessage]
 ) -> ImportedSession | None:
-    """Return the conversation if it begins with these messages, and may be continued."""
+    """Return the conversation, with what it begins with of these messages, if it may be continued."""
     recorded_facts = await _read_facts_that_may_go_on(bench, conversation)
     if not recorded_facts:
         return None
     seqs = await asyncio.to_thread(find_facts_of_messages, recorded_facts, messages)
-    if not seqs:
-        return None
     return _imported_session_of_facts(bench, conversation, recorded_facts, seqs)
 
 
@@ -146,7 +168,14 @@ def _imported_session_of_facts(
             start_facts.append(recorded.fact)
     row = bench.conversation_row(conversation)
     is_archived = row is not None and row.archived
-    return ImportedSession(conversation, seqs, start_facts[-1], is_archived=is_archived)
+    is_compacted = any(_is_compaction(recorded.fact) for recorded in recorded_facts)
+    return ImportedSession(
+        conversation, seqs, start_facts[-1], is_archived=is_archived, is_compacted=is_compacted
+    )
+
+
+def _is_compaction(fact: facts.Fact) -> bool:
+    return isinstance(fact, facts.Folded) and fact.kind is facts.FoldKind.HANDOVER
 
 
 async def _list_conversations_that_begin_alike(

@@ -59,8 +59,8 @@ from helix_desktop.gateway.imported_sessions import (
 from helix_desktop.gateway.summarized_conversation import (
     LEAST_CHARACTERS_OF_SUMMARY,
     KeptEnd,
-    MessageBehindSummary,
     find_kept_end,
+    has_imported_summary,
     keeps_nothing,
     list_messages_behind_summary,
 )
@@ -825,22 +825,31 @@ class LocalAgentConversations:
         row = self._bench.conversation_row(conversation)
         if row is None or row.trashed:
             return None
+        texts_in_summary = self._list_texts_beside_in(conversation, summary)
+        behind_summary = list_messages_behind_summary(messages, summary.text)
+        recorded_facts = await self._bench.read_conversation_facts(conversation)
+        # In threads: a long conversation takes a while.
+        moment = await asyncio.to_thread(build_state, recorded_facts)
+        is_imported = await asyncio.to_thread(has_imported_summary, moment, summary.text)
+        if keeps_nothing(behind_summary):
+            if is_imported or any(written.is_summary for written in texts_in_summary):
+                return SummarizedConversation(known_messages, kept=None)
+            return None
+        kept = await asyncio.to_thread(find_kept_end, moment, behind_summary)
+        if kept is not None and (kept.is_certain or is_imported or texts_in_summary):
+            return SummarizedConversation(known_messages, kept)
+        return None
+
+    def _list_texts_beside_in(
+        self, conversation: str, summary: Piece
+    ) -> list[TextBesideConversation]:
+        """Return what the model wrote beside a conversation that is in the agent's summary."""
         texts_in_summary: list[TextBesideConversation] = []
         for written in self._texts_beside.get(conversation, ()):
             is_long = len(written.text) >= LEAST_CHARACTERS_OF_SUMMARY
             if is_long and written.text in summary.text:
                 texts_in_summary.append(written)
-        behind_summary = list_messages_behind_summary(messages, summary.text)
-        if keeps_nothing(behind_summary):
-            if any(written.is_summary for written in texts_in_summary):
-                return SummarizedConversation(known_messages, kept=None)
-            return None
-        recorded_facts = await self._bench.read_conversation_facts(conversation)
-        # In a thread: a long conversation takes a while.
-        kept = await asyncio.to_thread(_find_kept_end_in_facts, recorded_facts, behind_summary)
-        if kept is not None and (kept.is_certain or texts_in_summary):
-            return SummarizedConversation(known_messages, kept)
-        return None
+        return texts_in_summary
 
     def _remember_text_beside(
         self, known_messages: KnownMessages, ticket: Ticket, replied: Replied
@@ -1646,12 +1655,6 @@ def _is_question_for_summary(
     if arrival.session or not position.known_count:
         return False
     return asks_for_summary(messages)
-
-
-def _find_kept_end_in_facts(
-    recorded_facts: Sequence[facts.Recorded], behind_summary: Sequence[MessageBehindSummary]
-) -> KeptEnd | None:
-    return find_kept_end(build_state(recorded_facts), behind_summary)
 
 
 def _choose_longest_kept(

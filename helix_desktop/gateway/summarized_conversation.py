@@ -1,8 +1,9 @@
 """Tells which conversation an agent's own summary stands for, where the agent names no session.
 
 pi keeps the newest messages behind its summary, word for word: the conversation that ends with
-them is the one. Gemini CLI may keep none: then the conversation is the one in which its model
-wrote this very summary. Two conversations are never joined by less. All functions are pure.
+them is the one. It may keep a few words only, and Gemini CLI nothing: then the conversation is the
+one in which its model wrote this very summary, or for which its file has it. Two conversations are
+never joined by less. All functions are pure.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_conversation import parts_from_pieces
+from helix_desktop.histories.history_facts import SUMMARY
 from helix_desktop.json_values import parse_json_or_none
 from helix_desktop.protocols.gateway_message import (
     NUMBERED_CALL_ID,
@@ -27,6 +29,8 @@ _ACKNOWLEDGEMENT = "Gotit.Thanksfortheadditionalcontext!"
 # Another conversation may end with fewer characters in common, too.
 LEAST_CHARACTERS_IN_COMMON = 200
 LEAST_CHARACTERS_OF_SUMMARY = 100
+# Agents put no more than a sentence and tags around the summary that their files have.
+_MOST_LETTERS_AROUND_SUMMARY = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,22 @@ def list_messages_behind_summary(
 def keeps_nothing(messages: Sequence[MessageBehindSummary]) -> bool:
     """Whether behind the summary stands only what the user says next."""
     return not any(message.reply or message.results for message in messages)
+
+
+def has_imported_summary(moment: Moment, summary: str) -> bool:
+    """Whether the agent's own files had this very summary of the conversation."""
+    letters = "".join(summary.split())
+    for recorded in moment.facts_on_path():
+        fact = recorded.fact
+        if not isinstance(fact, facts.Folded) or fact.kind is not facts.FoldKind.HANDOVER:
+            continue
+        letters_of_fold = "".join(fact.text.removeprefix(SUMMARY).split())
+        letters_around = len(letters) - len(letters_of_fold)
+        is_long = len(letters_of_fold) >= LEAST_CHARACTERS_OF_SUMMARY
+        is_all = letters_around <= _MOST_LETTERS_AROUND_SUMMARY
+        if is_long and is_all and letters_of_fold in letters:
+            return True
+    return False
 
 
 def find_kept_end(moment: Moment, messages: Sequence[MessageBehindSummary]) -> KeptEnd | None:

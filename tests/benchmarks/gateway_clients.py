@@ -82,6 +82,10 @@ SUMMARY = re.compile(
     r"|prompt for continuing|earlier context from an ongoing conversation",
     re.IGNORECASE | re.DOTALL,
 )
+SUMMARY_TEXT = (
+    "All is well. The numbers were counted. Each step printed some thousand lines, and none of them failed."
+    " What is left is to count on in the same way, and to say so when all is done."
+)
 FULL = 1_020_000  # tokens the provider says it got, so that the agent shortens its own history
 FULL_OF_CLAUDE, CLAUDE_WINDOW = (
     150_000,
@@ -132,11 +136,11 @@ class Work:
             if _asks_for_providers_summary(asked.body):
                 self.compacted += 1
                 self._fills = False
-                return [Compacts("All is well. The numbers were counted.")]
+                return [Compacts(SUMMARY_TEXT)]
             if SUMMARY.search(_last_said(messages)) or _asks_for_text_alone(messages):
                 self.compacted += 1
                 self._fills = False
-                return [Says("<summary>All is well. The numbers were counted.</summary>")]
+                return [Says(f"<summary>{SUMMARY_TEXT} It is summary {self.compacted}.</summary>")]
             shell = next((name for name in names if name in SHELLS), "")
             if not shell:
                 return [Says("{}")]

@@ -2,7 +2,7 @@
 with its own file, so that its provider's cache stays warm.
 
 python -m tests.faults.agent_bytes [--agent NAME ...] [--sessions N] [--moments N] [--seed S]
-    [--first N] [--results FILE] [--keep FOLDER]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+    [--first N] [--results FILE] [--keep FOLDER] [--compacted]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
 A real agent works against a scripted provider: several turns with tools, reasoning, and its own
 compaction at a random place. A moment is the agent's home as it was at a random time: after one
@@ -429,9 +429,9 @@ async def marks_in_workspaces(helix_home: Path) -> set[bytes]:
 
 
 def try_session(
-    name: str, chance: random.Random, moments: int, keep: Path | None
+    name: str, chance: random.Random, moments: int, keep: Path | None, *, is_compacted: bool = False
 ) -> Iterator[Comparison]:
-    """Yield what came of so many random moments of a session."""
+    """Yield what came of so many random moments of a session, or of those behind its compaction."""
     with tempfile.TemporaryDirectory(prefix=f"bytes-{name}-", dir="/var/tmp") as folder:
         stage = Stage(name, Path(folder), chance)
         stage.prepare()
@@ -444,8 +444,10 @@ def try_session(
                 if asked.protocol and _names(asked.body):
                     stage.live_requests.append(asked)
             chosen = stage.moments
+            if is_compacted:
+                chosen = [moment for moment in stage.moments if moment.compactions]
             if len(chosen) > moments:
-                chosen = chance.sample(stage.moments, moments)
+                chosen = chance.sample(chosen, moments)
             for number, moment in enumerate(chosen):
                 comparison = stage.compare(moment)
                 yield comparison
@@ -467,13 +469,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--results", type=Path)
     parser.add_argument("--keep", type=Path, help="keep the requests here")
+    parser.add_argument("--compacted", action="store_true", help="only behind a compaction")
     arguments = parser.parse_args()
     until = time.monotonic() + arguments.seconds
     tried: list[Comparison] = []
     for number in range(arguments.first, arguments.first + arguments.sessions):
         for name in arguments.agent:
             chance = random.Random(f"{name} {arguments.seed} {number}")
-            for comparison in try_session(name, chance, arguments.moments, arguments.keep):
+            comparisons = try_session(
+                name, chance, arguments.moments, arguments.keep, is_compacted=arguments.compacted
+            )
+            for comparison in comparisons:
                 tried.append(comparison)
                 print(comparison.line, flush=True)
                 if arguments.results is not None:

@@ -102,6 +102,7 @@ WRAP_SITUATIONS = (
     "two at once",
     "own compaction",
     "own command for a compaction",
+    "compaction without wrap",
     "MCP",
     "provider fails",
 )

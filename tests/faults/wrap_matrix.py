@@ -106,7 +106,7 @@ ANSWERS_OF_TERMINAL = {b"\x1b[6n": b"\x1b[1;1R", b"\x1b[c": b"\x1b[?62c"}
 SUMMARY_TEXT = b"The numbers were counted."
 # In these, some requests are not for this workspace, are ended, or their answers fail.
 NOT_ALL_PAID = (
-    "two at once", "begun without wrap", "gateway killed", "gateway killed in a stream", "provider fails",
+    "two at once", "begun without wrap", "compaction without wrap", "gateway killed", "gateway killed in a stream", "provider fails",
     "SIGTERM", "SIGINT", "wrap killed", "terminal closed", "signed",
 )  # fmt: skip
 
@@ -127,6 +127,7 @@ class Stage:
     hidden_faults: float = SHARE
     halfway: threading.Event = field(default_factory=threading.Event)
     wrong: list[str] = field(default_factory=list)
+    is_wrapped: bool = True  # Whether the agent is started by `wrap` unless something else is said.
 
     @property
     def place(self) -> Path:
@@ -143,12 +144,14 @@ class Stage:
         goes_on: bool = False,
         given: Sequence[str] = (),
         own: Mapping[str, str] = MappingProxyType({}),
-        wrapped: bool = True,
+        wrapped: bool | None = None,
         **more: Any,
     ) -> subprocess.Popen[str]:
         """`wrap` as a user types it, or the agent alone. `given`: all of the agent's arguments.
         `own`: variables; an empty one is not there.
         """
+        if wrapped is None:
+            wrapped = self.is_wrapped
         program = installed(Path(os.environ.get("HELIX_CLIENTS", "/tmp/helix-clients")), self.agent)
         begins = (
             BEGINS[self.agent]
@@ -318,6 +321,36 @@ def shortens_by_command(stage: Stage) -> None:
         stage.wrong.append("what was said behind it was not recorded")
 
 
+def shortened_without_wrap(stage: Stage) -> None:
+    """A session that was begun and shortened without `wrap`, and imported, goes on with it in the
+    conversation of the import.
+    """
+    if stage.agent == "pi":
+        stage.write(".pi/agent/settings.json", '{"compaction": {"keepRecentTokens": 100}}')
+    stage.write_settings(stage.provider.url)
+    if stage.agent == "codex":
+        stage.write(".codex/config.toml", f'openai_base_url = "{stage.provider.url}/v1"\n')
+        _sign_codex_in(stage)
+    stage.helix("workspace", "new", "work", "--folder", str(stage.place))
+    stage.finish(stage.start(wrapped=False))
+    file = session_file(stage.agent, stage.home)
+    session = session_id(stage.agent, file)
+    stage.is_wrapped = False
+    SHORTENS[stage.agent](stage, session)
+    stage.is_wrapped = True
+    stage.helix("conversation", "import", "-w", "work", str(file))
+    stage.work.begin(stage.steps)
+    words = "MARK-behind-it"
+    stage.finish(stage.start(given=_resume(stage.agent, session, words)))
+    if not stage.work.compacted:
+        stage.wrong.append("it did not shorten its history")
+    listed = json.loads(stage.helix("conversation", "list", "-w", "work", "--json"))
+    if len(listed) != 1:
+        stage.wrong.append(f"it is {len(listed)} conversations")
+    if words not in stage.helix("conversation", "search", "-w", "work", words, "--json"):
+        stage.wrong.append("what was said behind it was not recorded")
+
+
 def _resume(agent: str, session: str, words: str) -> list[str]:
     return [one.format(session=session, words=words) for one in RESUMES[agent]]
 
@@ -396,7 +429,10 @@ def _shorten_opencode(stage: Stage, session: str) -> None:
     )
     urllib.request.urlopen(request, timeout=LONGEST).close()  # noqa: S310 -- its own address
     process.terminate()
-    stage.finish(process, code=128 + signal.SIGTERM)
+    code = -signal.SIGTERM
+    if stage.is_wrapped:
+        code = 128 + signal.SIGTERM
+    stage.finish(process, code=code)
 
 
 class Typing:
@@ -776,6 +812,7 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "subscription": (subscription, tuple(SIGNED_IN)),
     "own compaction": (shortens_its_own, ("claude", "codex", "opencode", "pi")),
     "own command for a compaction": (shortens_by_command, (*SHORTENS, "gemini")),
+    "compaction without wrap": (shortened_without_wrap, tuple(SHORTENS)),
     "MCP": (uses_our_mcp_server, ALL),
     "signed": (signed, tuple(SIGNED)),
     "two at once": (two_at_once, ALL),

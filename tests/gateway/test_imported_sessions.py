@@ -318,6 +318,91 @@ async def test_two_imported_sessions_with_the_same_end_are_never_joined(tmp_path
         await room.aclose()
 
 
+async def compact_and_import(agent: WatchedAgent, summary: str) -> None:
+    """The session was shortened without the gateway: its file has the summary, and the end of its
+    requests is one short answer. Its requests have no name.
+    """
+    for words, answer in (
+        (f"{agent.session} begins", LONG_ANSWER * 5),
+        ("the same", "All done."),
+    ):
+        agent.say(words)
+        reply = agent.next_reply(answer, calls=False)
+        agent.write_reply(reply)
+        agent.units.append(reply)
+    boundary = written.claude_line(5, "system", None, subtype="compact_boundary")
+    kept = {"preservedMessages": {"uuids": ["u4"]}}
+    agent._write_line(boundary | {"logicalParentUuid": "u4", "compactMetadata": kept})
+    agent._write_line(written.claude_said(6, 5, summary, isCompactSummary=True))
+    await agent.read_file()
+    said = f"{SUMMARY}\n<summary>\n{summary}\n</summary>"
+    agent.units[:3] = [{"role": "user", "content": [{"type": "text", "text": said}]}]
+    agent.say("go on")
+    agent.sent_name = ""
+
+
+LONG_SUMMARY = "We have counted, and there is more to say about it. " * 3
+
+
+@pytest.mark.parametrize("is_alike", [False, True])
+async def test_a_session_without_a_name_is_recognised_by_the_summary_in_its_file(
+    tmp_path: Path, is_alike: bool
+) -> None:
+    """Pi with little behind its summary was a second conversation. Two sessions that end with the
+    same words are told apart by their summaries, and never joined if those are alike, too.
+    """
+    async with bench(tmp_path / "home") as made:
+        agents: list[WatchedAgent] = []
+        for session in ("session-1", "session-2"):
+            agent = WatchedAgent(made, tmp_path, session=session)
+            own_words = "" if is_alike else f"It was {session}."
+            await compact_and_import(agent, f"{LONG_SUMMARY}{own_words}")
+            agents.append(agent)
+        conversations = {row.title: row.id for row in made.list_conversations()}
+        assert len(conversations) == 2
+        room = LocalAgentConversations(made, _nobody)
+        for agent in agents:
+            own = conversations[f"{agent.session} begins"]
+            sent = await agent.ask(room)
+            found = sent.ticket.conversation
+            if is_alike:
+                assert found not in conversations.values()
+                continue
+            assert found == own
+            await agent.get_reply(room, sent, agent.next_reply("last answer", calls=False))
+            texts = texts_on_path(await made.read_conversation_facts(own))
+            assert texts[0] == f"{agent.session} begins", "nothing of it is lost"
+            assert [texts.count(words) for words in ("the same", "All done.", "go on")] == [1] * 3
+        await room.aclose()
+
+
+@pytest.mark.parametrize("has_reply", [False, True])
+@pytest.mark.parametrize("name", ["session-1", "session-2"])
+async def test_a_session_with_a_name_goes_on_behind_a_summary_in_any_form(
+    tmp_path: Path, name: str, has_reply: bool
+) -> None:
+    """Codex's is for its provider alone, opencode's is a reply: both were second conversations."""
+    async with bench(tmp_path / "home") as made:
+        agent = WatchedAgent(made, tmp_path)
+        await compact_and_import(agent, LONG_SUMMARY)
+        (row,) = made.list_conversations()
+        before = await made.read_conversation_facts(row.id)
+        agent.units = []
+        agent.say("What did we do so far?")
+        if has_reply:
+            agent.units.append(agent.next_reply(LONG_SUMMARY, calls=False))
+        agent.say("go on")
+        agent.sent_name = name
+        room = LocalAgentConversations(made, _nobody)
+        sent = await agent.ask(room)
+        await room.aclose()
+        assert (sent.ticket.conversation == row.id) is (name == agent.session)
+        after = await made.read_conversation_facts(row.id)
+        assert after[: len(before)] == before, "nothing of it is lost"
+        if name == agent.session:
+            assert texts_on_path(after)[-1] == "go on"
+
+
 @pytest.mark.parametrize("change", ["continued", "trashed", "another answer", "another session"])
 async def test_an_imported_session_that_is_another_one_by_now_stays_as_it_is(
     tmp_path: Path, change: str
