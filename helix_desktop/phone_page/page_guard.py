@@ -24,6 +24,7 @@ COOKIE = "helix_page"
 COOKIE_SECONDS = 180 * 86_400
 LONGEST_BODY = 1 << 20
 FORM_SECONDS = 60.0
+MOST_FORMS_OF_STRANGERS = 16  # That arrive at the same time. Nobody pairs so many devices at once.
 MOST_FIELDS = 20
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # These can be had without being paired.
@@ -67,6 +68,7 @@ class PageGuard:
         self._scheme = "http"
         if is_encrypted:
             self._scheme = "https"
+        self._forms_of_strangers = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -113,14 +115,26 @@ class PageGuard:
         self, headers: Mapping[str, str], receive: Receive, device: PairedDevice | None
     ) -> Mapping[str, str]:
         """Only the form that pairs a device comes from one that is not paired."""
-        form = await _read_form_in_time(headers, receive)
         if device is None:
-            return form
+            return await self._read_form_of_stranger(headers, receive)
+        form = await _read_form_in_time(headers, receive)
         _check_form_token(form, device)
         # It may have been revoked while the form was on its way, which whoever sends it decides.
         if self._find_device(headers) is None:
             raise RefusedPageRequest(401, "This device is not paired.")
         return form
+
+    async def _read_form_of_stranger(
+        self, headers: Mapping[str, str], receive: Receive
+    ) -> Mapping[str, str]:
+        """Slow forms of strangers must leave connections for the devices that are paired."""
+        if self._forms_of_strangers >= MOST_FORMS_OF_STRANGERS:
+            raise RefusedPageRequest(503, "Too many devices try to be paired. Try again later.")
+        self._forms_of_strangers += 1
+        try:
+            return await _read_form_in_time(headers, receive)
+        finally:
+            self._forms_of_strangers -= 1
 
     def _check_host(self, headers: Mapping[str, str]) -> str:
         """A page whose name was made to lead here (DNS rebinding) still sends its own name."""

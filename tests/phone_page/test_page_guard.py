@@ -210,6 +210,28 @@ async def test_a_form_that_does_not_arrive_holds_no_connection(
     assert answer.status_code == 408
 
 
+async def test_slow_forms_of_strangers_leave_room_for_the_paired(
+    browser: httpx.AsyncClient, phone: Phone
+) -> None:
+    may_end = asyncio.Event()
+
+    async def send_slowly() -> AsyncIterator[bytes]:
+        yield b"code="
+        await may_end.wait()
+
+    headers = {"origin": ORIGIN, "content-type": FORM}
+    async with asyncio.TaskGroup() as group, asyncio.timeout(60):
+        forms: list[asyncio.Task[httpx.Response]] = []
+        for _ in range(page_guard.MOST_FORMS_OF_STRANGERS + 1):
+            sending = browser.post("/pair", headers=headers, content=send_slowly())
+            forms.append(group.create_task(sending))
+        ended, _ = await asyncio.wait(forms, return_when=asyncio.FIRST_COMPLETED)
+        assert [form.result().status_code for form in ended] == [503]
+        assert (await phone.get("/")).status_code == 200
+        may_end.set()
+    assert (await browser.post("/pair", headers=headers, content=b"code=x")).status_code == 403
+
+
 async def test_2500_replayed_and_guessed_pairings_pair_nothing(
     browser: httpx.AsyncClient, devices: PairedDevices
 ) -> None:
