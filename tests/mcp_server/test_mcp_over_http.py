@@ -74,6 +74,51 @@ async def test_what_a_web_page_or_a_stranger_could_send_is_refused_and_logged(
         assert (await client.options(url, headers=headers)).status_code == status
 
 
+@pytest.mark.parametrize("piece", [b"0,", b"[],", b'{"a":0},'])
+async def test_a_message_of_millions_of_small_values_is_refused(
+    piece: bytes, expect: Expect
+) -> None:
+    """Parsed, it would take a hundred times its length and hold the window."""
+    expect("more than 500,000 values")
+    values = piece * 600_000
+    body = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":[' + values + b"0]}}"
+    async with serving() as url, httpx.AsyncClient(timeout=60) as client:
+        answer = await client.post(url, content=body, headers=GOOD)
+    assert answer.status_code == 413
+    assert answer.text == "The message holds more than 500,000 values."
+
+
+async def test_a_message_that_does_not_arrive_is_refused(
+    expect: Expect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect("did not arrive in time")
+    monkeypatch.setattr(mcp_over_http, "MESSAGE_SECONDS", 0.05)
+    head = b"POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer token-of-the-test\r\nContent-Length: 100\r\n\r\n"
+    async with serving() as url, asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        writer.write(head % urlsplit(url).netloc.encode() + b"{")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+        writer.close()
+
+
+async def test_messages_that_arrive_at_once_are_limited_together(
+    expect: Expect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect("Too many long messages")
+    monkeypatch.setattr(mcp_over_http, "MOST_ARRIVING_BYTES", 1_500)
+    head = b"POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer token-of-the-test\r\nContent-Length: 2000\r\n\r\n"
+    async with serving() as url, asyncio.timeout(60):
+        host = urlsplit(url).netloc.encode()
+        _, slow_writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        slow_writer.write(head % host + b" " * 1_000)
+        async with httpx.AsyncClient(headers=GOOD) as client:
+            while (await client.post(url, content=b" " * 1_000)).status_code != 503:
+                pass
+            slow_writer.close()
+            while (await client.post(url, content=b" " * 1_000)).status_code == 503:
+                pass
+
+
 async def test_space_around_a_header_is_no_part_of_it() -> None:
     """As HTTP has it; found by the conformance suite. Raw, because clients take such space off."""
     asked = (
