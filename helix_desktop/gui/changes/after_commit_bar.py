@@ -93,8 +93,8 @@ class AfterCommitWish(StrEnum):
 
 
 class AfterCommitBar(QWidget):
-    """Is hidden until there is a branch with a remote. After a commit without one, it says how to
-    set one. `notice_wanted` carries what was done.
+    """Is hidden until there is something to push. How a remote is set up is said to whoever wants to
+    push without one. `notice_wanted` carries what was done.
     `failure_given` carries the name of a failed check and its log, for the agent.
     """
 
@@ -111,7 +111,6 @@ class AfterCommitBar(QWidget):
         self._changes: FileChanges | None = None
         self._conversation = ""
         self._shown = ShownBranch()
-        self._has_committed = False
         self._wish: AfterCommitWish | None = None
         least_note_width = theme.zoomed_pixels(LEAST_NOTE)
         self._note = ElidedLabel(self, least=least_note_width)
@@ -139,16 +138,11 @@ class AfterCommitBar(QWidget):
     def show_branch_of(self, changes: FileChanges | None, conversation: str) -> None:
         if changes is not self._changes:
             self._shown = ShownBranch()
-            self._has_committed = False
             self.hide()
         self._changes = changes
         self._conversation = conversation
         if changes is not None:
             self.reload()
-
-    def remember_commit(self) -> None:
-        """From now on, a missing remote is worth a line: there is something to push."""
-        self._has_committed = True
 
     def carry_out_when_read(self, wish: AfterCommitWish) -> None:
         """Does what was asked for, or says why it cannot be done, at the next `reload`."""
@@ -225,7 +219,7 @@ class AfterCommitBar(QWidget):
         """
         self._shown = branch
         state = branch.state
-        if state is None or not self._is_worth_a_line(state):
+        if state is None or not (state.unpushed or state.tool):
             self.hide()
             return
         self._note.set_elided_text(_describe_branch(state))
@@ -241,11 +235,6 @@ class AfterCommitBar(QWidget):
         self.checks_button.setVisible(bool(branch.checks))
         self.failure_button.setVisible(bool(branch.failed_checks))
         self.show()
-
-    def _is_worth_a_line(self, state: BranchState) -> bool:
-        if state.unpushed or state.tool:
-            return True
-        return self._has_committed and not state.remote
 
     # --- Push and pull request
 

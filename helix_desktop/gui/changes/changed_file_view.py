@@ -100,16 +100,18 @@ class ChangedFileView(QWidget):
         *,
         sheet: DifferenceSheet,
         kept: frozenset[str],
+        is_committed: bool = False,
         is_read_again: bool = False,
     ) -> None:
         """Shows a change as lines, as two pictures, or as a sentence. `kept`: ids of the hunks
-        that the user decided to keep, with an empty id if it is the whole file. `is_read_again`:
+        that the user decided to keep, with an empty id if it is the whole file. `is_committed`:
+        the user has decided by the commit, so nothing is offered any more. `is_read_again`:
         if this file's lines are in sight already, the user's place in them stays.
         """
         are_its_lines_in_sight = is_read_again and self._path_of_lines == file.path_of_change
         self._path_of_lines = ""
         is_wholly_kept = "" in kept
-        self._show_name_and_buttons(file, is_kept=is_wholly_kept)
+        self._show_name_and_buttons(file, is_kept=is_wholly_kept, is_committed=is_committed)
         reserve_height_for_width(self)
 
         old_content, new_content = contents
@@ -131,12 +133,15 @@ class ChangedFileView(QWidget):
             language=language,
             kept=kept_hunks,
             made=sheet,
+            is_decided=is_committed,
             is_same_file=are_its_lines_in_sight,
         )
         self._path_of_lines = file.path_of_change
         self._stack.setCurrentWidget(self.view)
 
-    def _show_name_and_buttons(self, file: FileChange, *, is_kept: bool) -> None:
+    def _show_name_and_buttons(
+        self, file: FileChange, *, is_kept: bool, is_committed: bool
+    ) -> None:
         """Shows which file it is, what changed it, and the buttons that make sense for it. In
         which turn that was, the list beside says. A file that was deleted cannot be opened.
         """
@@ -147,6 +152,8 @@ class ChangedFileView(QWidget):
             button.show()
         is_deleted = file.change.after is None
         self.open_in_editor.setVisible(self.can_open_files and not is_deleted)
+        self.keep.setVisible(not is_committed)
+        self.undo_button.setVisible(not is_committed)
         self.keep.setEnabled(not is_kept)
         if is_kept:
             self.keep.setText(tr("Kept"))

@@ -375,13 +375,20 @@ class ChangedFilesList(QListView):
         theme.changed.connect(self.viewport().update)
 
     def show_changes_rows(
-        self, entries: Sequence[ChangesListRow], selected_before: ChangesListRow | None = None
+        self,
+        entries: Sequence[ChangesListRow],
+        selected_before: ChangesListRow | None = None,
+        *,
+        selects_other_file: bool = True,
     ) -> None:
-        """Replaces the rows, and selects the row that was selected, or else the same file in the
-        newest turn that has it, or else the first file, which a folder alone is not.
+        """Replaces the rows, and selects the row that was selected. If it is gone and
+        `selects_other_file`, it selects the same file in the newest turn that has it, or else the
+        first file, which a folder alone is not.
         """
         self.files.replace_rows(entries)
-        row_to_select = _find_row_to_select(entries, selected_before)
+        row_to_select = _find_row_of_same_file(entries, selected_before)
+        if row_to_select is None and selects_other_file:
+            row_to_select = _find_row_to_select(entries, selected_before)
         if row_to_select is not None:
             self.setCurrentIndex(self.files.index(row_to_select))
 
@@ -397,21 +404,25 @@ class ChangedFilesList(QListView):
             self.row_opened.emit(self.files.items[current.row()])
 
 
+def _find_row_of_same_file(
+    entries: Sequence[ChangesListRow], selected_before: ChangesListRow | None
+) -> int | None:
+    if selected_before is None:
+        return None
+    for row, entry in enumerate(entries):
+        if entry.shows_same_file_as(selected_before):
+            return row
+    return None
+
+
 def _find_row_to_select(
     entries: Sequence[ChangesListRow], selected_before: ChangesListRow | None
 ) -> int | None:
     if selected_before is not None and selected_before.file is not None:
         path_before = selected_before.file.path_of_change
-        first_row_of_path: int | None = None
         for row, entry in enumerate(entries):
-            if entry.file is None:
-                continue
-            if entry.shows_same_file_as(selected_before):
+            if entry.file is not None and entry.file.path_of_change == path_before:
                 return row
-            if first_row_of_path is None and entry.file.path_of_change == path_before:
-                first_row_of_path = row
-        if first_row_of_path is not None:
-            return first_row_of_path
     return _find_first_file(entries)
 
 

@@ -82,7 +82,8 @@ class ChangesGroup:
 @dataclass(frozen=True, slots=True)
 class LoadedFileChange:
     """A changed file as its view needs it: both contents, how they differ, and the hunks that the
-    user decided to keep. `is_read_again`: the file that was shown before the list was read again.
+    user decided to keep. `is_committed`: it is as in the last commit. `is_read_again`: the file that
+    was shown before the list was read again.
     """
 
     file: FileChange
@@ -90,6 +91,7 @@ class LoadedFileChange:
     hunks: Sequence[Hunk]
     sheet: DifferenceSheet
     kept_hunks: frozenset[str]
+    is_committed: bool
     is_read_again: bool
 
 
@@ -141,6 +143,10 @@ class ChangesPage(QWidget):
         self._undone: list[TurnOfChanges] = []
         self._files: list[FileChange] = []
         self._shown: FileChange | None = None
+        # The row of the file that was shown last, and in which list. If it is gone from there, no
+        # other file is shown by itself.
+        self._row_shown_last: ChangesListRow | None = None
+        self._scope_of_shown_file = ""
         # What was selected, while the list is filled again.
         self._row_read_again: ChangesListRow | None = None
         self._is_up_to_date = False
@@ -173,7 +179,6 @@ class ChangesPage(QWidget):
         self.undo_button.clicked.connect(self._ask_what_to_undo)
         self.cover_button.clicked.connect(self._ask_which_folders_to_cover)
         self.commit_button.notice_wanted.connect(self._show_plain_notice)
-        self.commit_button.committed.connect(self.after_commit.remember_commit)
         self.commit_button.committed.connect(self.reload_changes)
         self.after_commit.notice_wanted.connect(self._show_plain_notice)
         self.after_commit.failure_given.connect(self.failure_given)
@@ -248,6 +253,7 @@ class ChangesPage(QWidget):
         self.undo.set_changes(changes, conversation)
         self._turns = ()
         self._shown = None
+        self._row_shown_last = None
         self._is_up_to_date = False
         self.files.show_changes_rows(())
         self.body.show_sentence_only("")
@@ -462,15 +468,25 @@ class ChangesPage(QWidget):
         self._undone = self._find_undone_turns(gathered.rows)
         self._files = [row.file for row in gathered.rows if row.file is not None]
 
-        selected_before: ChangesListRow | None = None
         if self._shown is not None:
-            selected_before = self.files.current_changes_row
+            self._row_shown_last = self.files.current_changes_row
+        had_focus = self.body.view.hasFocus() or self.body.undo_button.hasFocus()
         self._shown = None
-        self._row_read_again = selected_before
-        self.files.show_changes_rows(gathered.rows, selected_before)
+        self._row_read_again = self._row_shown_last
+        # Another file would bring its own Undo to where one was just pressed.
+        is_other_list = self._scope_of_shown_file != self._scope
+        selects_other_file = self._row_shown_last is None or is_other_list
+        self.files.show_changes_rows(
+            gathered.rows, self._row_shown_last, selects_other_file=selects_other_file
+        )
         self._row_read_again = None
         if not self._files:
+            self._row_shown_last = None
             self.body.show_sentence_only(self._explain_empty_list())
+        elif self._shown is None:
+            self.body.show_sentence_only(tr("Nothing is left of this change. Choose another file in the list."))  # fmt: skip
+            if had_focus:
+                self.files.setFocus()
         self._show_coverage_note(gathered.changes.checkpoint_progress)
 
         seq, path = self._turn_to_show
@@ -593,13 +609,19 @@ class ChangesPage(QWidget):
 
         row_before = self._row_read_again
         is_read_again = row_before is not None and entry.shows_same_file_as(row_before)
-        work = self._load_changed_file(changes, file, is_read_again=is_read_again)
+        self._scope_of_shown_file = self._scope
+        work = self._load_changed_file(changes, entry, file, is_read_again=is_read_again)
         self._doing.run_in_background(
             work, then=self._show_if_still_chosen, owner=self, failed=show_file_error
         )
 
     async def _load_changed_file(
-        self, changes: ShownFileChanges, file: FileChange, *, is_read_again: bool
+        self,
+        changes: ShownFileChanges,
+        entry: ChangesListRow,
+        file: FileChange,
+        *,
+        is_read_again: bool,
     ) -> LoadedFileChange:
         """Reads a file before and after its change, and works out the changed places
         (hunks) and which of them the user marked as kept. Comparing runs in a thread: a
@@ -619,7 +641,9 @@ class ChangesPage(QWidget):
             kept_by_path = await changes.kept_hunks_by_path(self._conversation)
             kept_hunks = kept_by_path.get(file.path_of_change, frozenset())
         contents = (old_content, new_content)
-        return LoadedFileChange(file, contents, hunks, sheet, kept_hunks, is_read_again)
+        return LoadedFileChange(
+            file, contents, hunks, sheet, kept_hunks, entry.is_committed, is_read_again
+        )
 
     def _show_if_still_chosen(self, loaded: LoadedFileChange) -> None:
         if loaded.file is self._shown:
@@ -629,6 +653,7 @@ class ChangesPage(QWidget):
                 loaded.hunks,
                 sheet=loaded.sheet,
                 kept=loaded.kept_hunks,
+                is_committed=loaded.is_committed,
                 is_read_again=loaded.is_read_again,
             )
 
@@ -709,7 +734,11 @@ class ChangesPage(QWidget):
             return
         turn_of_checkpoint = self._turn_of_chosen_checkpoint(self._turns)
         if turn_of_checkpoint is None:
-            self.undo.ask_what_to_undo(turn, self._turns, self._undone)
+            committed_file = None
+            row = self.files.current_changes_row
+            if row is not None and row.is_committed:
+                committed_file = row.file
+            self.undo.ask_what_to_undo(turn, self._turns, self._undone, committed_file)
         else:
             self.undo.confirm_and_undo_since_turn(turn_of_checkpoint, self._turns)
 

@@ -1,4 +1,6 @@
-"""Undoes what turns, steps and hunks did to files, and redoes it. The user is asked first."""
+"""Undoes what turns, steps and hunks did to files, and redoes it. The user is asked first, except
+where the result can be taken back by one press: a hunk, and what is redone.
+"""
 
 import asyncio
 import time
@@ -69,7 +71,7 @@ class UndoWish:
 
 
 class ChangesUndo(QObject):
-    """Undoes and redoes changes to files, each after a question to the user.
+    """Undoes and redoes changes to files. Undoing more than a hunk is asked first.
 
     `button` is where the menu opens. `undone` carries a sentence on the result, and
     the button of its notice.
@@ -92,11 +94,17 @@ class ChangesUndo(QObject):
         self._conversation = conversation
 
     def ask_what_to_undo(
-        self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges], undone: Sequence[TurnOfChanges]
+        self,
+        turn: TurnOfChanges,
+        turns: Sequence[TurnOfChanges],
+        undone: Sequence[TurnOfChanges],
+        committed_file: FileChange | None = None,
     ) -> None:
-        """Offers what can be undone of a turn. Of all `turns`, some are already `undone`."""
+        """Offers what can be undone of a turn. Of all `turns`, some are already `undone`.
+        `committed_file`: the chosen one, which has no button of its own any more.
+        """
         if self._changes is not None:
-            menu = partial(self._show_undo_menu, turn, turns, undone)
+            menu = partial(self._show_undo_menu, turn, turns, undone, committed_file)
             self._run_undo_work(self._undoable_steps(self._changes, turn, undone), then=menu)
 
     async def _undoable_steps(
@@ -122,14 +130,19 @@ class ChangesUndo(QObject):
         turn: TurnOfChanges,
         turns: Sequence[TurnOfChanges],
         undone: Sequence[TurnOfChanges],
+        committed_file: FileChange | None,
         steps: Sequence[ChangeSource],
     ) -> None:
         """Lists undone turns to redo, then each step, the turn, everything since the turn
         started, and each of the other turns, which can be undone alone, too.
         """
         menu = build_popup_menu(self._button)
+        if committed_file is not None:
+            label = tr("Undo {file}…", file=printable_path(committed_file.place))
+            plan = partial(self.plan_and_confirm_undo, committed_file.both_halves)
+            menu.addAction(label.replace("&", "&&"), plan)
         for undone_turn in reversed(undone[-MOST_STEPS:]):
-            label = tr("Redo {turn}…", turn=name_turn(undone_turn, turns))
+            label = tr("Redo {turn}", turn=name_turn(undone_turn, turns))
             self._add_undo_action(menu, label, undone_turn.sources)
         names_of_steps = [_name_step(step) for step in steps]
         for step, name in zip(reversed(steps), reversed(names_of_steps), strict=True):
@@ -141,7 +154,7 @@ class ChangesUndo(QObject):
         for undo in reversed(newest_undos):
             files = _name_undone_files(undo.fact)
             time_of_undo = format_time_of_day(undo.time)
-            label = tr("Reverse the undo of {files}, {time}…", files=files, time=time_of_undo)
+            label = tr("Redo {files}, undone at {time}", files=files, time=time_of_undo)
             self._add_undo_action(menu, label, [undo])
         if turn not in undone:
             label = tr("Undo {turn}…", turn=name_turn(turn, turns))
@@ -244,6 +257,11 @@ class ChangesUndo(QObject):
         return CheckedPlan(planned, later_turns)
 
     def _show_undo_dialog(self, wish: UndoWish, plan: CheckedPlan) -> None:
+        has_conflict = any(planned.how is UndoOutlook.CONFLICT for planned in plan.planned)
+        if wish.is_redo and not has_conflict:
+            # The message after an undo redoes without a question, too, and can be undone.
+            self._undo_confirmed(wish, {})
+            return
         # Imported here, so that the window's start does not wait for it.
         from helix_desktop.gui.changes.undo_dialog import UndoChangesDialog
 

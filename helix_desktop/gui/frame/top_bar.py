@@ -65,7 +65,12 @@ class TopBar(QWidget):
         return self._tabs[page]
 
     def mark_open_page(self, page: str) -> None:
+        tab_before = self._tabs[self._open_page()]
         self._tabs[page].setChecked(True)
+        if (
+            self.window().focusWidget() is tab_before
+        ):  # With its ring on another tab, two look chosen.
+            self._tabs[page].setFocus()
         can_stop_beside_message_box = page == "chat" and self._is_stopped_in_chat
         shows_state = bool(self._state.text())
         self.stop.setVisible(shows_state and not can_stop_beside_message_box)

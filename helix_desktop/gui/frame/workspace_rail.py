@@ -297,8 +297,11 @@ class WorkspaceRail(QWidget):
         self.update()
 
     def mark_open_workspace(self, current: str) -> None:
+        had_focus = self.window().focusWidget() in self._buttons
         for button in self._buttons:
             button.setChecked(button.workspace == current)
+            if button.isChecked() and had_focus:  # With its ring elsewhere, two look chosen.
+                button.setFocus()
         # This waits until Qt has placed all squares.
         widgets.run_after_events(self, self._scroll_to_open_workspace)
 

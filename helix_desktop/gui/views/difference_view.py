@@ -4,7 +4,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from typing import cast
 
-from PySide6.QtCore import QPoint, QRect, QRectF, Qt, QTimer, Signal, SignalInstance
+from PySide6.QtCore import (
+    QEvent,
+    QObject,
+    QPoint,
+    QPointF,
+    QRect,
+    QRectF,
+    Qt,
+    QTimer,
+    Signal,
+    SignalInstance,
+)
 from PySide6.QtGui import (
     QFontMetrics,
     QKeyEvent,
@@ -29,6 +40,7 @@ from helix_desktop.gui.views.comment_box import CommentBox
 from helix_desktop.gui.views.difference_layout import BOX, DifferenceLines, DifferenceRowHeights
 
 TAIL = 24
+MOVED_ON = 12  # Pixels. A mouse that moved less is still where it was.
 NO_ROWS = difference_rows.build_difference_sheet((), two_columns=False)
 
 
@@ -73,6 +85,10 @@ class DifferenceView(TextSurface):
         self._colouring.timeout.connect(self._colour_visible_lines)
         self._buttons: list[HunkButtons] = []
         self._actions = True
+        self._has_hunk_buttons = True
+        # Where the mouse pressed Undo last. Another part's Undo that comes there by itself is not
+        # what a second click means.
+        self._undo_pressed_at: QPointF | None = None
         self._right = True  # True if the selected text is in the right column.
 
         self._comment = CommentBox(theme, self.viewport())
@@ -91,16 +107,19 @@ class DifferenceView(TextSurface):
         kept: frozenset[str] = frozenset(),
         made: difference_rows.DifferenceSheet | None = None,
         actions: bool = True,
+        is_decided: bool = False,
         is_same_file: bool = False,
     ) -> None:
         """Shows another file from its top. `made`: rows built in a thread. Without
-        `actions`, it is read-only. `is_same_file`: the shown file was read again, so the place in
+        `actions`, it is read-only. `is_decided`: nothing is left to undo or keep here, but lines
+        can be commented on. `is_same_file`: the shown file was read again, so the place in
         it and a comment that is being written stay.
         """
         self._hunks = hunks
         self._language = language
         self._kept = kept
         self._actions = actions
+        self._has_hunk_buttons = actions and not is_decided
         self._patch = ""
         scrolled_to = 0
         if is_same_file:
@@ -123,6 +142,7 @@ class DifferenceView(TextSurface):
         self._known_file = known_file
         self._language = language
         self._actions = False
+        self._has_hunk_buttons = False
         self._build_difference_rows()
         return bool(self._sheet.rows)
 
@@ -214,7 +234,7 @@ class DifferenceView(TextSurface):
     def _place_hunk_buttons(self) -> None:
         """Places the buttons and the comment box if they are visible."""
         heads: list[int] = []
-        if self._actions:
+        if self._has_hunk_buttons:
             heads = [number for number in self._visible_rows() if self._sheet.rows[number].head]
         while len(self._buttons) < len(heads):
             self._buttons.append(self._build_hunk_buttons())
@@ -240,9 +260,39 @@ class DifferenceView(TextSurface):
     def _build_hunk_buttons(self) -> HunkButtons:
         """Builds buttons that act on the hunk where they stand, which changes with scrolling."""
         buttons = HunkButtons(self.viewport())
-        buttons.back.clicked.connect(lambda: self._emit_hunk(self.hunk_undo_requested, buttons))
+        buttons.back.setMouseTracking(True)
+        buttons.back.installEventFilter(self)
+        buttons.back.clicked.connect(lambda: self._request_undo(buttons))
         buttons.keep.clicked.connect(lambda: self._emit_hunk(self.hunk_keep_requested, buttons))
         return buttons
+
+    def _request_undo(self, buttons: HunkButtons) -> None:
+        # The same buttons serve the next part, which a press of Space would undo, too.
+        if self.window().focusWidget() is buttons.back:
+            self.setFocus()
+        self._emit_hunk(self.hunk_undo_requested, buttons)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Ignores presses of Undo where one was pressed before, until the mouse has moved on."""
+        if not isinstance(event, QMouseEvent):
+            return super().eventFilter(watched, event)
+        place = event.globalPosition()
+        self._forget_press_if_mouse_moved(place)
+        if event.type() in (QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonDblClick):
+            if self._undo_pressed_at is not None:
+                self.setFocus()  # The press has given the focus to the button.
+                return True
+            self._undo_pressed_at = place
+        return super().eventFilter(watched, event)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._forget_press_if_mouse_moved(event.globalPosition())
+        super().mouseMoveEvent(event)
+
+    def _forget_press_if_mouse_moved(self, place: QPointF) -> None:
+        pressed_at = self._undo_pressed_at
+        if pressed_at is not None and (place - pressed_at).manhattanLength() > MOVED_ON:
+            self._undo_pressed_at = None
 
     def _emit_hunk(self, signal: SignalInstance, buttons: HunkButtons) -> None:
         hunk = self._hunks[buttons.hunk]

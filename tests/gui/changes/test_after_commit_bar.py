@@ -128,14 +128,12 @@ def test_no_pull_request_is_offered_from_a_branch_to_itself(
 def test_a_remote_that_was_set_up_in_a_terminal_is_seen_when_the_user_comes_back(
     theme: Theme, doing: BackgroundRunner, changes: FakeChanges
 ) -> None:
-    """“No remote is set up” stayed until the agent's next change."""
+    """What was read first stayed until the agent's next change."""
     changes.branch_publishing.state = NO_REMOTE
     page = ChangesPage(theme, doing)
     page.show_changes_of(changes, "c")
     page.show()
-    page.after_commit.remember_commit()
-    page.reload_changes()
-    assert page.after_commit._note.accessibleName().startswith("No remote is set up")
+    assert page.after_commit.isHidden()
     page.hide()
     changes.branch_publishing.state = STATE
     page.show()
@@ -176,19 +174,19 @@ def test_without_a_branch_there_is_no_bar(bar: AfterCommitBar, changes: FakeChan
 NO_REMOTE = BranchState(Path("/p"), "work", "1" * 40, "", "", 0, "")
 
 
-def test_after_a_commit_without_a_remote_it_says_how_to_set_one(
+def test_nobody_who_did_not_ask_to_push_is_told_of_a_missing_remote(
     bar: AfterCommitBar, changes: FakeChanges
 ) -> None:
+    """A line about it stood there after each commit."""
     changes.branch_publishing.state = NO_REMOTE
     bar.reload()
-    assert bar.isHidden(), "nobody who wants no remote is told of one at every look"
-    bar.remember_commit()
+    assert bar.isHidden()
+    told: list[str] = []
+    bar.notice_wanted.connect(told.append)
+    bar.carry_out_when_read(AfterCommitWish.PUSH)
     bar.reload()
-    assert bar.isVisible()
-    assert "No remote is set up" in bar._note.accessibleName()
-    assert "git remote add origin" in bar._note.accessibleName()
-    assert bar.push_button.isHidden()
-    assert bar.request_button.isHidden()
+    assert "git remote add origin" in told[0]
+    assert bar.isHidden()
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_both_columns_hold_the_same_lines(page: ChangesPage) -> None:
 
 def test_a_binary_and_a_picture_have_their_own_way(page: ChangesPage, changes: FakeChanges) -> None:
     changes.fill({"x.bin": (b"\0a", b"\0b"), "y.png": (b"", b"no picture")})
-    page.reload_changes()
+    page.show_changes_of(changes, "c1")
     assert "a file of 2 B" in page.body._sentence_label.text()
     page.files.setCurrentIndex(page.files.files.index(2))
     assert page.body._stack.currentIndex() == 2

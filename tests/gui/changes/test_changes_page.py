@@ -13,6 +13,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QApplication,
+    QMenu,
     QPushButton,
     QWidget,
 )
@@ -127,6 +128,47 @@ def test_what_is_committed_is_marked_and_not_offered_again(
     asked.accept()
     assert page.files.files.items[0].heading == "“Extract it” · 3 files · committed"
     assert page.files.grab().toImage() != marked
+
+
+def test_beside_what_is_committed_nothing_is_left_to_decide(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    assert page.body.keep.isVisible()
+    changes.git_repository.committed.append((("0/src/a.py",), "In a terminal"))
+    page.reload_changes()
+    assert page.body.keep.isHidden()
+    assert page.body.undo_button.isHidden()
+    assert not any(buttons.isVisible() for buttons in page.body.view._buttons)
+    page.undo_button.click()
+    words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
+    assert words[0] == "Undo src/a.py…", "it can still be undone, after a question"
+    page.files.setCurrentIndex(page.files.files.index(row_of_file(page, "new.txt")))
+    assert page.body.keep.isVisible()
+
+
+def test_no_other_file_comes_to_where_one_was_undone(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    """A double click, or the space bar, took back a second file."""
+    page.files.setCurrentIndex(page.files.files.index(row_of_file(page, "new.txt")))
+    undo = next(each.back for each in page.body.view._buttons if each.isVisible())
+    undo.setFocus()
+    del changes.versions_of["new.txt"]
+    for _reading in range(2):  # The undo and its fact both have the list read.
+        page.reload_changes()
+        assert page._shown is None
+        assert not page.files.currentIndex().isValid()
+        assert page.body.undo_button.isHidden()
+        assert page.body._sentence_label.text().startswith("Nothing is left of this change.")
+    page.files.setCurrentIndex(page.files.files.index(row_of_file(page, "src/a.py")))
+    assert page.body.undo_button.isVisible()
+
+
+def row_of_file(page: ChangesPage, place: str) -> int:
+    for number, row in enumerate(page.files.files.items):
+        if row.file is not None and row.file.place == place:
+            return number
+    raise AssertionError(place)
 
 
 @pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_Enter])

@@ -113,8 +113,7 @@ def test_what_was_undone_can_be_redone_from_the_notice_and_undone_again(
         buttons[-1]["act"]()
         assert changes.now["src/a.py"] == content
     page.undo.plan_and_confirm_undo(changes._files(), redo=True)
-    asked = next(each for each in page.findChildren(UndoChangesDialog) if each.isVisible())
-    asked.accept()
+    assert not any(each.isVisible() for each in page.findChildren(UndoChangesDialog))
     assert buttons[-1]["button"] == "Undo", "what was redone can be undone"
 
 
@@ -198,7 +197,7 @@ def test_undo_offers_each_step_the_turn_and_all_since(
     page.undo_button.click()
     words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
     assert words == [
-        f"Reverse the undo of 3 files, {format_time_of_day(undo.time)}…",
+        f"Redo 3 files, undone at {format_time_of_day(undo.time)}",
         "Undo “Extract it”…",
     ]
 
@@ -247,14 +246,25 @@ def test_each_undo_can_be_reversed_not_only_the_last(
     page.undo_button.click()
     actions = page.findChildren(QMenu)[-1].actions()
     assert [action.text() for action in actions] == [
-        f"Reverse the undo of 2 files, {format_time_of_day(9e5)}…",
-        f"Reverse the undo of src/a.py, {format_time_of_day(1.0)}…",
+        f"Redo 2 files, undone at {format_time_of_day(9e5)}",
+        f"Redo src/a.py, undone at {format_time_of_day(1.0)}",
         "Undo “Extract it”…",
     ]
+    reports = QSignalSpy(page.notice_wanted)
     actions[0].trigger()
+    assert page.findChildren(UndoChangesDialog) == [], "the message redoes without one, too"
+    assert reports.at(0)[1]["button"] == "Undo"
+
+
+def test_what_somebody_changed_since_is_redone_only_after_a_question(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    changes.now["new.txt"] = b"mine\n"
+    page.undo.plan_and_confirm_undo(changes._files(), redo=True)
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
-    assert asked.undo_button.text() == "Redo"
+    assert asked.isVisible()
+    assert changes.now["new.txt"] == b"mine\n"
 
 
 def test_an_undo_that_was_reversed_at_once_is_not_offered_again(
@@ -327,7 +337,7 @@ def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(
     )
     page.undo_button.click()
     assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == [
-        "Redo “Extract it”…"
+        "Redo “Extract it”"
     ]
 
 
@@ -375,6 +385,7 @@ def test_what_is_redone_is_called_so_in_the_question(page: ChangesPage) -> None:
 
     changes = AllUndone()
     changes.fill({"a.py": (BEFORE, AFTER)})
+    changes.now["a.py"] = b"mine\n"  # Otherwise, it asks nothing.
     page.show_changes_of(changes, "c1")
     source = page._turns[0].sources[0]
     page.undo.confirm_and_undo_sources(

@@ -39,6 +39,17 @@ def test_the_open_one_is_marked(theme: Theme) -> None:
     assert [square.isChecked() for square in squares(rail)] == [False, True, False]
 
 
+def test_the_focus_goes_with_the_mark(theme: Theme) -> None:
+    """After Ctrl+1 the ring of the focus stayed at the one before, and two looked chosen."""
+    rail = WorkspaceRail(theme)
+    rail.show_workspace_buttons(FakeDesk().list_workspaces(), "parser")
+    rail.show()
+    squares(rail)[1].setFocus()
+    rail.mark_open_workspace("infra")
+    assert rail.focusWidget() is squares(rail)[2]
+    rail.close()
+
+
 def test_the_state_is_a_word_as_well_as_a_dot(theme: Theme) -> None:
     rail = WorkspaceRail(theme)
     rail.show_workspace_buttons(FakeDesk().list_workspaces(), "parser")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QFontMetrics, QGuiApplication, QPainter
-from PySide6.QtTest import QTest
+from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.changes.diff_hunks import find_hunks
@@ -81,6 +81,24 @@ def test_in_two_columns_a_selection_stays_in_one(theme: Theme) -> None:
     view = opened(theme, two=True)
     drag(view, (1, 0), (4, 4))
     assert view.selected_text() == "one\nzwei\nthree\nfour"
+
+
+def test_another_press_at_the_same_place_undoes_no_second_part(theme: Theme) -> None:
+    """The part below moves up to where Undo was just pressed, and gets the focus with it."""
+    view = opened(theme)
+    asked = QSignalSpy(view.hunk_undo_requested)
+    (buttons,) = view._buttons
+    left = Qt.MouseButton.LeftButton
+    buttons.back.setFocus()
+    middle = buttons.back.rect().center()
+    QTest.mouseClick(buttons.back, left, pos=middle)
+    QTest.mouseDClick(buttons.back, left, pos=middle)
+    QTest.mouseClick(buttons.back, left, pos=middle)
+    assert asked.count() == 1
+    assert view.window().focusWidget() is view
+    QTest.mouseMove(buttons.back, middle + QPoint(14, 0))
+    QTest.mouseClick(buttons.back, left, pos=middle + QPoint(14, 0))
+    assert asked.count() == 2, "whoever moves the mouse means it"
 
 
 @pytest.mark.parametrize("width", [900, 330, 260])
