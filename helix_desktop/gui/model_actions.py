@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QPoint
 from PySide6.QtWidgets import QWidget
@@ -19,6 +19,9 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import ForeignConversation, Session
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 
 LONGEST_CHOICE = 60  # The texts of an agent's options are cut to this many characters.
 
@@ -41,7 +44,7 @@ class ModelActions(QObject):
         self.chooser.opened.connect(self._fill_chooser)
         self.chooser.closed_without_choice.connect(self._forget_waiting_action)
         self.chooser.chosen.connect(self.use_chosen_model)
-        self.chooser.edit_wanted.connect(self._open_model_dialog)
+        self.chooser.edit_wanted.connect(self._edit_model_and_go_on_choosing)
         self.chooser.connect_wanted.connect(self.open_connect_dialog)
         top.model.choice_wanted.connect(self.open_model_chooser)
         parts.actions.set_action_handler("model-price", self.edit_current_model)
@@ -146,7 +149,18 @@ class ModelActions(QObject):
             if model.name == self._showing.main_model:
                 self._open_model_dialog(model, "input")
 
-    def _open_model_dialog(self, model: ModelChoice, first_field: str = "") -> None:
+    def _edit_model_and_go_on_choosing(self, model: ModelChoice) -> None:
+        """Corrects a model of the list, and then shows the list again: a message may wait for the
+        choice.
+        """
+        dialog = self._open_model_dialog(model)
+        dialog.finished.connect(lambda _result: self._show_chooser_again(model))
+
+    def _show_chooser_again(self, model: ModelChoice) -> None:
+        self.open_model_chooser()
+        self.chooser.highlight_model(model.name)
+
+    def _open_model_dialog(self, model: ModelChoice, first_field: str = "") -> "EditModelDialog":
         """Opens the dialog that corrects a model, at the field that the user has asked for."""
         from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 
@@ -157,6 +171,7 @@ class ModelActions(QObject):
         if first_field and wanted_field is not None:
             wanted_field.setFocus()
         dialog.open()
+        return dialog
 
     def _correct_model(self, model: ModelChoice, values: Any) -> None:
         self._save_and_tell(model, self._setup.correct_model_values(model.name, values))
@@ -169,6 +184,8 @@ class ModelActions(QObject):
 
     def _notice_corrected_model(self, model: ModelChoice, _done: None) -> None:
         self._parts.requests.choices_changed.emit()
+        if self.chooser.isVisible():
+            self._fill_chooser()
         self._parts.notices.show_notice(
             tr("{model}: the change applies from the next message.", model=model.id)
         )

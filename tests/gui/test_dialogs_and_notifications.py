@@ -280,6 +280,34 @@ def test_where_models_are_known_the_first_message_asks_which(
     assert composer.text.toPlainText() == ""
 
 
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_model_that_is_corrected_before_the_first_message_leads_back_to_the_choice(
+    front: DialogsAndNotifications, window: MainWindow, bench: FakeWorkbench, *, saves: bool
+) -> None:
+    """There was no list any more, no model, and the message was not sent."""
+    bench.main_model_name = ""
+    composer = window.chat.composer
+    chooser = front.models.chooser
+    QTest.keyClicks(composer.text, "Hello")
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    QTest.keyClick(chooser.line, Qt.Key.Key_Down)
+    QTest.keyClick(chooser.line, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
+    (dialog,) = window.findChildren(EditModelDialog)
+    dialog.values["window"] = 16_000
+    if saves:
+        dialog._save_values_and_close()
+    else:
+        dialog.reject()
+    assert chooser.isVisible()
+    assert chooser.line.placeholderText() == "Which model should answer your message?"
+    highlighted = chooser.highlighted_model()
+    assert highlighted is not None
+    assert highlighted.name == QWEN.name
+    QTest.keyClick(chooser.line, Qt.Key.Key_Return)
+    assert bench.main_model_name == QWEN.name
+    assert composer.text.toPlainText() == "", "it was sent"
+
+
 def test_a_model_chosen_later_sends_nothing_that_was_given_up(
     front: DialogsAndNotifications, window: MainWindow, bench: FakeWorkbench
 ) -> None:
@@ -308,8 +336,7 @@ def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
     ]  # It runs here.
     dialog.values["window"] = 16_000
     dialog._save_values_and_close()
-    window.top.model.click()
-    QTest.keyClicks(chooser.line, "qwen")
+    assert chooser.isVisible(), "the list is still what the user was at"
     assert chooser.highlighted_model() == replace(QWEN, window=16_000, sure=WindowSizeSource.USER)
     QTest.keyClick(chooser.line, Qt.Key.Key_Return)
     assert bench.main_model_name == QWEN.name

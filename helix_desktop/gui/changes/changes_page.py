@@ -468,16 +468,29 @@ class ChangesPage(QWidget):
         self._undone = self._find_undone_turns(gathered.rows)
         self._files = [row.file for row in gathered.rows if row.file is not None]
 
+        self._list_files_again(gathered.rows)
+        self._show_coverage_note(gathered.changes.checkpoint_progress)
+
+        seq, path = self._turn_to_show
+        if seq and self._turns:
+            self._turn_to_show = (0, "")
+            self.show_turn_of_fact(seq, path)
+        self.undo_button.setEnabled(bool(self._turns))
+        self._offer_files_to_commit(gathered)
+
+    def _list_files_again(self, rows: list[ChangesListRow]) -> None:
+        """Selects the file that was shown. If it is gone from the list, none is: another file would
+        bring its own Undo to where one was just pressed.
+        """
         if self._shown is not None:
             self._row_shown_last = self.files.current_changes_row
         had_focus = self.body.view.hasFocus() or self.body.undo_button.hasFocus()
         self._shown = None
         self._row_read_again = self._row_shown_last
-        # Another file would bring its own Undo to where one was just pressed.
         is_other_list = self._scope_of_shown_file != self._scope
         selects_other_file = self._row_shown_last is None or is_other_list
         self.files.show_changes_rows(
-            gathered.rows, self._row_shown_last, selects_other_file=selects_other_file
+            rows, self._row_shown_last, selects_other_file=selects_other_file
         )
         self._row_read_again = None
         if not self._files:
@@ -487,14 +500,6 @@ class ChangesPage(QWidget):
             self.body.show_sentence_only(tr("Nothing is left of this change. Choose another file in the list."))  # fmt: skip
             if had_focus:
                 self.files.setFocus()
-        self._show_coverage_note(gathered.changes.checkpoint_progress)
-
-        seq, path = self._turn_to_show
-        if seq and self._turns:
-            self._turn_to_show = (0, "")
-            self.show_turn_of_fact(seq, path)
-        self.undo_button.setEnabled(bool(self._turns))
-        self._offer_files_to_commit(gathered)
 
     def _find_undone_turns(self, rows: Sequence[ChangesListRow]) -> list[TurnOfChanges]:
         """Returns turns that have no row because the user undid what they changed."""

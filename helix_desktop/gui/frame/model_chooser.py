@@ -278,7 +278,7 @@ class ModelRowPainter(RowPainter):
 
 class ModelChooser(SearchPopup):
     """`chosen` carries `provider/model`, `edit_wanted` the model to correct.
-    `connect_wanted`: there is none.
+    `connect_wanted`: there is none. Whoever corrects a model comes back to this list.
     """
 
     chosen = Signal(str)
@@ -337,6 +337,9 @@ class ModelChooser(SearchPopup):
         for button in self._links:
             button.hide()
 
+    def highlight_model(self, name: str) -> None:
+        self.highlight_row(self._find_row_of_model_or_first(name))
+
     def show_known_models(self, models: Sequence[ModelChoice], *, refreshing: bool = True) -> None:
         """Shows the known models, and the chosen one even if no provider lists it."""
         shown_models = list(models)
@@ -347,7 +350,12 @@ class ModelChooser(SearchPopup):
         self._models = shown_models
         if refreshing:
             self._refresh_status = tr("refreshing…")
-        self._refill_models()
+        # Somebody may be about to press Enter on the highlighted one.
+        highlighted = self.highlighted_model()
+        if highlighted is None:
+            self._refill_models()
+        else:
+            self._refill_models(keep=highlighted.name)
 
     def show_refreshed_models(self, refreshed: RefreshedModels) -> None:
         titles: list[str] = []
@@ -416,7 +424,8 @@ class ModelChooser(SearchPopup):
     def request_model_edit(self) -> None:
         model = self.highlighted_model()
         if model is not None:
-            self.close_and_return_focus()
+            # The own method would report that nothing was chosen.
+            super().close_and_return_focus()
             self.edit_wanted.emit(model)
 
     def toggle_favourite(self) -> None:
