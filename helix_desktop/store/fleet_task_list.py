@@ -330,7 +330,7 @@ class FleetTaskList(FleetTaskHistory):
         """Record a claimed task's result, or give it back as waiting. Return False if
         somebody else has it.
         """
-        sealed = self._codec.encode_result(task.id, result)
+        sealed = self._codec.encode_result(task.id, _keep_cost_so_far(result, task))
         lease = (self._space, task.id, task.claims, task.worker)
         charges = self.notes.charge_statements(task.id, task.claims, task.order.agent, result.cost)
         ending = self._statement("end", state.value, sealed, *lease)
@@ -357,7 +357,7 @@ class FleetTaskList(FleetTaskHistory):
 
         Return the task's state, or None if somebody else has it.
         """
-        sealed = self._codec.encode_result(task.id, result)
+        sealed = self._codec.encode_result(task.id, _keep_cost_so_far(result, task))
         lease = (self._space, task.id, task.claims, task.worker)
         charges = self.notes.charge_statements(task.id, task.claims, task.order.agent, result.cost)
         giving_back = self._statement("give_back", MOST_SETBACKS, sealed, *lease)
@@ -484,7 +484,10 @@ class FleetTaskList(FleetTaskHistory):
     async def _end_unless_ended(
         self, task: str, state: FleetTaskState, result: FleetTaskResult
     ) -> bool:
-        sealed = self._codec.encode_result(task, result)
+        kept_result = result
+        with suppress(InvalidInput, NotFound):  # No such task is found by its id.
+            kept_result = _keep_cost_so_far(result, await self.find_fleet_task(task))
+        sealed = self._codec.encode_result(task, kept_result)
         ending = self._statement("cancel", state.value, sealed, self._space, task)
 
         def end_row(transaction: TableTransaction) -> bool:
@@ -538,3 +541,12 @@ class FleetTaskList(FleetTaskHistory):
             return len(rows)
 
         return await self._run_in_transaction(retry_rows)
+
+
+def _keep_cost_so_far(result: FleetTaskResult, task: FleetTask) -> FleetTaskResult:
+    """Return the result with what the task had cost before, if it does not say more itself: whoever
+    cancels a task, or could not run it, does not know what was paid.
+    """
+    if task.result is UNREADABLE or result is UNREADABLE or result.cost >= task.result.cost:
+        return result
+    return replace(result, cost=task.result.cost)

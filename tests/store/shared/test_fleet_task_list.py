@@ -251,6 +251,25 @@ async def test_a_deadline_that_passed_fails_the_task(tasks: FleetTaskList) -> No
     assert (await tasks.find_fleet_task(soon)).state is FleetTaskState.FAILED
 
 
+async def test_a_task_keeps_what_it_has_cost_whoever_ends_it(tasks: FleetTaskList) -> None:
+    """A task was stopped at its question: its cost became a dash, and the sum still had it."""
+    await tasks.add_fleet_tasks([NewFleetTask(order()), NewFleetTask(order())])
+    asking, failing = await tasks.claim_fleet_tasks("me", 2, 30)
+    paid = FleetTaskResult("It asks.", cost=0.0013)
+    assert await tasks.end_fleet_task(asking, FleetTaskState.NEEDS_YOU, paid)
+    assert await tasks.cancel_fleet_task(asking.id)
+    cancelled = await tasks.find_fleet_task(asking.id)
+    assert (cancelled.state, cancelled.result.cost) == (FleetTaskState.CANCELLED, 0.0013)
+    assert not await tasks.cancel_fleet_task("0" * 20)
+
+    assert await tasks.end_fleet_task(failing, FleetTaskState.WAITING, replace(paid, why="later"))
+    (again,) = await tasks.claim_fleet_tasks("me", 1, 30)
+    broken = FleetTaskResult("It broke.")
+    assert await tasks.end_fleet_task(again, FleetTaskState.FAILED, broken)
+    assert (await tasks.find_fleet_task(failing.id)).result.cost == 0.0013
+    assert (await tasks.count_fleet_tasks()).dollars == pytest.approx(2 * 0.0013)
+
+
 async def test_what_was_cancelled_is_lost_to_its_worker_and_can_be_tried_again(
     tasks: FleetTaskList,
 ) -> None:
