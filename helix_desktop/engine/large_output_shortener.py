@@ -137,9 +137,7 @@ class LargeOutputShortener:
         """Return which outputs are too large, without those that the agent chose itself."""
         meter = self.conversation.current_meter()
         tools = [self._name_of_called_tool(returned) for returned in batch]
-        command_indexes = large_output_choice.find_command_outputs_to_limit(
-            batch, tools, meter.used, meter.window, meter.parts[ContextKind.SYSTEM]
-        )
+        command_indexes = self._indexes_of_limited_commands(batch)
 
         # An output that is kept whole takes no part in the choice: it counts as empty.
         calls_kept_whole = self._calls_kept_whole(batch, tools, policy)
@@ -486,10 +484,10 @@ class LargeOutputShortener:
         excerpt = large_output_choice.format_excerpt(
             returned.output, returned.tokens, shortened.text, asked=shortened.asked
         )
-        why = f"an output of {returned.tokens:,} tokens"
+        why = self._why_output_is_large(returned)
         writer_name = ""
         if shortened.asked:
-            why += ", shortened at the agent's request"
+            why += ", in the way that the agent asked for"
             writer = self._model_that_compacts()
             if writer is not None:
                 writer_name = writer.model_name
@@ -497,6 +495,26 @@ class LargeOutputShortener:
             cover, excerpt, returned.tokens, returned.output.digest, why
         )
         return replace(fold, model=writer_name, batch=batch, asked=shortened.asked)
+
+    def _why_output_is_large(self, returned: facts.ToolReturned) -> str:
+        """Say which limit an output exceeds, in tokens as its own are counted."""
+        meter = self.conversation.current_meter()
+        limit = self.conversation.policy.admission_tokens
+        if self._indexes_of_limited_commands([returned]):
+            limit = min(limit, self.conversation.policy.admission_command_tokens)
+        billed_limit = large_output_limit_tokens(meter.window, limit)
+        if returned.tokens * meter.factor <= billed_limit:
+            return f"the output has {returned.tokens:,} tokens, and the outputs of this step were too long together"
+        counted_limit = round(billed_limit / meter.factor)
+        return f"the output has {returned.tokens:,} tokens, and more than {counted_limit:,} are shortened"
+
+    def _indexes_of_limited_commands(self, batch: Sequence[facts.ToolReturned]) -> list[int]:
+        """Return which outputs of a batch have the lower limit, because a command printed them."""
+        meter = self.conversation.current_meter()
+        tools = [self._name_of_called_tool(returned) for returned in batch]
+        return large_output_choice.find_command_outputs_to_limit(
+            batch, tools, meter.used, meter.window, meter.parts[ContextKind.SYSTEM]
+        )
 
     def _build_fold_of_part(
         self, cover: facts.PartRef, excerpt: str, tokens_before: int, entry: Digest, why: str
@@ -528,7 +546,7 @@ class LargeOutputShortener:
     ) -> facts.Folded:
         excerpt = await excerpt_attachment(self.cache, self.tokens, part, policy, most_tokens)
         share = f"{policy.oversized_share:.0%}"
-        why = f"{part.name}: {part.tokens:,} tokens, over {share} of the context window"
+        why = f"the attachment “{part.name}” has {part.tokens:,} tokens, over {share} of the context window"
         # The message is not recorded yet. Number 0 stands for it.
         cover = facts.PartRef(0, index)
         return self._build_fold_of_part(cover, excerpt, part.tokens, part.stored.digest, why)

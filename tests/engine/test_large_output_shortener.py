@@ -55,6 +55,24 @@ async def test_a_large_output_shows_as_a_preview_that_names_the_whole() -> None:
     assert kept.writers["main"].requests == kept.writers["fast"].requests == []
 
 
+async def test_the_reason_of_an_excerpt_says_which_limit_was_exceeded() -> None:
+    """It said "An output of 40,859 tokens.", which is no reason."""
+    kept = await keeping("layered", window=32_000)
+    await kept.say("go")
+    await kept.step(words(5_000))
+    (fold,) = kept.folds(FoldKind.EXCERPT)
+    tokens = f"{fold.tokens_before:,}"
+    assert fold.why == f"the output has {tokens} tokens, and more than 1,333 are shortened"
+
+
+async def test_of_outputs_that_are_long_together_that_is_the_reason() -> None:
+    kept = await began()
+    await kept.batch([words(3_900, f"n{index:02}") for index in range(9)])
+    assert kept.folds()
+    for fold in kept.folds():
+        assert fold.why.endswith("the outputs of this step were too long together")
+
+
 async def test_a_read_of_what_is_shown_as_an_excerpt_brings_the_whole() -> None:
     kept = await began()
     text = words(5_000)

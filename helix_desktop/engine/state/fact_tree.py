@@ -112,6 +112,13 @@ class FactTree:
                 taken_out.pop(fact.ref, None)
         return taken_out
 
+    def is_fold_undone_by_user(self, fold: str) -> bool:
+        """Whether the user undid a fold, on whatever branch, and has not redone it since."""
+        for effect in reversed(self.effects):
+            if isinstance(effect.fact, Unfolded | Refolded) and effect.fact.fold == fold:
+                return isinstance(effect.fact, Unfolded)
+        return False
+
     def rewind_that_keeps_choices(self, to: int, *, again: bool = False) -> tuple[Fact, ...]:
         """Return the facts of a rewind: with it, each fold stays undone or not as the user last
         left it. What he chose after `to`, or on another branch, would else be forgotten.

@@ -415,8 +415,8 @@ def _build_covered_output_boxes(
             heading = tr("What the model saw")
         for fold in folds[:MOST_EXCERPTS]:
             yield build_heading_box(ink, width, heading, gap=12)
-            # The model gets the whole hash. A line of 64 digits tells a person nothing.
-            excerpt = make_safe_text(fold_sentences.shorten_hashes(fold.text))
+            # Word for word, with all 64 digits of a hash.
+            excerpt = make_safe_text(fold.text)
             yield build_note_box(ink, width, excerpt, font=ink.mono, colour="text")
 
 

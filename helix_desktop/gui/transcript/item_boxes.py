@@ -185,7 +185,7 @@ def _build_user_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     for part_number, part in enumerate(fact.parts):
         if isinstance(part, facts.Attachment):
             part_ref = facts.PartRef(item.fact_seq, part_number)
-            fold = context.items.history.branch.fold_shown_for_part(part_ref)
+            fold = context.items.fold_of_attachment(part_ref)
             yield from _build_attachment_boxes(context, part, fold)
 
 

@@ -363,6 +363,20 @@ class TranscriptItems:
             are_shown=item.fact_seq in self._opened,
         )
 
+    def fold_of_attachment(self, ref: facts.PartRef) -> facts.Folded | None:
+        """Returns what the model sees of an attachment instead of the whole, or None. If its
+        message is no longer part of the conversation, what it saw of it last.
+        """
+        branch = self.history.branch
+        if branch.has_message(ref.seq):
+            return branch.fold_shown_for_part(ref)
+        for fold in reversed(self._folds.values()):
+            if fold.cover == ref:
+                if self.history.record.is_fold_undone_by_user(fold.fold):
+                    return None
+                return fold
+        return None
+
     @property
     def can_return_to_rewound(self) -> bool:
         """Whether one can go on from what a rewind removed. Of a conversation that a connected

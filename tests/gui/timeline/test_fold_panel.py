@@ -374,8 +374,7 @@ def test_the_only_output_has_no_words_at_its_right(theme: Theme, written: Writte
     texts = texts_of(boxes)
     assert not any("brings back all" in text for text in texts)
     at = texts.index("What the model sees")
-    assert texts[at + 1].startswith("kept ")
-    assert digest.hex not in texts[at + 1], "a person does not read 64 digits"
+    assert texts[at + 1] == f"kept {digest.hex}"
     assert texts[at + 2 :] == [
         "Replaced outputs",
         "1 output, still in the cache.",
@@ -393,6 +392,15 @@ def test_an_excerpt_that_was_undone_is_not_what_the_model_sees(
     texts = texts_of(boxes_of(theme, shown_of(story_of(written))))
     assert "What the model saw" in texts
     assert "What the model sees" not in texts
+
+
+def test_what_the_model_sees_is_shown_word_for_word(theme: Theme, written: Written) -> None:
+    """The hash was cut to eight of its digits, and the model gets all of them."""
+    seq = written.output(7)
+    digest = Digest.of_content(b"7")
+    text = f'[EXCERPT; the whole: recall_cached_content("{digest.hex}")]'
+    written.add(Folded("e7", FoldKind.EXCERPT, PartRef(seq), text, 30, 5_000, "", (digest,)))
+    assert text in texts_of(boxes_of(theme, shown_of(story_of(written))))
 
 
 def test_only_so_many_outputs_are_drawn(

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine.facts import (
+    Attachment,
     Decided,
     FilesChanged,
+    Folded,
+    FoldKind,
     PartRef,
     Pinned,
     Reasoning,
@@ -24,6 +27,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     Unfolded,
     Unpinned,
+    UserSaid,
 )
 from helix_desktop.engine.facts import ModelReplied as Replied
 from helix_desktop.engine.messages import CallDelta, ReasoningDelta, RetryDelay, TextDelta
@@ -227,6 +231,24 @@ def test_a_rewind_sets_aside_and_restores_the_folds_of_its_time() -> None:
     index = kinds(items).index(TranscriptItemKind.REWOUND)
     items.toggle_rewound_items(index)
     assert not any(items.is_item_hidden(i) for i in range(len(items.all)))
+
+
+def test_the_label_of_an_attachment_does_not_change_when_its_message_is_left() -> None:
+    """Its "1.3K of 40.9K tokens" became "40.9K tokens" while the message was outside."""
+    told = Told()
+    told.user("one")
+    attachment = Attachment("log.txt", Stored(Digest.of_content(b"log"), 90_000), 40_900)
+    told.add(UserSaid((Text("two", 1), attachment)))
+    ref = PartRef(len(told.facts), 1)
+    told.add(Folded("e", FoldKind.EXCERPT, ref, "short", 1_300, 40_900))
+    before = grown(told.facts).fold_of_attachment(ref)
+    assert before is not None
+    told.add(Rewound(1))
+    assert grown(told.facts).fold_of_attachment(ref) == before
+    told.add(Rewound(len(told.facts) - 1))
+    told.add(Unfolded("e"))
+    told.add(Rewound(1))
+    assert grown(told.facts).fold_of_attachment(ref) is None
 
 
 def test_what_a_search_found_among_what_was_replaced_is_opened() -> None:
