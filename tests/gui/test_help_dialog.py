@@ -43,18 +43,6 @@ def test_links_lead_to_other_pages_and_back(theme: Theme) -> None:
     assert "First steps" in dialog.page.toPlainText()
 
 
-def test_a_page_is_found_by_its_words_and_those_with_them_in_the_title_come_first(
-    theme: Theme,
-) -> None:
-    assert find_help_pages("undo")[0].file == "changes.md"
-    assert find_help_pages("UNDO changes")[0].file == "changes.md"
-    assert find_help_pages("keyring")[0].file == "keys.md"
-    assert find_help_pages("xylophone") == ()
-    assert {finding.file for finding in find_help_pages("")} == {
-        entry.file for entry in list_help_contents()
-    }
-
-
 def test_a_page_opens_at_the_words_that_were_searched_for(theme: Theme) -> None:
     """It opened at its top, and the words stood somewhere on the second screen."""
     window = QWidget()

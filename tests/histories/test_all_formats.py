@@ -5,8 +5,7 @@ import pkgutil
 
 from helix_desktop import histories
 from helix_desktop.histories import openai_history
-from helix_desktop.histories.added_formats import OWN_KINDS
-from helix_desktop.histories.all_formats import ALL_FORMATS, find_format
+from helix_desktop.histories.all_formats import ALL_FORMATS
 from helix_desktop.histories.history_format import HistoryFormat
 
 
@@ -21,17 +20,8 @@ def test_every_format_that_a_module_declares_is_listed() -> None:
     assert len(declared) == len(ALL_FORMATS)
 
 
-def test_no_extension_can_take_a_kind_that_is_listed() -> None:
-    assert {listed.kind for listed in ALL_FORMATS} == set(OWN_KINDS)
-
-
 def test_the_format_that_recognizes_every_row_comes_last() -> None:
     unknown_row = {"unknown": True}
     knows_it = [listed for listed in ALL_FORMATS if listed.recognizes(unknown_row)]
     assert knows_it == [openai_history.FORMAT]
     assert ALL_FORMATS[-1] is openai_history.FORMAT
-
-
-def test_a_kind_of_an_extension_has_no_format_here() -> None:
-    assert find_format("codex") is not None
-    assert find_format("talker") is None
