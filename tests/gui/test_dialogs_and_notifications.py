@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPointF, Qt, QUrl
-from PySide6.QtGui import QDropEvent
-from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtCore import QCoreApplication, QEvent, Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QApplication,
     QDoubleSpinBox,
@@ -22,29 +21,21 @@ from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.chat.trust_dialog import TrustDialog
 from helix_desktop.gui.common.consent_dialog import ConsentDialog
 from helix_desktop.gui.dialogs_and_notifications import (
-    DescribedHistories,
     DialogsAndNotifications,
 )
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
-from helix_desktop.gui.frame.tour_card import TourStepCard
-from helix_desktop.gui.frame.welcome_page import ConnectModelDialog, NewestConversation, WelcomePage
-from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
+from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.model_setup_port import ModelChoice
-from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
 from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.storage_page import StoragePage
-from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.window_actions import declare_actions
-from helix_desktop.program_settings import NOTIFY_DONE, RECORDER, SOUND_DONE, ProgramSettings
-from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.program_settings import NOTIFY_DONE, SOUND_DONE
 from helix_desktop.store.imported_proposals import ImportedQuestion
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Now, now
@@ -59,136 +50,6 @@ def setup() -> FakeSetup:
 @pytest.fixture
 def front(window: MainWindow, setup: FakeSetup, tmp_path: Path) -> DialogsAndNotifications:
     return DialogsAndNotifications(window, setup, FakeInstallation(), tmp_path / "tour", now)
-
-
-def test_without_a_workspace_there_is_a_welcome(
-    theme: Theme,
-    state_file: WindowStateFile,
-    settings: ProgramSettings,
-    doing: BackgroundRunner,
-    tmp_path: Path,
-) -> None:
-    window = MainWindow(theme, state_file, settings, doing)
-    DialogsAndNotifications(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
-    window.show()
-    window.workspaces.set_workspaces_and_start(FakeDesk(empty=True))
-    assert window.showing.page == "welcome"
-    assert window.focusWidget() is window.welcome.folder
-    assert not window.is_sidebar_shown
-    welcome = window.findChildren(WelcomePage)[0]
-    welcome.folder_given.emit(tmp_path)
-    assert window.showing.page == "chat"
-    assert window.current_workbench is not None
-    assert window.current_workbench.main_folder == tmp_path
-
-
-def test_the_welcome_shows_a_way_to_workspaces_in_the_trash(
-    theme: Theme,
-    state_file: WindowStateFile,
-    settings: ProgramSettings,
-    doing: BackgroundRunner,
-    tmp_path: Path,
-) -> None:
-    desk = FakeDesk(empty=True)
-    window = MainWindow(theme, state_file, settings, doing)
-    DialogsAndNotifications(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
-    window.show()
-    window.workspaces.set_workspaces_and_start(desk)
-    assert window.welcome.trash.isHidden(), "there is nothing in the trash"
-    desk.trashed.update(FakeDesk().benches)
-    window.workspaces.refresh_workspaces()
-    assert not window.welcome.trash.isHidden()
-    window.welcome.trash.click()
-    (dialog,) = window.findChildren(WorkspaceTrashDialog)
-    assert dialog.isVisible()
-    desk.benches.update(desk.trashed)
-    window.workspaces.refresh_workspaces()
-    assert window.welcome.trash.isHidden(), "the rail shows workspaces"
-
-
-def test_the_welcome_scrolls_where_it_does_not_fit(theme: Theme) -> None:
-    """With large text in a small window, its lines were cut."""
-    page = WelcomePage(theme)
-    page.resize(300, 200)
-    page.show()
-    QApplication.processEvents()
-    labels = page.findChildren(QLabel)
-    cut = [
-        each.text()
-        for each in labels
-        if each.isVisible() and each.height() < each.heightForWidth(each.width())
-    ]
-    assert cut == []
-
-
-def test_the_first_start_offers_to_record_agents_and_says_what_that_reads(
-    front: DialogsAndNotifications, window: MainWindow, tmp_path: Path
-) -> None:
-    """It stood only in the import dialog, which a new user may never open."""
-    histories = FakeInstallation().of_others
-    box = window.welcome.recorder_box
-    assert box.isHidden() or not box.isVisible(), "there is nothing to record"
-    front._show_histories_on_welcome(
-        [DescribedHistories(group, histories.details) for group in histories.groups]
-    )
-    assert not box.isChecked(), "it is off until it is chosen"
-    assert "Claude Code" in box.accessibleDescription()
-    assert any(
-        box.accessibleDescription() == label.text() for label in window.welcome.findChildren(QLabel)
-    )
-    box.setFocus()
-    QTest.keyClick(box, Qt.Key.Key_Space)
-    assert window.settings[RECORDER]
-    window.settings.change_setting(RECORDER, False)  # as the import dialog and the settings do
-    assert not box.isChecked()
-
-
-def test_recording_that_cannot_be_turned_on_is_said_and_not_shown_as_on(
-    front: DialogsAndNotifications, window: MainWindow
-) -> None:
-    window.settings._path.parent.mkdir(parents=True, exist_ok=True)
-    window.settings._path.write_text("[[broken", encoding="utf-8")
-    window.welcome.recorder_box.click()
-    assert not window.welcome.recorder_box.isChecked()
-    assert window.notices.shown_text
-
-
-def test_each_newest_conversation_has_a_line_of_the_whole_card(theme: Theme) -> None:
-    """They stood squeezed beside the button."""
-    page = WelcomePage(theme)
-    rows = [
-        NewestConversation("Claude Code", "Extract the lock manager", "storage-engine", "2h"),
-        NewestConversation("Codex", "Flaky", "thesis", "Thu"),
-    ]
-    for _ in range(2):  # A second look replaces the first.
-        page.show_importable_conversations(2, ["Claude Code"], rows)
-        page.resize(900, 700)
-        page.show()
-        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-        QApplication.processEvents()
-    (age,) = (
-        each for each in page.findChildren(QLabel) if each.text() == "2h" and each.isVisible()
-    )
-    right = age.mapTo(page, age.rect().topRight()).x()
-    assert right >= page.bring_in.mapTo(page, page.bring_in.rect().topLeft()).x()
-    assert (
-        age.mapTo(page, age.rect().topLeft()).y()
-        > page.bring_in.mapTo(page, page.bring_in.rect().bottomLeft()).y()
-    )
-
-
-def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:
-    page = WelcomePage(theme)
-    given = QSignalSpy(page.folder_given)
-    (tmp_path / "file.txt").write_text("x")
-    mime = QMimeData()
-    mime.setUrls(
-        [QUrl.fromLocalFile(str(tmp_path / "file.txt")), QUrl.fromLocalFile(str(tmp_path))]
-    )
-    action = Qt.DropAction.CopyAction
-    none = Qt.KeyboardModifier.NoModifier
-    page.dropEvent(QDropEvent(QPointF(5, 5), action, mime, Qt.MouseButton.LeftButton, none))
-    assert given.at(0) == [tmp_path]
 
 
 def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
@@ -341,29 +202,6 @@ def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
     QTest.keyClick(chooser.line, Qt.Key.Key_Return)
     assert bench.main_model_name == QWEN.name
     assert window.top.model.text() == f"{QWEN.name} ▾"
-
-
-def test_what_is_not_known_of_a_model_is_said_and_not_shown_as_nothing(window: MainWindow) -> None:
-    model = ModelChoice("other/large", 128_000, note="unknown model", sure=WindowSizeSource.ASSUMED)
-    dialog = EditModelDialog(model, window)
-    assert any(
-        label.text().startswith("The size of this model's context window is not known.")
-        for label in dialog.findChildren(QLabel)
-    )
-    assert [field.text() for field in dialog.findChildren(QDoubleSpinBox)] == ["unknown"] * 4
-    dialog.reject()
-
-
-def test_a_reply_longer_than_the_window_is_refused(window: MainWindow) -> None:
-    """It was saved without a word."""
-    dialog = EditModelDialog(ModelChoice("other/large", 40_000), window)
-    saved = QSignalSpy(dialog.corrected)
-    dialog.values["max_output"] = 50_000
-    dialog._save_values_and_close()
-    assert dialog.trouble.text() == "The longest reply cannot be larger than the context window."
-    dialog.values["max_output"] = 40_000
-    dialog._save_values_and_close()
-    assert [saved.at(at) for at in range(saved.count())] == [[{"max_output": 40_000}]]
 
 
 @pytest.mark.usefixtures("front")
@@ -522,32 +360,6 @@ def test_a_click_on_a_notification_goes_there(
     assert window.current_session.id == "flaky"
 
 
-def test_the_tour_has_a_workspace_of_its_own_and_says_nothing_for_the_user(
-    front: DialogsAndNotifications, window: MainWindow
-) -> None:
-    window.notices.show_notice("The message was removed.", act=lambda: None)
-    window.window_actions["tour"].trigger()
-    assert window.current_workbench is not None
-    assert window.current_workbench.name == "Tour"
-    assert window.current_session is None
-    assert window.chat.composer.text.toPlainText() == ""
-    assert window.notices.shown_text == ""
-    window.window_actions["tour"].trigger()
-    assert len(window.findChildren(TourStepCard)) == 1
-
-
-def test_a_tour_that_cannot_begin_says_why(
-    front: DialogsAndNotifications, window: MainWindow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def breaks(_desk: object, _folder: Path) -> FakeWorkbench:
-        raise StoreFailed("The disk is full.")
-
-    monkeypatch.setattr(front._installation, "open_tour_workbench", breaks)
-    window.window_actions["tour"].trigger()
-    assert window.notices.shown_text == "The disk is full."
-    assert window.findChildren(TourStepCard) == []
-
-
 def test_where_no_desktop_listens_a_notification_is_nothing(
     window: MainWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -562,50 +374,6 @@ def test_where_no_desktop_listens_a_notification_is_nothing(
     notifier = DesktopNotifier(window.windowIcon(), start, window)
     notifier.show_desktop_notification("title", "x" * 500, "")
     assert started == []
-
-
-def test_rules_are_shown_before_they_are_followed(
-    front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk
-) -> None:
-    parser = desk.benches["parser"]
-    rules = ProjectItem("rules", "AGENTS.md", Path("/x/AGENTS.md"), "Never push.\u202e", "")
-    parser.rules = [rules]
-    front._announce_untrusted_files_once(parser, parser.rules)
-    assert window.notices.shown_text == ""
-    window.workspaces.go_to_workspace("parser")
-    front._announce_untrusted_files_once(parser, parser.rules)
-    assert window.notices.shown_text == "The rules in AGENTS.md are used only after you trust them."
-    window.notices.run_notice_action()
-    dialog = window.findChildren(TrustDialog)[0]
-    assert dialog.findChildren(QPlainTextEdit)[0].toPlainText() == "Never push.⟨202E⟩"
-    next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust").click()
-    assert parser.trusted == [rules]
-
-
-def test_the_question_about_rules_stays_until_it_is_answered(
-    front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk
-) -> None:
-    """The defect: it went by itself after half a minute, and never came again, so whoever
-    looked elsewhere had never been asked.
-    """
-    parser = desk.benches["parser"]
-    rules = ProjectItem("rules", "AGENTS.md", Path("/x/AGENTS.md"), "Never push.", "")
-    parser.rules = [rules]
-    question = "The rules in AGENTS.md are used only after you trust them."
-    window.workspaces.go_to_workspace("parser")
-    front._announce_untrusted_files_once(parser, parser.rules)
-    assert window.notices.shown_text == question
-    assert not window.notices._timer.isActive()
-    window.workspaces.go_to_workspace("storage-engine")
-    assert window.notices.shown_text != question
-    window.workspaces.go_to_workspace("parser")
-    front._announce_untrusted_files_once(parser, parser.rules)
-    assert window.notices.shown_text == question
-    window.notices._close.click()
-    window.workspaces.go_to_workspace("storage-engine")
-    window.workspaces.go_to_workspace("parser")
-    front._announce_untrusted_files_once(parser, parser.rules)
-    assert window.notices.shown_text != question, "it was dismissed"
 
 
 def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -14,7 +13,6 @@ from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
-    QInputDialog,
     QLabel,
     QMenu,
     QMessageBox,
@@ -45,7 +43,6 @@ from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
     ConversationReplaced,
-    FoldProgress,
     QuestionAnswered,
 )
 from helix_desktop.engine.view import build_state
@@ -54,18 +51,15 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.common.figure_formats import format_time_of_day
-from helix_desktop.gui.frame.conversation_list import has_second_line
 from helix_desktop.gui.frame.window_layout import NARROW_WINDOW_WIDTH
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_actions import ModelActions
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.search_suggestions import offer_slash_commands
-from helix_desktop.gui.subagents_dialog import SubagentsDialog
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
 from helix_desktop.program_settings import ProgramSettings
-from helix_desktop.tools.permission import PermissionMode
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
 from tests.gui.fake_setup import FakeSetup
@@ -128,29 +122,6 @@ def test_the_list_is_asked_for_once_when_it_is_shown_anew(
     monkeypatch.setattr(bench, "list_conversations", lambda: next(lists))
     window.sides.refresh_conversations()
     assert next(lists, None) is None
-
-
-def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_written(
-    window: MainWindow,
-) -> None:
-    window.sides.begin_new_conversation()
-    assert window.chat.composer._figures.text() == ""
-    window.chat.measuring.timeout.emit()
-    assert window.chat.composer._figures.text().endswith("% full")
-    assert not window.chat.composer._figures.text().startswith("0")
-
-
-def test_no_meter_stands_there_while_the_window_of_another_agent_is_unknown(
-    window: MainWindow, session: FakeSession
-) -> None:
-    """The defect: "64 of 200K tokens" for an agent that had not said how large its window is."""
-    session.append(ConversationStarted(acp_agent="Echo agent"))
-    session.append(ModelSet(ModelRole.MAIN, "Echo agent", 0))
-    window.chat.bridge.emit_waiting_events()
-    assert window.chat.composer._figures.text() == ""
-    session.append(ModelSet(ModelRole.MAIN, "Echo agent", 50_000))
-    window.chat.bridge.emit_waiting_events()
-    assert window.chat.composer._figures.text().startswith("≈ 66% full")
 
 
 def test_nothing_can_be_shortened_where_another_agent_works(
@@ -305,89 +276,10 @@ def test_a_question_takes_the_focus_from_nobody(window: MainWindow, session: Fak
     assert window.chat.composer.text.hasFocus()
 
 
-def test_a_conversation_in_the_trash_comes_back_with_undo(
-    window: MainWindow, bench: FakeWorkbench
-) -> None:
-    window.window_actions["trash"].trigger()
-    assert bench.rows[story.CONVERSATION].trashed
-    assert "Extract the lock manager" not in titles(window)
-    assert window.current_session is None
-    window.notices.run_notice_action()
-    assert "Extract the lock manager" in titles(window)
-
-
-def test_pin_archive_and_rename(window: MainWindow, bench: FakeWorkbench) -> None:
-    window.window_actions["pin"].trigger()
-    assert titles(window)[0] == "Pinned"
-    window.window_actions["archive"].trigger()
-    assert "Extract the lock manager" not in titles(window)
-    window.notices.run_notice_action()
-    window.window_actions["rename"].trigger()
-    dialog = window.findChildren(QInputDialog)[-1]
-    dialog.setTextValue("Locks")
-    dialog.accept()
-    assert bench.rows[story.CONVERSATION].title == "Locks"
-
-
-def test_a_fork_is_opened(window: MainWindow) -> None:
-    window.window_actions["fork"].trigger()
-    assert window.current_session is not None
-    assert window.current_session.id == "fork-1"
-
-
 def press(window: MainWindow, words: str) -> None:
     """The button of the last question with these words."""
     box = window.findChildren(QMessageBox)[-1]
     next(each for each in box.buttons() if each.text().replace("&", "") == words).click()
-
-
-def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(
-    window: MainWindow, bench: FakeWorkbench
-) -> None:
-    window.window_actions["bring-back"].trigger()
-    assert bench.copies.brought_back == []
-    window.window_actions["new-copy"].trigger()
-    press(window, "With my uncommitted changes")
-    assert window.current_session is not None
-    row = bench.rows[window.current_session.id]
-    assert row.copy == "main with changes"
-    assert has_second_line(row, ConversationActivity.IDLE)
-    bench.copies.in_other_copies[row.id] = ["/project/both.txt"] + [f"more {n}" for n in range(20)]
-    window.window_actions["bring-back"].trigger()
-    text = window.findChildren(QMessageBox)[-1].text()
-    assert "also changed in other copies:\n/project/both.txt\n" in text
-    assert text.endswith("and 11 more")
-    press(window, "Cancel")
-    for words, way in (
-        ("Merge", "merge"),
-        ("Rebase", "rebase"),
-        ("Apply as uncommitted changes", "apply"),
-    ):
-        window.window_actions["bring-back"].trigger()
-        assert (
-            "\n\nNot brought back yet:\nREADME.md\n\n"
-            in window.findChildren(QMessageBox)[-1].text()
-        )
-        press(window, words)
-        assert bench.copies.brought_back[-1] == (row.id, way, row.title)
-    bench.copies.conflicts = ["README.md"]
-    for words, choice in (
-        ("Keep mine", "yours"),
-        ("Use the copy's", "copy"),
-        ("Add conflict markers", "markers"),
-    ):
-        window.window_actions["bring-back"].trigger()
-        press(window, "Apply as uncommitted changes")
-        assert window.findChildren(QMessageBox)[-1].text().endswith("\n\nREADME.md")
-        press(window, words)
-        assert bench.copies.brought_back[-1] == (row.id, f"apply {choice}", row.title)
-    bench.copies.brought_back.append((row.id, "apply", row.title))
-    window.window_actions["bring-back"].trigger()
-    press(window, "Discard…")
-    assert bench.copies.brought_back[-1][1] == "apply"
-    assert window.findChildren(QMessageBox)[-1].text().endswith("\n\nNot brought back:\nREADME.md")
-    press(window, "Discard")
-    assert bench.copies.brought_back[-1][1] == "discard"
 
 
 def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_there(
@@ -473,17 +365,6 @@ def test_actions_reach_the_conversation(
 ) -> None:
     window.window_actions[name].trigger()
     assert session.done == [done]
-
-
-def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(
-    window: MainWindow, bench: FakeWorkbench
-) -> None:
-    window.context_panel.show()
-    window.context_panel.policy.chosen.emit("observational")
-    window.chat.composer.mode_chosen.emit("plan")
-    assert (bench.policy_name, bench.permission_mode) == ("observational", "plan")
-    assert window.context_panel.policy.text() == "Dated notes ▾"
-    assert window.chat.composer._mode.text() == "Read only ▾"
 
 
 def test_on_a_page_that_cannot_be_searched_everything_is(window: MainWindow) -> None:
@@ -751,39 +632,6 @@ def test_a_fold_without_a_price_says_why(
     assert session.done == []
 
 
-def test_a_fold_is_stopped_beside_its_name_in_the_message_box_and_by_escape(
-    window: MainWindow, session: FakeSession
-) -> None:
-    assert QTest.qWaitForWindowActive(window)
-    composer = window.chat.composer
-    stop = composer._stop
-    assert not stop.isVisible()
-    session.tell(FoldProgress(session.id, FoldKind.HANDOVER, "a handover pays"))
-    window.chat.bridge.emit_waiting_events()
-    assert window.top.stop.isHidden(), "one button to stop is enough"
-    window.switch_to_page("timeline")
-    assert window.top.stop.isVisible()
-    window.switch_to_page("chat")
-    assert window.top.stop.isHidden()
-    for press_stop in (
-        stop.click,
-        window.top.stop.click,
-        lambda: QTest.keyClick(window, Qt.Key.Key_Escape),
-    ):
-        press_stop()
-    assert session.done == ["stop the fold"] * 3
-    assert composer._send.text() == "Send", "a message does not wait for the fold"
-    session.set_running(ConversationActivity.THINKING)
-    window.chat.bridge.emit_waiting_events()
-    stop.click()
-    assert session.done[-1] == "stop", "what the agent does goes first"
-    session.set_running(ConversationActivity.IDLE)
-    session.tell(FoldProgress(session.id, FoldKind.HANDOVER, done=True))
-    window.chat.bridge.emit_waiting_events()
-    assert not stop.isVisible()
-    assert not window.top.stop.isVisible()
-
-
 @pytest.mark.parametrize(
     ("own", "count"),
     [
@@ -806,38 +654,6 @@ def test_quitting_counts_an_agent_and_not_the_conversation_that_waits_for_it(
     window.workspaces.shown_activity._bridge.emit_waiting_events()
     window.quit_or_ask(lambda: None, lambda: None)
     assert click_way(window, "Cancel").startswith(count)
-
-
-def test_agents_in_the_background_are_shown_at_the_top_and_lead_to_their_list(
-    window: MainWindow, bench: FakeWorkbench, session: FakeSession
-) -> None:
-    bench.rows["child"] = Row("child", "C", 0.0, parent=session.id)
-    for state, text in (
-        (ConversationActivity.TOOLS, "1 agent is still working."),
-        (ConversationActivity.IDLE, ""),
-    ):
-        bench._heard(ActivityChanged("child", state))
-        window.workspaces.shown_activity._bridge.emit_waiting_events()
-        assert (window.top._state.text(), window.top.stop.isVisible()) == (text, bool(text))
-        if text:
-            window.top.stop.click()
-            assert window.findChild(SubagentsDialog) is not None
-            assert not session.done, "nothing is stopped"
-
-
-def test_folding_in_the_background_is_said_at_the_top_also_after_another_conversation(
-    window: MainWindow, session: FakeSession, bench: FakeWorkbench
-) -> None:
-    session.tell(FoldProgress(session.id, FoldKind.HANDOVER, "a handover pays"))
-    window.chat.bridge.emit_waiting_events()
-    assert window.top._state.text() == "Shortening: summary…"
-    window.sides.begin_new_conversation()
-    assert window.top._state.text() == ""
-    window.sides.go_to_conversation(session.id)
-    assert window.top._state.text() == "Shortening: summary…"
-    session.tell(FoldProgress(session.id, FoldKind.HANDOVER, done=True))
-    window.chat.bridge.emit_waiting_events()
-    assert window.top._state.text() == ""
 
 
 def test_what_was_forgotten_leaves_the_window_at_once(
@@ -948,31 +764,6 @@ def test_what_another_window_forgets_goes_from_the_message_box_too(
     assert "hunter2" not in "".join(file.read_text() for file in files)
 
 
-def test_ctrl_page_keys_walk_the_conversations(window: MainWindow) -> None:
-    window.window_actions["next"].trigger()
-    assert window.current_session is not None
-    assert window.current_session.id == "flaky"
-    window.window_actions["previous"].trigger()
-    assert window.current_session.id == story.CONVERSATION
-
-
-def test_a_key_leads_to_the_next_conversation_that_waits(
-    window: MainWindow, session: FakeSession, bench: FakeWorkbench
-) -> None:
-    go = window.window_actions["next-waiting"].trigger
-    go()
-    assert window.showing.conversation_id == story.CONVERSATION
-    window.sides.go_to_conversation("flaky")
-    bench.sessions["flaky"].ask(COMMAND)
-    session.ask(COMMAND)
-    seen = []
-    for _ in range(3):
-        window.workspaces.shown_activity._bridge.emit_waiting_events()
-        go()
-        seen.append(window.showing.conversation_id)
-    assert seen == [story.CONVERSATION, "flaky", story.CONVERSATION]
-
-
 def test_letters_nobody_else_wants_are_a_message(window: MainWindow, session: FakeSession) -> None:
     """Whoever read back, or was asked something meanwhile, just goes on writing."""
     composer = window.chat.composer.text
@@ -1026,17 +817,6 @@ def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
     window.chat.composer.text.clear()
     QTest.keyClicks(window.chat.composer.text, "see @lock/t")
     assert [popup.item(at).text() for at in range(popup.count())] == ["src/lock/table.rs"]
-
-
-def test_a_model_that_is_chosen_elsewhere_stands_in_the_top_bar(
-    window: MainWindow, bench: FakeWorkbench
-) -> None:
-    bench.main_model_name = "local/another"
-    for tell in bench.workspace.watching:
-        tell()
-    assert window.top.model.text() == "local/another ▾"
-    window.workspaces.stop_following_workspace(bench.id)
-    assert bench.workspace.watching == []
 
 
 @pytest.mark.parametrize(
@@ -1151,63 +931,6 @@ def test_the_cache_page_says_quietly_that_its_limit_is_passed(
     for tell in bench.size_limit.heard:
         tell(0)
     assert not over.isVisible()
-
-
-@pytest.mark.parametrize("agent", ["", "Claude Code"])
-def test_deleting_speaks_of_an_agents_files_only_if_an_agent_wrote_the_conversation(
-    window: MainWindow, bench: FakeWorkbench, agent: str
-) -> None:
-    bench.rows["flaky"] = replace(bench.rows["flaky"], recorded_from=agent, trashed=True)
-    window.sidebar.conversation_action_wanted.emit("delete", "flaky")
-    text = window.findChildren(QMessageBox)[-1].text()
-    assert ("the recorder saves only what is new" in text) is bool(agent)
-
-
-@pytest.mark.parametrize(
-    ("words", "brought_back"), [("Keep the copy", []), ("Discard the copy", ["discard"])]
-)
-def test_deleting_a_conversation_asks_what_becomes_of_its_copy(
-    window: MainWindow, bench: FakeWorkbench, words: str, brought_back: list[str]
-) -> None:
-    bench.rows["flaky"] = replace(bench.rows["flaky"], copy="main", trashed=True)
-    for place in ("delete", "trash"):
-        if place == "delete":
-            window.sidebar.conversation_action_wanted.emit("delete", "flaky")
-        else:
-            window.sidebar.show_conversations_in("trashed")
-            QTest.mouseClick(window.sidebar.empty_trash_link, Qt.MouseButton.LeftButton)
-        assert (
-            window.findChildren(QMessageBox)[-1].text().endswith("\n\nNot brought back:\nREADME.md")
-        )
-        press(window, "Cancel" if place == "delete" else words)
-        assert ("flaky" in bench.rows) is (place == "delete")
-    assert [way for _, way, _ in bench.copies.brought_back] == brought_back
-
-
-def test_the_trash_of_conversations_is_emptied_after_a_question(
-    window: MainWindow, bench: FakeWorkbench
-) -> None:
-    for key in (
-        ("draft", bench.id, "flaky"),
-        ("place", bench.id, "flaky"),
-        ("draft", bench.id, "new"),
-    ):
-        window.state_file.remember_value(*key, value=[1, 2])
-    window.sidebar.conversation_action_wanted.emit("trash", "flaky")
-    window.sidebar.show_conversations_in("trashed")
-    empty = window.sidebar.empty_trash_link
-    QTest.mouseClick(empty, Qt.MouseButton.LeftButton)
-    box = window.findChildren(QMessageBox)[0]
-    assert "1 conversation in the trash will be deleted permanently" in box.text()
-    assert "flaky" in bench.rows
-    next(each for each in box.buttons() if each.text() == "Delete permanently").click()
-    assert "flaky" not in bench.rows
-    assert window.notices.shown_text == "1 conversation deleted, 5.0 MB freed."
-    assert [path for path in window.state_file._values if "flaky" in path] == [], (
-        "nothing of it is remembered"
-    )
-    assert window.state_file.get_remembered("draft", bench.id, "new", default=list[int]()) == [1, 2]
-    assert not empty.isVisible()
 
 
 def test_a_question_that_goes_by_itself_leaves_the_keyboard_to_the_composer(
@@ -1411,55 +1134,3 @@ def test_an_hour_of_everything_is_confirmed_and_its_end_is_said_all_the_time(
     assert window.chat.composer._mode_words == f"Allow everything until {end}"
     assert f"Allow everything until {end}" in window.window().windowTitle()
     assert window.chat.composer._mode.property("look") == "danger-chip"
-
-
-def test_an_empty_conversation_says_what_is_true_in_each_permission_mode(
-    window: MainWindow, bench: FakeWorkbench
-) -> None:
-    said = {}
-    for mode in PermissionMode:
-        asyncio.run(bench.choose_permission_mode(mode))
-        window.parts.requests.choices_changed.emit()
-        said[mode] = window.chat.empty._words.text()
-    assert "You are asked before anything is changed" in said[PermissionMode.ASK]
-    assert [mode for mode, words in said.items() if "before anything" in words] == [
-        PermissionMode.ASK
-    ]
-    assert "not asked" in said[PermissionMode.ALLOW_ALL]
-    assert len(set(said.values())) == len(PermissionMode)
-
-
-def test_an_opened_conversation_without_a_message_offers_first_steps_until_something_is_said(
-    window: MainWindow, bench: FakeWorkbench
-) -> None:
-    session = asyncio.run(bench.start_conversation(""))
-    window.sides.go_to_conversation(session.id)
-    assert window.current_session is session
-    assert window.chat.empty.isVisible()
-    write(window, "Hello")
-    window.chat.bridge.emit_waiting_events()
-    assert window.chat.transcript.isVisible()
-    window.sides.begin_new_conversation()
-    window.sides.go_to_conversation(session.id)
-    assert window.chat.transcript.isVisible()
-
-
-def test_a_meter_that_jumps_because_the_window_is_another_says_so(
-    window: MainWindow, session: FakeSession
-) -> None:
-    """After an error in another conversation the meter jumped from 6 to 93 %, and nothing said
-    that the error had named the model's real window.
-    """
-    session.append(ModelSet(ModelRole.MAIN, "opus", 128_000))
-    window.chat.bridge.emit_waiting_events()
-    window.notices.show_notice("")
-    session.append(ModelSet(ModelRole.MAIN, "opus", 8_192))
-    window.chat.bridge.emit_waiting_events()
-    assert window.notices.shown_text == (
-        "For opus, the meter now uses a context window of 8.2K tokens instead of 128K. "
-        "The conversation did not change."
-    )
-    window.notices.show_notice("")
-    session.append(ModelSet(ModelRole.MAIN, "another", 32_000))
-    window.chat.bridge.emit_waiting_events()
-    assert window.notices.shown_text == "", "the user chose another model"

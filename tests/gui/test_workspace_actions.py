@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QFileDialog,
     QLabel,
-    QMessageBox,
     QPlainTextEdit,
     QPushButton,
     QWidget,
@@ -25,7 +24,6 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.consent_dialog import ConsentDialog
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.frame.progress_dialog import ProgressDialog
-from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_desk import FakeDesk, now
@@ -121,27 +119,6 @@ def test_what_came_along_is_decided_in_three_ways(
     press(question, button)
     assert desk.benches["pairs"].decided == decided
     assert window.current_workbench is desk.benches["pairs"]
-
-
-def test_the_trash_gives_back_and_deletes_after_a_question(
-    window: MainWindow, desk: FakeDesk
-) -> None:
-    window.state_file.remember_value("draft", "infra", "new", value={"text": "a secret"})
-    for name in ("parser", "infra"):
-        window.rail.workspace_action_wanted.emit("trash", name)
-    window.window_actions["workspace-trash"].trigger()
-    (trash,) = window.findChildren(WorkspaceTrashDialog)
-    assert "parser" in said(trash)
-    press(trash, "Restore")
-    assert sorted(desk.benches) == ["parser", "storage-engine"]
-    assert [row.id for row in window.workspaces.listed] == ["storage-engine", "parser"]
-    press(trash, "Delete permanently…")
-    (box,) = trash.findChildren(QMessageBox)
-    assert list(desk.trashed) == ["infra"]
-    press(box, "Delete permanently")
-    assert desk.trashed == {}
-    assert "secret" not in window.state_file._file.read_text("utf-8")
-    assert "No workspaces in the trash." in said(trash)
 
 
 async def test_what_lasts_shows_how_far_it_is_and_stops(theme: Theme) -> None:

@@ -10,7 +10,6 @@ from PySide6.QtGui import QTextCursor
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
     QApplication,
-    QCheckBox,
     QComboBox,
     QLabel,
     QLineEdit,
@@ -23,7 +22,6 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.facts import Attachment, Text
 from helix_desktop.engine.ports import AskedProgram, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.errors import InvalidInput
 from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
 from helix_desktop.gui.chat.full_size_dialog import FullSizeDialog
 from helix_desktop.gui.chat.permission_card import (
@@ -39,7 +37,6 @@ from helix_desktop.gui.chat.schema_form import SchemaForm
 from helix_desktop.gui.common.consent_text_view import ExactTextView
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import set_translations, translation_catalogue_path
 from tests.gui import story
 from tests.unmarking import unmark_text
@@ -741,65 +738,6 @@ SCHEMA = json.dumps(
 )
 
 
-def test_a_form_is_made_from_a_schema(theme: Theme) -> None:
-    form = SchemaForm(SCHEMA)
-    with pytest.raises(InvalidInput, match="name is required"):
-        form.values_as_json()
-    lines = form.findChildren(QLineEdit)
-    lines[0].setText("Ada")
-    form.findChildren(QCheckBox)[0].setChecked(True)
-    assert form.findChildren(QComboBox)[0].currentText() == "green"
-    assert json.loads(form.values_as_json()) == {"name": "Ada", "colour": "green", "sure": True}
-    lines[1].setText("old")
-    with pytest.raises(InvalidInput, match="age must be a number"):
-        form.values_as_json()
-
-
-@pytest.mark.parametrize("schema", ["", "[]", "{", '{"properties": 3}', '{"properties": {"x": 1}}'])
-def test_a_broken_schema_makes_an_empty_or_a_plain_form(theme: Theme, schema: str) -> None:
-    assert json.loads(SchemaForm(schema).values_as_json()) in ({}, {"x": None})
-
-
-def test_nothing_in_a_servers_form_is_hidden(theme: Theme) -> None:
-    hiding = "yes\u202eon"
-    long_title = "yes " * 300 + "and delete all"
-    properties = {
-        "one": {"type": "string", "enum": [hiding]},
-        "many": {"type": "array", "items": {"enum": [hiding]}},
-        "sure": {"type": "boolean", "title": long_title},
-    }
-    form = SchemaForm(json.dumps({"properties": properties, "required": ["one"]}))
-    (single_choice,) = form.findChildren(QComboBox)
-    marked = make_safe_text(hiding)
-    assert "\u202e" not in marked
-    assert single_choice.itemText(0) == marked
-    assert form.findChildren(QCheckBox)[0].text() == marked
-    assert make_safe_text(long_title) in [label.text() for label in form.findChildren(QLabel)]
-
-
-@pytest.mark.parametrize(
-    ("field", "sent"),
-    [
-        ({"type": "string", "default": "Ada"}, {"x": "Ada"}),
-        ({"type": "string", "default": "Ada" + " " * 300 + "and a secret"}, {}),
-        ({"type": "string", "default": "Ada\u200b"}, {}),
-        ({"type": "integer", "default": 10**400}, {}),
-        ({"type": "boolean", "default": "false"}, {"x": False}),
-    ],
-)
-def test_what_a_server_fills_in_is_sent_only_if_it_is_all_in_sight(
-    field: object, sent: object, theme: Theme
-) -> None:
-    form = SchemaForm(json.dumps({"properties": {"x": field}}))
-    assert json.loads(form.values_as_json()) == sent
-
-
-def test_a_number_that_json_cannot_hold_is_not_sent(theme: Theme) -> None:
-    form = SchemaForm(json.dumps({"properties": {"x": {"type": "number", "default": "1e999"}}}))
-    with pytest.raises(InvalidInput, match="x must be a number"):
-        form.values_as_json()
-
-
 def test_a_question_with_a_form_is_answered_with_its_values(theme: Theme) -> None:
     approvals = PermissionQuestionPanel(theme)
     approvals.show_waiting_questions(
@@ -844,26 +782,6 @@ def test_a_server_may_be_declined_or_left_without_an_answer(
     spy = QSignalSpy(approvals.answered)
     QTest.mouseClick(buttons(approvals)[pressed], Qt.MouseButton.LeftButton)
     assert spy.at(0)[1] == PermissionAnswer(allowed=False, scope=scope)
-
-
-def test_choices_with_words_and_several_of_them(theme: Theme) -> None:
-    either = {
-        "oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}],
-        "type": "string",
-    }
-    many = {"type": "array", "items": {"enum": ["a", "b", "c"]}, "default": ["b"]}
-    older = {"type": "string", "enum": ["1", "2"], "enumNames": ["One", "Two"]}
-    schema = {
-        "properties": {"colour": either, "letters": many, "number": older},
-        "required": ["colour"],
-    }
-    form = SchemaForm(json.dumps(schema))
-    colour, number = form.findChildren(QComboBox)
-    assert [colour.itemText(at) for at in range(colour.count())] == ["Red", "Green"]
-    assert [number.itemText(at) for at in range(number.count())] == ["(none)", "One", "Two"]
-    colour.setCurrentIndex(1)
-    form.findChildren(QCheckBox)[0].setChecked(True)
-    assert json.loads(form.values_as_json()) == {"colour": "g", "letters": ["a", "b"]}
 
 
 def test_another_conversations_question_is_another_card_though_its_number_is_the_same(

@@ -1,0 +1,41 @@
+"""What an empty conversation says, and the first steps that it offers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.tools.permission import PermissionMode
+from tests.gui.fake_desk import FakeWorkbench
+from tests.gui.test_main_window import write
+
+
+def test_an_empty_conversation_says_what_is_true_in_each_permission_mode(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    said = {}
+    for mode in PermissionMode:
+        asyncio.run(bench.choose_permission_mode(mode))
+        window.parts.requests.choices_changed.emit()
+        said[mode] = window.chat.empty._words.text()
+    assert "You are asked before anything is changed" in said[PermissionMode.ASK]
+    assert [mode for mode, words in said.items() if "before anything" in words] == [
+        PermissionMode.ASK
+    ]
+    assert "not asked" in said[PermissionMode.ALLOW_ALL]
+    assert len(set(said.values())) == len(PermissionMode)
+
+
+def test_an_opened_conversation_without_a_message_offers_first_steps_until_something_is_said(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    session = asyncio.run(bench.start_conversation(""))
+    window.sides.go_to_conversation(session.id)
+    assert window.current_session is session
+    assert window.chat.empty.isVisible()
+    write(window, "Hello")
+    window.chat.bridge.emit_waiting_events()
+    assert window.chat.transcript.isVisible()
+    window.sides.begin_new_conversation()
+    window.sides.go_to_conversation(session.id)
+    assert window.chat.transcript.isVisible()

@@ -1,0 +1,42 @@
+"""The tour begins in a workspace of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import StoreFailed
+from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
+from helix_desktop.gui.frame.tour_card import TourStepCard
+from helix_desktop.gui.main_window import MainWindow
+from tests.gui.fake_desk import FakeWorkbench
+from tests.gui.test_dialogs_and_notifications import front, setup
+
+__all__ = ["front", "setup"]
+
+
+def test_the_tour_has_a_workspace_of_its_own_and_says_nothing_for_the_user(
+    front: DialogsAndNotifications, window: MainWindow
+) -> None:
+    window.notices.show_notice("The message was removed.", act=lambda: None)
+    window.window_actions["tour"].trigger()
+    assert window.current_workbench is not None
+    assert window.current_workbench.name == "Tour"
+    assert window.current_session is None
+    assert window.chat.composer.text.toPlainText() == ""
+    assert window.notices.shown_text == ""
+    window.window_actions["tour"].trigger()
+    assert len(window.findChildren(TourStepCard)) == 1
+
+
+def test_a_tour_that_cannot_begin_says_why(
+    front: DialogsAndNotifications, window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def breaks(_desk: object, _folder: Path) -> FakeWorkbench:
+        raise StoreFailed("The disk is full.")
+
+    monkeypatch.setattr(front._installation, "open_tour_workbench", breaks)
+    window.window_actions["tour"].trigger()
+    assert window.notices.shown_text == "The disk is full."
+    assert window.findChildren(TourStepCard) == []
