@@ -28,14 +28,16 @@ from helix_desktop.gui.dialogs_and_notifications import (
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
 from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.storage_page import StoragePage
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.window_actions import declare_actions
-from helix_desktop.program_settings import NOTIFY_DONE, SOUND_DONE
+from helix_desktop.program_settings import NOTIFY_DONE, SOUND_DONE, ProgramSettings
 from helix_desktop.store.imported_proposals import ImportedQuestion
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Now, now

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -72,9 +73,9 @@ def entries_of(shown: FollowedConversation) -> list[str]:
 
 
 def listed(
-    title: str, activity: ConversationActivity = ConversationActivity.IDLE, **row: object
+    title: str, activity: ConversationActivity = ConversationActivity.IDLE, **row: Any
 ) -> HostListRow:
-    values = {"updated": 1.0, **row}
+    values: dict[str, Any] = {"updated": 1.0, **row}
     return HostListRow(
         ConversationListRow(title, title, **values), activity, "create <b>.txt" if activity else ""
     )
@@ -118,7 +119,7 @@ def test_what_needs_somebody_stands_first_and_the_newest_of_the_others_before_ol
 
 @pytest.mark.parametrize("put_away", [{"trashed": True}, {"archived": True}, {"parent": "p"}])
 def test_what_was_put_away_and_what_sub_agents_do_is_not_listed(
-    put_away: dict[str, object],
+    put_away: dict[str, Any],
 ) -> None:
     page = list_of([listed("shown"), listed("hidden", **put_away)])
     assert "shown" in page
@@ -365,9 +366,15 @@ def test_a_device_that_may_only_look_has_no_answer() -> None:
     assert "<button" not in page
 
 
-@pytest.mark.parametrize("wider", [{"scopes": ("conversation",)}, {"form": "{}"}, {"plan": True}])
-def test_forms_plans_and_wider_answers_are_only_denied_here(wider: dict[str, object]) -> None:
-    question = replace(QUESTION, **wider)
+@pytest.mark.parametrize(
+    "question",
+    [
+        replace(QUESTION, scopes=("conversation",)),
+        replace(QUESTION, form="{}"),
+        replace(QUESTION, plan=True),
+    ],
+)
+def test_forms_plans_and_wider_answers_are_only_denied_here(question: PermissionQuestion) -> None:
     assert not page_rendering.is_answerable_on_page(question)
     page = card(question)
     assert "This can be allowed on the computer only." in page
@@ -386,8 +393,9 @@ def test_a_device_is_sent_what_differs_from_what_it_has() -> None:
 
     shown.apply_event(FactsAdded((facts.Recorded("c1", 2, 1.0, replied(facts.Text("A"))),)))
     changed = page_rendering.build_changed_parts(PLACE, shown, sent)
-    assert [identity for identity, _ in changed.pop("entries")] == ["e2"]
-    assert changed == {"order": ["e1", "e2"]}
+    assert [identity for identity, _ in changed["entries"]] == ["e2"]
+    assert set(changed) == {"entries", "order"}
+    assert changed["order"] == ["e1", "e2"]
 
     shown.apply_event(ActivityChanged("c1", ConversationActivity.THINKING, ""))
     assert set(page_rendering.build_changed_parts(PLACE, shown, sent)) == {"head", "live"}

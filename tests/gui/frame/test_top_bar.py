@@ -127,3 +127,14 @@ def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, needed: boo
         assert layout.minimumSize().width() <= width
         if "…" in bar.model.text():
             assert width - layout.sizeHint().width() <= step, width
+
+
+def test_the_focus_goes_with_the_open_tab(theme: Theme) -> None:
+    """After Alt+1 from Timeline, its ring stayed, and two tabs looked chosen."""
+    bar = TopBar(theme)
+    bar.show()
+    bar.mark_open_page("timeline")
+    bar.page_tab("timeline").setFocus()
+    bar.mark_open_page("chat")
+    assert bar.focusWidget() is bar.page_tab("chat")
+    bar.close()

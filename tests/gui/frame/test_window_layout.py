@@ -77,14 +77,3 @@ def test_large_text_leaves_the_page_its_room_and_usual_text_brings_the_widths_ba
     theme.set_zoom(1.0)
     assert frame._splitter.sizes()[0] == before
     assert frame.is_side_panel_shown
-
-
-def test_the_focus_goes_with_the_open_tab(theme: Theme) -> None:
-    """After Alt+1 from Timeline, its ring stayed, and two tabs looked chosen."""
-    bar = TopBar(theme)
-    bar.show()
-    bar.mark_open_page("timeline")
-    bar.page_tab("timeline").setFocus()
-    bar.mark_open_page("chat")
-    assert bar.focusWidget() is bar.page_tab("chat")
-    bar.close()
