@@ -112,15 +112,48 @@ _KNOWN_ENDINGS = frozenset(
         "zig",
     ]
 )
-_NAME = r"[\w@+~%-][\w.@+~%-]*"
-_PATH = re.compile(
-    rf"(?<![\w/\\.:@-])(?P<path>(?:~/|\.{{1,2}}/|/|[A-Za-z]:[\\/])?(?:{_NAME}[\\/])*{_NAME}\.(?P<ending>[A-Za-z]\w{{0,9}}))"
-    r"(?![\w/\\])"
+# Files whose names have no ending, or nothing else.
+_KNOWN_NAMES = frozenset(
+    [
+        ".bashrc",
+        ".dockerignore",
+        ".editorconfig",
+        ".env",
+        ".gitattributes",
+        ".gitignore",
+        ".gitmodules",
+        ".npmrc",
+        ".profile",
+        ".zshrc",
+        "CODEOWNERS",
+        "Containerfile",
+        "Dockerfile",
+        "Gemfile",
+        "Jenkinsfile",
+        "LICENSE",
+        "Makefile",
+        "Procfile",
+        "Rakefile",
+        "Vagrantfile",
+    ]
+)
+_NAME = r"\.?[\w@+~%-][\w.@+~%-]*"
+_NOT_WITHIN_WORD = r"(?<![\w/\\.:@-])"
+_FOLDERS = rf"(?:~/|\.{{1,2}}/|/|[A-Za-z]:[\\/])?(?:{_NAME}[\\/])*"
+_LINE_OR_PAGE = (
     r"(?:(?::|#L)(?P<line>\d{1,7})(?:-L?(?P<last>\d{1,7})|(?::\d{1,5})?)(?!\d)"
     r"|\((?P<line_in_brackets>\d{1,7})(?:,\s?\d{1,5})?\)"
     r"|[\"'`]?,? (?:at )?line (?P<line_in_words>\d{1,7})"
     r"|(?<=\.pdf),? \(?(?:on |auf )?(?:[Pp]age|p\.|Seite|S\.) ?(?P<page>\d{1,5})(?!\d)"
     r"|(?<=\.pdf)[,，]? ?第 ?(?P<chinese_page>\d{1,5}) ?页)?"
+)
+_PATH = re.compile(
+    rf"{_NOT_WITHIN_WORD}(?P<path>{_FOLDERS}{_NAME}\.(?P<ending>[A-Za-z]\w{{0,9}}))(?![\w/\\])"
+    + _LINE_OR_PAGE
+)
+_PATH_WITHOUT_ENDING = re.compile(
+    rf"{_NOT_WITHIN_WORD}(?P<path>{_FOLDERS}(?P<name>\.?[A-Za-z_][\w-]*))(?![\w/\\-]|\.\w)"
+    + _LINE_OR_PAGE
 )
 
 
@@ -138,27 +171,44 @@ class FileReference:
 
 
 def find_file_references(text: str) -> Iterator[FileReference]:
-    if len(text) > _LONGEST_LINE or "." not in text:
+    """In the order of the text."""
+    if len(text) > _LONGEST_LINE:
         return
-    count = 0
-    for match in _PATH.finditer(text):
-        if not _is_likely_path(match):
+    matches = [match for match in _PATH.finditer(text) if _is_likely_path(match)]
+    places = [match.span() for match in matches]
+    for match in _PATH_WITHOUT_ENDING.finditer(text):
+        if not _is_likely_path_without_ending(match):
             continue
+        if not any(match.start() < end and start < match.end() for start, end in places):
+            matches.append(match)
+    matches.sort(key=re.Match.start)
+    for match in matches[:_MOST_IN_A_TEXT]:
         yield _build_file_reference(match)
-        count += 1
-        if count == _MOST_IN_A_TEXT:
-            return
 
 
 def _is_likely_path(match: re.Match[str]) -> bool:
-    path = match["path"]
-    has_folder = "/" in path or "\\" in path
-    if not has_folder and match["ending"].lower() not in _KNOWN_ENDINGS:
+    if not _has_folder(match) and match["ending"].lower() not in _KNOWN_ENDINGS:
         return False
-    # What stands just before the match may make it a part of an address.
+    return not _is_part_of_address(match)
+
+
+def _is_likely_path_without_ending(match: re.Match[str]) -> bool:
+    """Whether it is known by its name, or a line stands beside it: "and/or" is no file."""
+    has_line = bool(match["line"] or match["line_in_brackets"] or match["line_in_words"])
+    if match["name"] not in _KNOWN_NAMES and not (has_line and _has_folder(match)):
+        return False
+    return not _is_part_of_address(match)
+
+
+def _has_folder(match: re.Match[str]) -> bool:
+    return "/" in match["path"] or "\\" in match["path"]
+
+
+def _is_part_of_address(match: re.Match[str]) -> bool:
+    """Whether what stands just before it makes it a part of an address."""
     start_of_address = max(0, match.start() - _LONGEST_SCHEME)
     beginning = match.string[start_of_address : match.start() + len("://")]
-    return "://" not in beginning
+    return "://" in beginning
 
 
 def _build_file_reference(match: re.Match[str]) -> FileReference:
