@@ -55,6 +55,7 @@ ALL = (
     ),
     Trial("started_names", "programs of a project that are called like others", "--starts", 65, 4),
     Trial("preview_references", "files in the preview that name others", "--files", 20_000, 400),
+    Trial("real_documents", "documents as other programs write them", "--sets", 4, 1),
     Trial(
         "mcp_lies",
         "MCP servers that change tools, flood with forms, and sign-ins beset",
