@@ -1,7 +1,7 @@
 """A workspace's files harmed anywhere: never a wrong byte delivered, what is lost is only
 what the harmed place held, and it is named.
 
-    python -m tests.faults.store_bits [--trials 1000] [--seed 1]
+    python -m tests.faults.store_bits [--trials 1000] [--seed 1] [--first 0]
 
 A harm is a flipped bit, a zeroed page of 4 KB, or a file cut off. Half of the trials harm a
 workspace that was closed, half one whose process was killed, with its logs as they lay. It is
@@ -179,7 +179,8 @@ async def examine(folder: Path, truth: Truth, harm: Harm, say: Say) -> None:
     for hit in hits:
         if "zebra" not in hit.snippet.lower() and "about" not in hit.snippet:
             say(f"WRONG snippet {hit.snippet[:60]}")
-    say(f"hurt {len(hurt)}")
+    of_checkpoints = sum(each in truth.files for each in hurt)
+    say(f"hurt {len(hurt)} {of_checkpoints}")
 
 
 async def _hurt_facts(
@@ -304,25 +305,34 @@ def harm_a_file(folder: Path, chance: random.Random) -> Harm:
     return Harm(path, f"{what} of {path.name} at {start}", before, (start, end - 1))
 
 
-def trials(count: int, seed: int, found: Counter[str]) -> None:
+def name_store(path: Path) -> str:
+    """Checkpoints are entries of the cache."""
+    if path.parent.name in ("cache", "backups"):
+        return path.parent.name
+    return path.name.partition(".")[0]
+
+
+def trials(count: int, seed: int, found: Counter[str], first: int = 0) -> None:
     base = Path(tempfile.mkdtemp(prefix="helix-bits-"))
     try:
         truth = prepare(base, seed)
         whole = len(truth.entries) + len(truth.facts)
-        for trial in range(count):
+        for trial in range(first, first + count):
             chance = random.Random(seed * 1_000_003 + trial)
             folder = base / "trial"
             shutil.copytree(base / ("closed" if trial % 2 else "killed"), folder)
             harm = harm_a_file(folder, chance)
             for line in examined(folder, truth, harm):
                 if line.startswith("hurt "):
-                    count = int(line.split()[1])
-                    found["entries and facts lost"] += count
-                    found["entries and facts back"] += whole - count
-                    found["harmless or recovered"] += not count
+                    lost, of_checkpoints = (int(word) for word in line.split()[1:])
+                    found["entries and facts lost"] += lost
+                    found["of them of checkpoints"] += of_checkpoints
+                    found["entries and facts back"] += whole - lost
+                    found["harmless or recovered"] += not lost
                 else:
                     found[f"LOST in trial {trial}, {harm.what}: {line}"] += 1
             found[harm.what.split(" of ")[0]] += 1
+            found[f"of the {name_store(harm.path)}"] += 1
             found["harms"] += 1
             shutil.rmtree(folder)
     finally:
@@ -373,9 +383,12 @@ def main() -> int:
     )
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first one")
     arguments = parser.parse_args()
     return report(
-        "bits", arguments.seed, lambda found: trials(arguments.trials, arguments.seed, found)
+        "bits",
+        arguments.seed,
+        lambda found: trials(arguments.trials, arguments.seed, found, arguments.first),
     )
 
 
