@@ -301,6 +301,16 @@ def estimate_next_message_cost(
     )
 
 
+def compute_next_request_cost(state: Moment, context: int, cached: int, reply: int) -> float:
+    """Return the dollars of a request with so many tokens, some of them cached, or 0 without a
+    price.
+    """
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    for_an_hour = is_cached_for_an_hour(state)
+    usage = _usage_that_writes(context - cached, cached, reply, for_an_hour=for_an_hour)
+    return compute_cost(usage, chosen)
+
+
 def count_context_of_next_message(state: Moment, policy: Policy, before: int) -> int:
     """Return the tokens of the next request, without those from message `before` on."""
     context_tokens = measure_window(state, policy).used

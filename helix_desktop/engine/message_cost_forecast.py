@@ -12,7 +12,10 @@ from dataclasses import replace
 from helix_desktop.engine import context_usage
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.facts import ModelRole
+from helix_desktop.engine.state.fold_covers import first_and_last
+from helix_desktop.engine.state.live_folds import count_item_tokens
 from helix_desktop.engine.state.moment import Moment
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
 # With more messages, the forecast follows too late when the work changes.
@@ -65,6 +68,65 @@ class NextMessageEstimate:
         if self.forecast is not None and self.is_forecast:
             return self.forecast.dollars
         return self.dollars_of_request
+
+
+@dataclass(frozen=True, slots=True)
+class ContextAfterUndo:
+    """What the context holds once folds are undone, in billed tokens of the model's `window`, and
+    what the next request then costs without the message, 0 if no price is known.
+
+    `is_shortened_again`: it is so full then that the next message is shortened first.
+    """
+
+    used: int
+    window: int
+    dollars: float
+    is_shortened_again: bool
+
+    @property
+    def used_share(self) -> float:
+        return self.used / max(1, self.window)
+
+
+def estimate_context_after_undo(
+    state: ConversationState, policy: Policy, folds: Sequence[str], now: float
+) -> ContextAfterUndo:
+    """Return what the context holds if these folds are undone, and what the next request costs.
+
+    The provider has what stands before the first of them in its cache, if it has anything.
+    """
+    meter = context_usage.measure_window(state, policy)
+    added_tokens = 0
+    first_changed = state.seq
+    for name in folds:
+        fold = state.branch.folds.get(name)
+        if fold is not None and name in state.branch.live:
+            tokens_without_fold = state.branch.view_tokens_without_fold(name)
+            added_tokens += tokens_without_fold - state.branch.total_tokens
+            first_covered, _last_covered = first_and_last(fold.cover)
+            first_changed = min(first_changed, first_covered)
+    counted_tokens = sum(meter.counted.values()) + added_tokens
+    used = state.record.ledger.billed_view_tokens(meter.model, state.seq, counted_tokens)
+
+    dollars = 0.0
+    request_cost = context_usage.estimate_next_message_cost(state, policy)
+    if request_cost is not None:
+        cached_tokens = 0
+        if request_cost.is_cache_warm(now):
+            unchanged_items = (item for item in state.branch.items if item.first < first_changed)
+            unchanged_tokens = state.settings.settings_tokens + count_item_tokens(unchanged_items)
+            billed_unchanged = context_usage.estimate_billed_tokens(unchanged_tokens, state)
+            cached_tokens = min(request_cost.cached, billed_unchanged)
+        dollars = context_usage.compute_next_request_cost(
+            state, used, cached_tokens, request_cost.reply
+        )
+        forecast = forecast_message_cost(state)
+        if forecast is not None:
+            dollars = max(dollars, forecast.dollars)
+    must_shorten_from = float(meter.window - meter.reserve)
+    if policy.handover != "off":
+        must_shorten_from = context_usage.tokens_at_which_handover_must_start(meter, policy)
+    return ContextAfterUndo(used, meter.window, dollars, used >= must_shorten_from)
 
 
 def forecast_message_cost(state: Moment) -> MessageCostForecast | None:

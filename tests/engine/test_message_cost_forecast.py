@@ -9,23 +9,33 @@ import pytest
 from helix_desktop.engine import context_policy, context_usage
 from helix_desktop.engine.facts import (
     BroughtIn,
+    Folded,
+    FoldKind,
     ModelReplied,
     ModelRole,
     ModelSet,
     Origin,
+    PartRef,
     Purpose,
     Spent,
     Stop,
+    Stored,
+    SystemSet,
     Text,
+    ToolCall,
+    ToolReturned,
     TurnEnd,
     TurnEnded,
+    Unfolded,
     Usage,
 )
 from helix_desktop.engine.message_cost_forecast import (
     MOST_MESSAGES,
+    estimate_context_after_undo,
     estimate_next_message,
     forecast_message_cost,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from tests.engine.talk import Talk
 
 PRICED = ModelSet(ModelRole.MAIN, "m", 128_000, price_input=1.0, price_output=5.0)
@@ -158,3 +168,31 @@ def test_only_a_context_that_costs_less_is_said_to_cost_less(cache_read: float) 
     estimate = estimate_next_message(talk.state, policy, 10, now=0.0)
     assert estimate.dollars > 0
     assert (estimate.cached > 0) is (cache_read > 0)
+
+
+def test_what_an_undo_leads_to_is_what_the_meter_says_after_it() -> None:
+    """An Undo put in more than fits with the next message, without a word."""
+    policy = context_policy.preset_policy("layered")
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "m", 32_000, price_input=3.0, price_output=15.0))
+    talk.add(SystemSet("You are an agent.", 1_000))
+    talk.user("go")
+    read = ModelReplied((ToolCall("c", "read_file", "{}", 5),), "m", Stop.CALLS, Usage(input=1_000))
+    talk.add(read)
+    output = Stored(Digest.of_content(b"long"), 90_000)
+    talk.add(ToolReturned("c", output, 24_500, head="long"))
+    talk.add(Folded("e", FoldKind.EXCERPT, PartRef(talk.state.seq), "short", 300, 24_500))
+    talk.add(ModelReplied((Text("So.", 5),), "m", Stop.END, Usage(input=1_400, output=5)))
+    talk.add(TurnEnded(TurnEnd.DONE))
+    before = estimate_context_after_undo(talk.state, policy, [], 1e12)
+    assert not before.is_shortened_again
+    promised = estimate_context_after_undo(talk.state, policy, ["e"], 1e12)
+    assert promised.is_shortened_again
+    assert promised.used > before.used + 20_000
+    assert promised.dollars > 10 * before.dollars
+    talk.add(Unfolded("e"))
+    meter = context_usage.measure_window(talk.state, policy)
+    assert (promised.used, promised.window) == (meter.used, meter.window)
+    cost = context_usage.estimate_next_message_cost(talk.state, policy)
+    assert cost is not None
+    assert promised.dollars == pytest.approx(cost.cold)

@@ -60,13 +60,14 @@ _BEFORE_AFTER: SectionKey = ("before and after",)
 class ShownFold:
     """What the panel shows of an event. `earlier`: the words of the button that compares with an
     older version, empty if there is none. `unknown_names`: what stands in the document and in
-    none of the messages, with its sentence.
+    none of the messages, with its sentence. `effect_of_undo`: what an Undo puts into the context.
     """
 
     event: TimelineEvent
     window: int
     earlier: str
     unknown_names: Sequence[str] = ()
+    effect_of_undo: str = ""
 
     @property
     def document_text(self) -> str:
@@ -102,6 +103,7 @@ class ShownFold:
             self.window,
             self.earlier,
             self.unknown_names,
+            self.effect_of_undo,
         )
 
 
@@ -233,6 +235,7 @@ class FoldPanel(QWidget):
         is_in_force = event.has_fold_in_force
         self._title.set_elided_text(fold_sentences.describe_event_title(event))
         self.undo_button.setVisible(bool(shown.folds_to_undo_or_redo()))
+        self.undo_button.setToolTip(shown.effect_of_undo)
         if is_in_force:
             self.undo_button.setText(tr("Undo"))
         else:
@@ -280,6 +283,8 @@ class FoldPanel(QWidget):
                 "You undid this, so the model gets these messages as they are, and they are not shortened again. Later messages can be."
             )
             yield build_note_box(ink, width, words, font=ink.text, colour="text", gap=4)
+        if shown.effect_of_undo:
+            yield build_note_box(ink, width, shown.effect_of_undo, gap=4)
         if event.fold_kind in _DOCUMENT_KINDS:
             yield from _build_document_boxes(shown.document_text, ink, width)
         else:

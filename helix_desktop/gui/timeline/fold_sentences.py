@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.fold_kinds import KINDS_OF_NOTES, KINDS_OF_PARTS
+from helix_desktop.engine.message_cost_forecast import ContextAfterUndo
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS
 from helix_desktop.engine.view import ConversationState
@@ -25,7 +26,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.status_lines import describe_fact_if_needed
 from helix_desktop.gui.transcript.tool_call_lines import format_call
-from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.translation import format_count, format_percent, tr
 from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 
 MAX_NAMED_CALLS = 2  # The maximum number of calls that a title names.
@@ -394,6 +395,24 @@ def _describe_compaction_trigger(trigger: str) -> str:
     if trigger == "auto":
         return tr("automatic")
     return trigger
+
+
+def describe_context_after_undo(after: ContextAfterUndo) -> str:
+    """Says what an Undo puts into the context, and what the next message then costs."""
+    holds = tr(
+        "After Undo, the context holds {used} of {window} tokens ({share}).",
+        used=format_token_count(after.used),
+        window=format_token_count(after.window),
+        share=format_percent(after.used_share),
+    )
+    sentences = [holds]
+    if after.dollars >= LEAST_DOLLARS:
+        sentences.append(
+            tr("The next message then costs about {price}.", price=format_dollars(after.dollars))
+        )
+    if after.is_shortened_again:
+        sentences.append(tr("That is so much that the next message is shortened again first."))
+    return " ".join(sentences)
 
 
 def describe_fold_details(event: TimelineEvent) -> str:

@@ -5,6 +5,7 @@ and what each of them did.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -17,6 +18,10 @@ from helix_desktop.engine.fold_kinds import (
     KINDS_OF_SUMMARIES,
     FoldGroup,
     kinds_of_groups,
+)
+from helix_desktop.engine.message_cost_forecast import (
+    ContextAfterUndo,
+    estimate_context_after_undo,
 )
 from helix_desktop.engine.ports import ContentReader
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
@@ -45,6 +50,7 @@ from helix_desktop.gui.common.widgets import (
 )
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.model_setup_port import lacks_price
+from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace
 from helix_desktop.gui.theme import Theme, set_widget_look
@@ -178,7 +184,7 @@ class TimelinePage(QWidget):
         self.chart.step_chosen.connect(self._show_step_in_chat)
         self.list.chosen.connect(self._choose_event)
         self.panel.wanted.connect(self.intent_wanted)
-        self.panel.undo_wanted.connect(partial(self._undo_or_redo_folds, "undo_fold"))
+        self.panel.undo_wanted.connect(self._undo_folds_or_ask)
         self.panel.redo_wanted.connect(partial(self._undo_or_redo_folds, "redo_fold"))
         self.panel.compare_wanted.connect(self.compare_handovers)
         self.panel.before_after_wanted.connect(self.compare_views_around_fold)
@@ -368,9 +374,34 @@ class TimelinePage(QWidget):
             known_names = self._unknown_names.get(fold.text)
         window = self._timeline_of_event(event).model_window
         label = self._label_of_comparison(event)
-        self.panel.show_fold_document(ShownFold(event, window, label, known_names or ()))
+        shown = ShownFold(event, window, label, known_names or ())
+        effect_of_undo = self._describe_effect_of_undo(shown)
+        self.panel.show_fold_document(replace(shown, effect_of_undo=effect_of_undo))
         if known_names is None and fold is not None and self._workspace is not None:
             self._find_and_show_unknown_names(event, fold, self._workspace.contents)
+
+    def _describe_effect_of_undo(self, shown: ShownFold) -> str:
+        if not shown.event.has_fold_in_force:
+            return ""
+        after = self._estimate_after_undo([fold.fold for fold in shown.folds_to_undo_or_redo()])
+        if after is None:
+            return ""
+        return fold_sentences.describe_context_after_undo(after)
+
+    def _estimate_after_undo(self, folds: Sequence[str]) -> ContextAfterUndo | None:
+        """Returns what the context holds after an Undo, or None for folds of another conversation,
+        of a foreign agent, or where there are none.
+        """
+        event = self._chosen
+        if self._session is None or event is None or not folds:
+            return None
+        is_of_shown_conversation = self._timeline_of_event(event) is self.timeline
+        conversation = self._session.conversation
+        if not is_of_shown_conversation or conversation.state.acp_agent:
+            return None
+        return estimate_context_after_undo(
+            conversation.expected_state, conversation.policy, folds, time.time()
+        )
 
     def _label_of_comparison(self, event: TimelineEvent) -> str:
         """Returns the label of the button that compares a document with the one before it."""
@@ -406,6 +437,18 @@ class TimelinePage(QWidget):
             self.intent_wanted.emit(ShowInChat(self._session.id, seq))
 
     # --- What the user can do with the chosen fold
+
+    def _undo_folds_or_ask(self, folds: list[str]) -> None:
+        """Undoes folds at once, or asks if the context would be so full that the next message is
+        shortened in another way first.
+        """
+        after = self._estimate_after_undo(folds)
+        undo = partial(self._undo_or_redo_folds, "undo_fold", folds)
+        if after is None or not after.is_shortened_again:
+            undo()
+            return
+        question = fold_sentences.describe_context_after_undo(after)
+        ask_to_choose_one(self, tr("Undo"), question, [DialogChoice(tr("Undo"), undo)])
 
     def _undo_or_redo_folds(self, change: str, folds: list[str]) -> None:
         async def change_each(session: ShownSession) -> None:

@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QDialogButtonBox, QPushButton
+from PySide6.QtWidgets import QApplication, QDialogButtonBox, QMessageBox, QPushButton
 
 from helix_desktop.engine.facts import (
     ConversationStarted,
@@ -950,3 +950,32 @@ def test_the_line_of_the_next_summary_is_that_of_the_model_that_is_used_now(
     session.append(ModelReplied((FactText("words", 20),), "small", Stop.END, Usage(input=9_000)))
     settle()
     assert list(made.chart._thresholds) == list(made._list_thresholds()) != before
+
+
+def test_what_an_undo_leads_to_stands_beside_it_and_a_full_window_is_asked_about_first(
+    page: Page, settle: Settle
+) -> None:
+    """One press put in more than fits with the next message, without a word or a figure."""
+    made, session = page
+    batch = made.timeline.events[1]
+    session.append(Unfolded("h1"))
+    session.append(Unfolded("h2"))
+    made._choose_event(batch)
+    settle()
+    words = made.panel.undo_button.toolTip()
+    assert words.startswith("After Undo, the context holds ")
+    assert "of 128K tokens" in words
+    assert "The next message then costs about $" in words
+    assert "shortened again" not in words
+    assert words in shown_words(made)
+    session.append(ModelSet(ModelRole.MAIN, "small", 20_000, 2_000, 3.0, 15.0))
+    made._show_chosen_in_panel()
+    QTest.mouseClick(made.panel.undo_button, LEFT)
+    (box,) = made.findChildren(QMessageBox)
+    assert box.text().endswith("so much that the next message is shortened again first.")
+    assert session.done == []
+    next(each for each in box.buttons() if each.text() == "Undo").click()
+    assert session.done == ["undo m0", "undo m1", "undo m2"]
+    settle()
+    assert made.panel.undo_button.text() == "Redo"
+    assert made.panel.undo_button.toolTip() == ""
