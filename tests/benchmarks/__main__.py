@@ -50,20 +50,21 @@ class Benchmark:
 def main() -> int:
     found = {one.name: one for one in benchmarks()}
     arguments = _arguments(found)
-    if unknown := set(arguments.names) - set(found):
+    unknown = set(arguments.names) - set(found)
+    if unknown:
         sys.exit(
             f"There is no benchmark {', '.join(sorted(unknown))}. Available: {', '.join(found)}."
         )
-    chosen = [one for one in found.values() if not arguments.names or one.name in arguments.names]
+    chosen = list(found.values())
+    if arguments.names:
+        chosen = [one for one in chosen if one.name in arguments.names]
+    about_machine = machine.described()
     if not arguments.json:
-        sys.stdout.writelines(f"{name}: {value}\n" for name, value in machine.described().items())
+        sys.stdout.writelines(f"{name}: {value}\n" for name, value in about_machine.items())
     runs = [_run(one, arguments) for one in chosen if _possible(one, arguments)]
     if arguments.json:
-        print(
-            json.dumps(
-                {"machine": machine.described(), "benchmarks": runs}, indent=1, ensure_ascii=False
-            )
-        )
+        told = {"machine": about_machine, "benchmarks": runs}
+        print(json.dumps(told, indent=1, ensure_ascii=False))
     else:
         print(_summary(runs))
     if arguments.html:
@@ -88,20 +89,29 @@ def benchmarks() -> list[Benchmark]:
 def _of_module(path: Path) -> Benchmark | None:
     """Read, not imported: some of them import half the program."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    if not any(isinstance(node, ast.FunctionDef) and node.name == "rows" for node in tree.body):
-        return None
     name = path.stem
-    targets = [node.targets[0] for node in tree.body if isinstance(node, ast.Assign)]
-    screen = any(isinstance(target, ast.Name) and target.id == "SCREEN" for target in targets)
-    if any(one == name for one in adapted.ADAPTED):
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if "rows" not in functions or name in adapted.ADAPTED:
         return None
     first_paragraph = (ast.get_docstring(tree) or name).partition("\n\n")[0]
     measures = " ".join(first_paragraph.split()).rstrip(".")
 
     def command(arguments: argparse.Namespace) -> Sequence[str]:
-        return ["-m", "tests.benchmarks.one", name, *(["quick"] if arguments.quick else [])]
+        words = ["-m", "tests.benchmarks.one", name]
+        if arguments.quick:
+            words.append("quick")
+        return words
 
-    return Benchmark(name, measures, command, _rows, screen)
+    return Benchmark(name, measures, command, _rows, "SCREEN" in _names_set_by(tree))
+
+
+def _names_set_by(tree: ast.Module) -> set[str]:
+    """The names of the module's simple assignments."""
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            names.add(node.targets[0].id)
+    return names
 
 
 def _rows(text: str) -> list[Row]:

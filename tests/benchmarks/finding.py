@@ -18,11 +18,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from helix_desktop.tools.tool_ranking import TextRanking
 
 Texts = Sequence[tuple[str, str]]
 Questions = Sequence[tuple[str, frozenset[int]]]
+ApiKey = tuple[str, str]  # The tool and the name.
 FIRST = 5
 
 
@@ -66,31 +68,31 @@ def stable(folder: Path) -> tuple[Texts, Questions]:
     """Every API any question of the set lists is a tool; right are those the question
     names as relevant.
     """
-    texts: dict[tuple[str, str], tuple[str, str]] = {}
-    asked: list[tuple[str, list[tuple[str, str]]]] = []
+    texts: dict[ApiKey, tuple[str, str]] = {}
+    asked: list[tuple[str, list[ApiKey]]] = []
     for file in sorted((folder / "solvable_queries" / "test_instruction").glob("*.json")):
-        for one in json.loads(file.read_text()):
-            for api in one["api_list"]:
-                parameters = [
-                    *api.get("required_parameters", ()),
-                    *api.get("optional_parameters", ()),
-                ]
-                said = " ".join(
-                    f"{p.get('name', '')} {p.get('description', '')}" for p in parameters
-                )
+        for question in json.loads(file.read_text()):
+            for api in question["api_list"]:
                 key = (api["tool_name"], api["api_name"])
-                texts.setdefault(
-                    key, (f"{key[0]} {key[1]}", f"{api.get('api_description', '')} {said}")
-                )
-            asked.append(
-                (one["query"], [(tool, name) for tool, name in one.get("relevant APIs", ())])
-            )
-    at = {key: number for number, key in enumerate(texts)}
-    return tuple(texts.values()), [
-        (query, frozenset(at[key] for key in keys if key in at))
-        for query, keys in asked
-        if any(k in at for k in keys)
-    ]
+                texts.setdefault(key, (f"{key[0]} {key[1]}", _describe_api(api)))
+            relevant = [(tool, name) for tool, name in question.get("relevant APIs", ())]
+            asked.append((question["query"], relevant))
+    number_of_tool = {key: number for number, key in enumerate(texts)}
+    questions: list[tuple[str, frozenset[int]]] = []
+    for query, relevant in asked:
+        right = frozenset(number_of_tool[key] for key in relevant if key in number_of_tool)
+        if right:
+            questions.append((query, right))
+    return tuple(texts.values()), questions
+
+
+def _describe_api(api: dict[str, Any]) -> str:
+    """What it does, and each of its parameters."""
+    words = [api.get("api_description", "")]
+    for kind in ("required_parameters", "optional_parameters"):
+        for parameter in api.get(kind, ()):
+            words.append(f"{parameter.get('name', '')} {parameter.get('description', '')}")
+    return " ".join(words)
 
 
 def recall(best: Callable[[str, int], Sequence[int]], questions: Questions) -> float:

@@ -228,26 +228,20 @@ def _first_said(messages: Sequence[ProtocolMessage]) -> list[Piece]:
 
 
 def _names(body: dict[str, Any]) -> list[str]:
-    tools = [
-        *(body.get("tools") or []),
-        *(
-            t
-            for item in body.get("input") or []
-            if isinstance(item, dict)
-            for t in item.get("tools", [])
-        ),
-    ]
-    flat = [one for tool in tools for one in tool.get("functionDeclarations", [tool])]
-    inner = [
-        f"{one['name']}/{each['name']}"
-        for one in flat
-        if one.get("type") == "namespace"
-        for each in one["tools"]
-    ]
-    return [
-        *(str(one.get("name") or one.get("function", {}).get("name", "")) for one in flat),
-        *inner,
-    ]
+    """Of the tools that a request offers, those in a namespace with its name before theirs."""
+    offers = list(body.get("tools") or [])
+    for item in body.get("input") or []:
+        if isinstance(item, dict):
+            offers += item.get("tools", [])
+    names: list[str] = []
+    names_in_namespaces: list[str] = []
+    for offer in offers:
+        for tool in offer.get("functionDeclarations", [offer]):
+            names.append(str(tool.get("name") or tool.get("function", {}).get("name", "")))
+            if tool.get("type") == "namespace":
+                for inner in tool["tools"]:
+                    names_in_namespaces.append(f"{tool['name']}/{inner['name']}")
+    return names + names_in_namespaces
 
 
 def _arguments(shell: str, command: str) -> dict[str, Any]:
@@ -466,16 +460,20 @@ class Editor:
                 heard = json.loads(line)
             except ValueError:
                 continue
-            if heard.get("id") == number and "method" not in heard:
+            is_answer = "method" not in heard
+            if is_answer and heard.get("id") == number:
                 if "error" in heard:
                     self._seen.wrong.append(f"{method}: {str(heard['error'])[:300]}")
                 return heard.get("result") or {}
-            if "id" in heard and heard.get("method") == "session/request_permission":
-                chosen = heard["params"]["options"][0]["optionId"]
-                outcome = {"outcome": {"outcome": "selected", "optionId": chosen}}
-                self._tell({"id": heard["id"], "result": outcome})
+            if heard.get("method") == "session/request_permission":
+                self._allow(heard)
         self._seen.wrong.append(f"{method}: no answer")
         return {}
+
+    def _allow(self, question: dict[str, Any]) -> None:
+        chosen = question["params"]["options"][0]["optionId"]
+        outcome = {"outcome": {"outcome": "selected", "optionId": chosen}}
+        self._tell({"id": question["id"], "result": outcome})
 
     def _tell(self, value: dict[str, Any]) -> None:
         if self._process.stdin:
@@ -489,12 +487,14 @@ def _check(seen: Seen, home: Path) -> None:
         if not file.is_file() or file.is_symlink():
             continue
         content = file.read_bytes()
-        if "helix" not in file.relative_to(home).parts[:1] and HIDDEN.encode() in content:
+        is_ours = file.relative_to(home).parts[0] == "helix"
+        if not is_ours and HIDDEN.encode() in content:
             seen.wrong.append(f"{file.name} of the agent knows of a hidden call")
-        if "helix" in file.relative_to(home).parts[:1] and KEY.encode() in content:
+        if is_ours and KEY.encode() in content:
             seen.wrong.append(f"{file.name} of ours holds the agent's key")
-    contents = asyncio.run(_contents(home / "helix", set(_recalls(seen.provider))))
-    for digest, told in _recalls(seen.provider).items():
+    recalls = _recalls(seen.provider)
+    contents = asyncio.run(_contents(home / "helix", set(recalls)))
+    for digest, told in recalls.items():
         whole = contents[digest]
         lines = whole.decode("utf-8", "surrogatepass").splitlines()[:20]
         if hashlib.sha256(whole).hexdigest() != digest or "\n".join(lines) not in told:
@@ -504,23 +504,18 @@ def _check(seen: Seen, home: Path) -> None:
 
 def _recalls(provider: Provider) -> dict[str, str]:
     """What the provider was told of each hash that it asked for by a hidden call."""
-    found: dict[str, str] = {}
+    told: dict[str, str] = {}
     for asked in provider.asked:
-        if asked.protocol:
-            pieces = [
-                piece
-                for message in WIRE_MODULES[asked.protocol].parse_messages(asked.body)
-                for piece in message.pieces
-            ]
-            calls = {
-                p.id: json.loads(p.text)["sha256"]
-                for p in pieces
-                if p.kind is PieceKind.CALL and p.name == HIDDEN
-            }
-            for piece in pieces:
-                if piece.kind is PieceKind.RESULT and piece.id in calls:
-                    found.setdefault(calls[piece.id], piece.text)
-    return found
+        if not asked.protocol:
+            continue
+        hashes: dict[str, str] = {}
+        for message in WIRE_MODULES[asked.protocol].parse_messages(asked.body):
+            for piece in message.pieces:
+                if piece.kind is PieceKind.CALL and piece.name == HIDDEN:
+                    hashes[piece.id] = json.loads(piece.text)["sha256"]
+                elif piece.kind is PieceKind.RESULT and piece.id in hashes:
+                    told.setdefault(hashes[piece.id], piece.text)
+    return told
 
 
 async def _contents(home: Path, digests: set[str]) -> dict[str, bytes]:

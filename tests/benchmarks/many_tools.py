@@ -215,10 +215,17 @@ def _config(base: Path, number: int) -> dict[str, object]:
 
 
 def _told(way: str, session: Session, peer: Billing, begun: float) -> None:
-    facts = [recorded.fact for recorded in session.all_facts]
-    results = [fact for fact in facts if isinstance(fact, ToolReturned)]
-    replies = [fact for fact in facts if isinstance(fact, ModelReplied)]
-    last_offer = [fact for fact in facts if isinstance(fact, ToolsOffered)][-1]
+    results: list[ToolReturned] = []
+    replies: list[ModelReplied] = []
+    last_offer = ToolsOffered((), 0)
+    for recorded in session.all_facts:
+        match recorded.fact:
+            case ToolReturned() as result:
+                results.append(result)
+            case ModelReplied() as reply:
+                replies.append(reply)
+            case ToolsOffered() as offer:
+                last_offer = offer
     failed = sum(not result.ok for result in results)
     counter = TiktokenCounter()
     standing = 0

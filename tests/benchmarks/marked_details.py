@@ -206,25 +206,21 @@ def parts(message: RecordedMessage) -> list[str]:
 
 def scored(cover: Mapping[str, Any], sessions: Sessions, *, wrong: bool = False) -> Score:
     """What the collector finds in one cover, against its marks."""
-    messages = sessions[cover["session"]][cover["first"] : cover["last"] + 1]
-    every = collect_details(sources(messages))
+    messages = sessions[cover["session"]]
+    every = collect_details(sources(messages[cover["first"] : cover["last"] + 1]))
     found = [detail for detail in every if detail.is_critical]
     entry = "\n".join(_plain(detail.text) for detail in every)
-    marks = [
-        conversation_details.format_argument_values(marked_text(mark, sessions[cover["session"]]))
-        for mark in cover["marks"]
-    ]
+    marks: list[str] = []
+    for mark in cover["marks"]:
+        text = marked_text(mark, messages)
+        marks.append(conversation_details.format_argument_values(text))
     missed = [mark for mark in marks if not any(meets(detail, mark) for detail in found)]
     extra = [detail for detail in found if not any(meets(detail, mark) for mark in marks)]
     if wrong:
-        print(
-            "\n".join(
-                [
-                    *(f"missed: {mark}" for mark in missed),
-                    *(f"extra: {one.kind} {one.text}" for one in extra),
-                ]
-            )
-        )
+        for mark in missed:
+            print(f"missed: {mark}")
+        for detail in extra:
+            print(f"extra: {detail.kind} {detail.text}")
     entered = sum(_plain(mark) in entry for mark in marks)
     return Score(len(found), len(found) - len(extra), len(marks), len(marks) - len(missed), entered)
 

@@ -166,12 +166,8 @@ class Context:
         searches = [page for page in pages if page.tool is ToolName.RECALL_HISTORY]
         others = [page for page in pages if page.tool is not ToolName.RECALL_HISTORY]
         found_by_search: set[str] = set()
-        for together in [*group_by_round(others), *group_by_round(searches)]:
-            asked = [
-                page
-                for page in together
-                if not page.seeks or not found_by_search.issuperset(page.seeks)
-            ]
+        for together in group_by_round(others) + group_by_round(searches):
+            asked = [page for page in together if not _is_found(page, found_by_search)]
             self._ask(len(asked), at)
             for page in asked:
                 if not page.entry:
@@ -512,13 +508,20 @@ def _arrive(context: Context, policy: Policy, parts: list[Part]) -> None:
     context.added.append(clearable)
 
 
+def _is_found(page: RecalledPage, found_by_search: set[str]) -> bool:
+    """All that is sought there came with an earlier search."""
+    return bool(page.seeks) and found_by_search.issuperset(page.seeks)
+
+
 def held_back(parts: list[Part]) -> list[Part]:
     """Outputs that are large, and the largest of the others while together they are too large."""
-    outputs = [part for part in parts if part.kind == "output"]
-    large = [part for part in outputs if part.tokens > LARGE]
-    others = sorted(
-        (part for part in outputs if part.tokens <= LARGE), key=lambda part: -part.tokens
-    )
+    large: list[Part] = []
+    others: list[Part] = []
+    for part in parts:
+        if part.kind == "output":
+            is_large = part.tokens > LARGE
+            (large if is_large else others).append(part)
+    others.sort(key=lambda part: -part.tokens)
     total = sum(part.tokens for part in others)
     for part in others:
         if total > LARGE_BATCH and part.tokens > EXCERPT:

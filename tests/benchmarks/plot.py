@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tests.benchmarks.row import Figure, Row, shown
 
@@ -43,13 +43,7 @@ def _lines(name: str, rows: Sequence[Row]) -> str:
     for row in rows:
         for peer, figure in row.peers.items():
             curves.setdefault(peer, []).append((row.at, figure))
-    values = [
-        f
-        for curve in curves.values()
-        for _, each in curve
-        for f in (each.least, each.median, each.most)
-        if f > 0
-    ]
+    values = _values_above_zero(curves.values())
     if not values:
         return ""
     low = math.floor(math.log10(min(values)))
@@ -62,26 +56,32 @@ def _lines(name: str, rows: Sequence[Row]) -> str:
         up = (math.log10(max(y, 10**low)) - low) / ((high - low) or 1)
         return LEFT + across * (WIDE - LEFT - 90), HIGH - BELOW - up * (HIGH - BELOW - 12)
 
-    drawn = [
-        _grid(place(rows[0].at, 10.0**power)[1], f"{10.0**power:g}")
-        for power in range(low, high + 1)
-    ]
-    drawn += [
-        f'<text x="{place(row.at, 1)[0]:.0f}" y="{HIGH - 16}" text-anchor="middle">{row.at:,.0f}</text>'
-        for row in rows
-    ]
-    for (label, curve), colour in zip(curves.items(), (OURS, *OTHERS), strict=False):
+    drawn: list[str] = []
+    for power in range(low, high + 1):
+        _, height = place(rows[0].at, 10.0**power)
+        drawn.append(_grid(height, f"{10.0**power:g}"))
+    for row in rows:
+        across, _ = place(row.at, 1)
         drawn.append(
-            _curve(
-                label,
-                [
-                    (*place(x, f.median), place(x, f.least)[1], place(x, f.most)[1])
-                    for x, f in curve
-                ],
-                colour,
-            )
+            f'<text x="{across:.0f}" y="{HIGH - 16}" text-anchor="middle">{row.at:,.0f}</text>'
         )
+    for (label, curve), colour in zip(curves.items(), (OURS, *OTHERS), strict=False):
+        points: list[tuple[float, float, float, float]] = []
+        for size, figure in curve:
+            across, median = place(size, figure.median)
+            _, least = place(size, figure.least)
+            _, most = place(size, figure.most)
+            points.append((across, median, least, most))
+        drawn.append(_curve(label, points, colour))
     return _figure("".join(drawn), HIGH, f"{name}, {rows[0].unit}, over size")
+
+
+def _values_above_zero(curves: Iterable[Sequence[tuple[float, Figure]]]) -> list[float]:
+    values: list[float] = []
+    for curve in curves:
+        for _, figure in curve:
+            values += [figure.least, figure.median, figure.most]
+    return [value for value in values if value > 0]
 
 
 def _curve(label: str, points: Sequence[tuple[float, float, float, float]], colour: str) -> str:

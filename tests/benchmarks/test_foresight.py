@@ -26,14 +26,19 @@ def priced(pieces: list[Piece], moments: tuple[int, ...]) -> float:
     step by step.
     """
     cost = 0.0
-    standing = list[Piece]()
+    standing: list[Piece] = []
     for now in range(STEPS):
         if now in moments:
-            first = next((at for at, one in enumerate(standing) if one.ends < now), len(standing))
-            standing = standing[:first] + [one for one in standing[first:] if one.ends >= now]
-            cost += (PRICES.write - PRICES.read) * sum(one.tokens for one in standing[first:])
-        cost += PRICES.read * sum(one.tokens for one in standing)
-        standing += [one for one in pieces if one.begins == now]
+            needed = [piece for piece in standing if piece.ends >= now]
+            # What stands before the first piece that goes is in the cache.
+            unchanged = 0
+            while unchanged < len(needed) and needed[unchanged] is standing[unchanged]:
+                unchanged += 1
+            rewritten = sum(piece.tokens for piece in needed[unchanged:])
+            cost += (PRICES.write - PRICES.read) * rewritten
+            standing = needed
+        cost += PRICES.read * sum(piece.tokens for piece in standing)
+        standing += [piece for piece in pieces if piece.begins == now]
     return cost
 
 

@@ -406,28 +406,41 @@ class Tally:
 
 def main() -> int:
     arguments = _arguments()
-    chosen = [one for one in ALL if not arguments.names or one.name in arguments.names]
-    if unknown := set(arguments.names) - {one.name for one in ALL}:
-        sys.exit(
-            f"There is no trial {', '.join(sorted(unknown))}. Available: {', '.join(one.name for one in ALL)}."
-        )
-    tallies = {one.name: Tally() for one in chosen}
+    chosen = _find_trials(arguments.names)
+    tallies = {trial.name: Tally() for trial in chosen}
     seed = arguments.seed
     begun = time.monotonic()
-    until = begun + 60 * arguments.minutes if arguments.minutes else 0.0
+    until = begun + 60 * arguments.minutes if arguments.minutes else None
     try:
-        while True:
-            for one in chosen:
-                if arguments.minutes and time.monotonic() >= until:
-                    break
-                _run(one, seed, tallies[one.name], short=bool(arguments.minutes))
-            if time.monotonic() >= until:
-                break
+        _run_each(chosen, seed, tallies, until)
+        while until is not None and time.monotonic() < until:
             seed += 1
+            _run_each(chosen, seed, tallies, until)
     except KeyboardInterrupt:
         print("Interrupted; this is what was found by then.")
     print(table(chosen, tallies, time.monotonic() - begun, (arguments.seed, seed)))
     return int(any(tally.failures for tally in tallies.values()))
+
+
+def _find_trials(names: list[str]) -> list[Trial]:
+    """Those of the names, or all where none is named."""
+    known = {trial.name: trial for trial in ALL}
+    unknown = set(names) - known.keys()
+    if unknown:
+        sys.exit(f"There is no trial {', '.join(sorted(unknown))}. Available: {', '.join(known)}.")
+    if not names:
+        return list(ALL)
+    return [trial for trial in ALL if trial.name in names]
+
+
+def _run_each(
+    chosen: list[Trial], seed: int, tallies: dict[str, Tally], until: float | None
+) -> None:
+    """Each once. Where there is a time to end, each is short and none begins after it."""
+    for trial in chosen:
+        if until is not None and time.monotonic() >= until:
+            return
+        _run(trial, seed, tallies[trial.name], short=until is not None)
 
 
 def _arguments() -> argparse.Namespace:

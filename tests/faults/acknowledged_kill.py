@@ -127,38 +127,54 @@ class _Client:
         number: int,
     ) -> None:
         words = f"{action} {number}"
-        if action == "again":
-            # As a client does whose line broke before it heard that its message had arrived.
-            if self._last_id:
-                await host.run_host_command(self._last_command, self._last_id)
-        elif action in ("say", "steer", "ask"):
-            if action == "ask":
-                words = f"write made-{number}.txt: text"
-            self._last_command = SendMessage(conversation, words, steer=action == "steer")
-            self._last_id = new_command_id()
-            self._say(f"? {words}")
-            await host.run_host_command(self._last_command, self._last_id)
-            self._say(f"+ {words}")
-        elif action == "deny":
-            await self._deny_question(host, bench, conversation, words)
-        elif action == "take back":
-            session = await bench.open_session(conversation)
-            if session.queue:
-                part = self._chance.choice(session.queue).parts[0]
-                assert isinstance(part, Text)
-                self._say(f"- {part.text}")  # Before it: a kill between the two is no loss.
-                await host.run_host_command(TakeBackMessage(conversation, part.text))
-                self._say(f"taken {part.text}")
-        elif action == "title":
-            await host.run_host_command(ChangeConversation(conversation, title=words))
-            self._say(f"title {words}")
-        elif action == "attach":
-            stored = await host.run_host_command(StoreContent("a.txt", words.encode()))
-            self._say(f"? {words}")
-            message = SendMessage(conversation, words, stored.attachments)
-            await host.run_host_command(message)
-            self._say(f"+ {words}")
-            self._say(f"attached {words}")
+        match action:
+            case "again":
+                # As a client does whose line broke before it heard that its message had arrived.
+                if self._last_id:
+                    await host.run_host_command(self._last_command, self._last_id)
+            case "say" | "steer":
+                await self._send(host, conversation, words, steer=action == "steer")
+            case "ask":
+                question = f"write made-{number}.txt: text"
+                await self._send(host, conversation, question, steer=False)
+            case "deny":
+                await self._deny_question(host, bench, conversation, words)
+            case "take back":
+                await self._take_back(host, bench, conversation)
+            case "title":
+                await host.run_host_command(ChangeConversation(conversation, title=words))
+                self._say(f"title {words}")
+            case "attach":
+                await self._attach(host, conversation, words)
+
+    async def _send(
+        self, host: LocalWorkspaceHost, conversation: str, words: str, *, steer: bool
+    ) -> None:
+        self._last_command = SendMessage(conversation, words, steer=steer)
+        self._last_id = new_command_id()
+        self._say(f"? {words}")
+        await host.run_host_command(self._last_command, self._last_id)
+        self._say(f"+ {words}")
+
+    async def _take_back(
+        self, host: LocalWorkspaceHost, bench: Workbench, conversation: str
+    ) -> None:
+        session = await bench.open_session(conversation)
+        if not session.queue:
+            return
+        part = self._chance.choice(session.queue).parts[0]
+        assert isinstance(part, Text)
+        self._say(f"- {part.text}")  # Before it: a kill between the two is no loss.
+        await host.run_host_command(TakeBackMessage(conversation, part.text))
+        self._say(f"taken {part.text}")
+
+    async def _attach(self, host: LocalWorkspaceHost, conversation: str, words: str) -> None:
+        stored = await host.run_host_command(StoreContent("a.txt", words.encode()))
+        self._say(f"? {words}")
+        message = SendMessage(conversation, words, stored.attachments)
+        await host.run_host_command(message)
+        self._say(f"+ {words}")
+        self._say(f"attached {words}")
 
     async def _deny_question(
         self, host: LocalWorkspaceHost, bench: Workbench, conversation: str, words: str

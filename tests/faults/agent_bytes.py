@@ -458,19 +458,7 @@ def try_session(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--agent", choices=WITH_SESSIONS, nargs="+", default=WITH_SESSIONS)
-    parser.add_argument("--sessions", type=int, default=1, help="of each agent")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first session")
-    parser.add_argument("--moments", type=int, default=10, help="of each session")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--results", type=Path)
-    parser.add_argument("--keep", type=Path, help="keep the requests here")
-    parser.add_argument("--compacted", action="store_true", help="only behind a compaction")
-    arguments = parser.parse_args()
+    arguments = _read_arguments()
     until = time.monotonic() + arguments.seconds
     tried: list[Comparison] = []
     for number in range(arguments.first, arguments.first + arguments.sessions):
@@ -488,16 +476,35 @@ def main() -> int:
                 if time.monotonic() > until:
                     break
     for name in arguments.agent:
-        shares = [one.share for one in tried if one.agent == name and not one.failure]
-        right = sum(one.is_right for one in tried if one.agent == name)
-        if shares:
-            mean = sum(shares) / len(shares)
-            print(
-                f"{name}: {right} right of {len(shares)}, mean {mean:.2%}, least {min(shares):.2%}"
-            )
-    wrong = sum(not one.is_right for one in tried)
+        _print_sums(name, [comparison for comparison in tried if comparison.agent == name])
+    wrong = sum(not comparison.is_right for comparison in tried)
     print(f"{len(tried)} moments, {wrong} wrong")
     return int(bool(wrong))
+
+
+def _read_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--agent", choices=WITH_SESSIONS, nargs="+", default=WITH_SESSIONS)
+    parser.add_argument("--sessions", type=int, default=1, help="of each agent")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first session")
+    parser.add_argument("--moments", type=int, default=10, help="of each session")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--keep", type=Path, help="keep the requests here")
+    parser.add_argument("--compacted", action="store_true", help="only behind a compaction")
+    return parser.parse_args()
+
+
+def _print_sums(name: str, tried: Sequence[Comparison]) -> None:
+    shares = [comparison.share for comparison in tried if not comparison.failure]
+    if not shares:
+        return
+    right = sum(comparison.is_right for comparison in tried)
+    mean = sum(shares) / len(shares)
+    print(f"{name}: {right} right of {len(shares)}, mean {mean:.2%}, least {min(shares):.2%}")
 
 
 if __name__ == "__main__":

@@ -82,6 +82,12 @@ HEAD = {"tools changed", "another order"}  # Both at once are one change of the 
 FREE = ("gemini",)  # Of these the stand-in keeps its cache when the thinking changes.
 
 
+def _reverse_schema(tool: Json) -> None:
+    for name in SCHEMAS:
+        if isinstance(tool.get(name), dict):
+            tool[name] = dict(reversed(tool[name].items()))
+
+
 def tools_of(body: dict[str, Json]) -> list[Json]:
     tools: list[Json] = body.get("tools") or []
     declared = next((tool for tool in tools if "functionDeclarations" in tool), None)
@@ -113,33 +119,34 @@ class Changes:
             self.model = OTHER_MODELS[self.agent] if cause == "switch" else ""
 
     def apply(self, raw: bytes, path: str) -> tuple[bytes, str]:
+        """The body and the path of the request that the changes make of one."""
         for step in self.edited:
             raw = raw.replace(f"end of step {step}.".encode(), b"[Old output removed]")
         if self.counts["rules"]:
-            raw = raw.replace(
-                b"do the work", b"do the work well" + b", and briefly" * self.counts["rules"]
-            )
+            rules = b", and briefly" * self.counts["rules"]
+            raw = raw.replace(b"do the work", b"do the work well" + rules)
         body = json.loads(raw)
-        tools = tools_of(body)
-        named = next(tool for tool in tools if tool.get("description"))
-        named["description"] += " It is fast." * self.counts["schema"]
-        tools.extend({**named, "name": f"extra_{number}"} for number in range(self.counts["tool"]))
-        for tool in tools if self.counts["keys"] % 2 else ():
-            for name in SCHEMAS:
-                if isinstance(tool.get(name), dict):
-                    tool[name] = dict(reversed(tool[name].items()))
-        if self.counts["order"] % 2:
-            tools.reverse()
+        self._change_tools(tools_of(body))
         self._change_system(body)
         self._change_thinking(body)
-        if self.model:
-            if "model" in body:
-                body["model"] = self.model
-            else:
-                path = (
-                    f"{path.partition('models/')[0]}models/{self.model}:{path.rpartition(':')[2]}"
-                )
+        if self.model and "model" in body:
+            body["model"] = self.model
+        elif self.model:  # Gemini's protocol names the model in the path.
+            before = path.partition("models/")[0]
+            method = path.rpartition(":")[2]
+            path = f"{before}models/{self.model}:{method}"
         return json.dumps(body).encode(), path
+
+    def _change_tools(self, tools: list[Json]) -> None:
+        described = next(tool for tool in tools if tool.get("description"))
+        described["description"] += " It is fast." * self.counts["schema"]
+        for number in range(self.counts["tool"]):
+            tools.append({**described, "name": f"extra_{number}"})
+        if self.counts["keys"] % 2:
+            for tool in tools:
+                _reverse_schema(tool)
+        if self.counts["order"] % 2:
+            tools.reverse()
 
     def _change_system(self, body: dict[str, Json]) -> None:
         more = " Be brief." * self.counts["system"]
@@ -487,12 +494,7 @@ def _judge_causes(
         found[f"{trial.agent}: the agent itself changed its history"] += 1
         named -= {CAUSES["edit"]}
     injected = {CAUSES.get(cause, cause) for cause in paid.cause}
-    costs: set[str] = set()
-    if paid.lost > 128:
-        for cause in paid.cause:
-            is_free = cause == "thinking" and trial.agent in FREE
-            if not is_free:
-                costs.add(CAUSES[cause])
+    costly = _costly_causes(trial.agent, paid)
 
     label = f"{trial.agent} #{number} {'+'.join(paid.cause) or 'nothing'}"
     what_was_said = f"lost {paid.lost}: {request['causes']}"
@@ -500,15 +502,25 @@ def _judge_causes(
     if blamed:
         found[f"LOST {label}: blamed {sorted(blamed)}; {what_was_said}"] += 1
         return
-    one_hides_another = len(costs) > 1 and named and can_hide(costs - named, costs)
-    if named == costs or one_hides_another:
+    one_hides_another = len(costly) > 1 and named and can_hide(costly - named, costly)
+    if named == costly or one_hides_another:
         kind = f"{len(paid.cause)} causes: right"
-        if paid.cause and not costs:
+        if paid.cause and not costly:
             kind += ", cost nothing"
         found[kind] += 1
         return
     found[f"{len(paid.cause)} causes: missed"] += 1
-    found[f"LOST {label}: named {sorted(named)} of {sorted(costs)}; {what_was_said}"] += 1
+    found[f"LOST {label}: named {sorted(named)} of {sorted(costly)}; {what_was_said}"] += 1
+
+
+def _costly_causes(agent: str, paid: Paid) -> set[str]:
+    """Those of a request that has to say what it cost."""
+    if paid.lost <= 128:
+        return set()
+    causes = set(paid.cause)
+    if agent in FREE:
+        causes.discard("thinking")
+    return {CAUSES[cause] for cause in causes}
 
 
 def can_hide(missed: set[str], costs: set[str]) -> bool:
@@ -534,26 +546,33 @@ def trials(agents: Sequence[str], causes: Sequence[tuple[str, ...]], found: Coun
             with tempfile.TemporaryDirectory() as folder:
                 trial = Trial(agent, schedule, (len(some) + 1) * APART)
                 judge(trial, *play(trial, Path(folder), policy={"preset": "none"}), found)
-        with tempfile.TemporaryDirectory() as folder:
-            trial = Trial(agent, {}, 14)
-            requests, told = play(
-                trial, Path(folder), policy={"preset": "helix", "caching_steps": 4, "tail_steps": 2}
-            )
-            folds = [
-                one for one in requests if any(c["cause"].startswith("fold") for c in one["causes"])
-            ]
-            found[
-                f"{agent}: folds named in some of 15"
-                if folds
-                else f"LOST {agent}: no fold is named"
-            ] += 1
-            for one in folds:
-                one["causes"] = [c for c in one["causes"] if not c["cause"].startswith("fold")] + [
-                    {"cause": "reply", "tokens": sum(c["tokens"] for c in one["causes"] if c["cause"].startswith("fold")), "cost": sum(c["cost"] for c in one["causes"] if c["cause"].startswith("fold"))}
-                ]  # fmt: skip
-            for paid in trial.bills:
-                paid.lost = 0
-            judge(trial, requests, told, found)
+        _try_folds(agent, found)
+
+
+def _try_folds(agent: str, found: Counter[str]) -> None:
+    """Where nothing else changes, folds are named and everything is explained by them."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(agent, {}, 14)
+        policy = {"preset": "helix", "caching_steps": 4, "tail_steps": 2}
+        requests, told = play(trial, Path(folder), policy=policy)
+        has_fold = False
+        for request in requests:
+            folds = [cause for cause in request["causes"] if cause["cause"].startswith("fold")]
+            if folds:
+                has_fold = True
+                # It is judged as a request in which nothing was changed but by the reply.
+                others = [cause for cause in request["causes"] if cause not in folds]
+                tokens = sum(fold["tokens"] for fold in folds)
+                cost = sum(fold["cost"] for fold in folds)
+                reply = {"cause": "reply", "tokens": tokens, "cost": cost}
+                request["causes"] = [*others, reply]
+        if has_fold:
+            found[f"{agent}: folds named in some of 15"] += 1
+        else:
+            found[f"LOST {agent}: no fold is named"] += 1
+        for paid in trial.bills:
+            paid.lost = 0
+        judge(trial, requests, told, found)
 
 
 def main() -> int:

@@ -44,10 +44,13 @@ from tests.faults.agent_resume import (
     AGENTS,
     OURS,
     begin,
+    count_results,
+    is_said_by_user,
     last_request,
     list_sessions,
     pieces_of_request,
     resume,
+    run_in,
 )
 from tests.faults.agent_resume import run_agent as run_real_agent
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
@@ -73,6 +76,15 @@ PLANS: Mapping[str, Json] = {
     "update_plan": {"plan": [{"step": "count", "status": "pending"}]},
     "write_todos": {"todos": [{"description": "count", "status": "pending"}]},
 }
+# Of how many calls, counted up to 1, the tool has one of these names; the rest are commands.
+KINDS_OF_CALLS = (
+    (0.5, ()),
+    (0.65, READS),
+    (0.75, WRITES),
+    (0.85, EDITS),
+    (0.93, tuple(PLANS)),
+    (1.0, READS),
+)
 SPOKEN = (
     "step {}",
     "Schritt {}: naïve “Wörter” — 数字\n\n- one\n- two",
@@ -157,61 +169,48 @@ class RichScript:
         """The originals that the request names, each once, as far as the agent's own
         client knows the tool.
         """
-        known = {which: name for name in _names(asked.body) for which in RECALLS if which in name}
-        wanted = [
-            one
-            for one in named_originals(asked.raw.decode("utf-8", "replace"))
-            if one not in self.asked_for
-        ][:4]
-        if wanted and known:
-            self.asked_for.update(wanted)
-            return [
-                Says("I need them"),
-                *(Calls(known[which], arguments_of(which, *rest)) for which, *rest in wanted),
-            ]
+        named = named_originals(asked.raw.decode("utf-8", "replace"))
+        wanted = [original for original in named if original not in self.asked_for][:4]
+        if not wanted:
+            return []
+        offered = _names(asked.body)
+        names = {tool: name for name in offered for tool in RECALLS if tool in name}
         deferred = deferred_tools(asked)
-        if wanted and deferred:
-            self.asked_for.update(wanted)
-            return [
-                Says("I need them"),
-                *(
-                    Calls(
-                        "tool_call",
-                        {"name": deferred[which], "arguments": arguments_of(which, *rest)},
-                    )
-                    for which, *rest in wanted
-                ),
-            ]
         # An agent may go on while its servers start, which takes long on a busy machine.
-        if wanted and self.waits < MOST_WAITS:
-            self.waits += 1
-            if "tool_search" in _names(asked.body):
-                return [Calls("tool_search", {"query": f"recall {self.waits}", "max_results": 9})]
-            shell = next(one for one in _names(asked.body) if one in SHELLS)
-            argument = "cmd" if shell == "exec_command" else "command"
-            return [Calls(shell, {argument: f"sleep 1; echo waited {self.waits}"})]
-        return []
+        if not names and not deferred:
+            return self._wait(offered)
+        self.asked_for.update(wanted)
+        blocks: list[Block] = [Says("I need them")]
+        for tool, name, lines in wanted:
+            arguments = arguments_of(tool, name, lines)
+            if names:
+                blocks.append(Calls(names[tool], arguments))
+            else:
+                blocks.append(Calls("tool_call", {"name": deferred[tool], "arguments": arguments}))
+        return blocks
+
+    def _wait(self, offered: Sequence[str]) -> list[Block]:
+        if self.waits >= MOST_WAITS:
+            return []
+        self.waits += 1
+        if "tool_search" in offered:
+            return [Calls("tool_search", {"query": f"recall {self.waits}", "max_results": 9})]
+        shell = next(name for name in offered if name in SHELLS)
+        return [run_in(shell, f"sleep 1; echo waited {self.waits}")]
 
     def _call(self, shell: str, tools: Mapping[str, Json]) -> Block:
         self._number += 1
         kind = self._chance.random()
-        kinds = (
-            (0.5, ()),
-            (0.65, READS),
-            (0.75, WRITES),
-            (0.85, EDITS),
-            (0.93, tuple(PLANS)),
-            (1.0, READS),
-        )
-        names = next(names for most, names in kinds if kind < most)
+        names = next(names for most, names in KINDS_OF_CALLS if kind < most)
         name = next((name for name in names if name in tools), "")
-        path = next((one for one in PATHS if one in tools.get(name, {}).get("properties", {})), "")
         if name in PLANS:
             return Calls(name, PLANS[name])
-        if name and path:
-            return Calls(name, self._of_file(name, path, kind, tools[name]["properties"]))
-        command = self._chance.choice(COMMANDS).format(self._number)
-        return Calls(shell, {"cmd" if shell == "exec_command" else "command": command})
+        if name:
+            properties = tools[name].get("properties", {})
+            path = next((path for path in PATHS if path in properties), "")
+            if path:
+                return Calls(name, self._of_file(name, path, kind, properties))
+        return run_in(shell, self._chance.choice(COMMANDS).format(self._number))
 
     def _of_file(self, name: str, path: str, kind: float, known: Mapping[str, Json]) -> Json:
         if name in WRITES:
@@ -344,22 +343,44 @@ def make_conversation(world: World, name: str, chance: random.Random) -> tuple[s
     ]
     if name == "gemini":  # 0.61 is refused when it resumes a session of its own that has calls
         words = words[:1]
-    conversation = session = ""
-    for number, said in enumerate(words):
-        world.script.left = chance.randint(2, 10) if number == 0 else chance.randint(1, 6)
-        if name == OURS:
-            world.helix(*ASK, *(("-c", conversation) if conversation else ()), said)
-            (conversation,) = [one["id"] for one in conversations(world)]
-        else:
-            given = resume(name, session, said) if session else begin(name, said)
-            run_real_agent(name, world.provider, world.home, given)
-            file = agent_resume.session_file(name, world.home)
-            session = agent_resume.session_id(name, file)
-    if name != OURS:
+    if name == OURS:
+        conversation = converse_here(world, words, chance)
+    else:
+        file = converse_in_agent(world, name, words, chance)
         world.helix("conversation", "import", "-w", "Work", str(file))
-        conversation = next(one["id"] for one in conversations(world) if not one["parent"])
-    asked = next(one for one in reversed(world.provider.asked) if one.protocol and _names(one.body))
+        conversation = next(row["id"] for row in conversations(world) if not row["parent"])
+    asked = next(
+        asked for asked in reversed(world.provider.asked) if asked.protocol and _names(asked.body)
+    )
     return conversation, [*pieces_of_request(asked), ("assistant", "text", "All done.")]
+
+
+def converse_here(world: World, words: Sequence[str], chance: random.Random) -> str:
+    """The id of the conversation."""
+    options: list[str] = []
+    conversation = ""
+    for number, said in enumerate(words):
+        world.script.left = steps_of_turn(number, chance)
+        world.helix(*ASK, *options, said)
+        (conversation,) = [row["id"] for row in conversations(world)]
+        options = ["-c", conversation]
+    return conversation
+
+
+def converse_in_agent(world: World, name: str, words: Sequence[str], chance: random.Random) -> Path:
+    """The agent's own file of the session."""
+    given = begin(name, words[0])
+    for number, said in enumerate(words):
+        world.script.left = steps_of_turn(number, chance)
+        if number > 0:
+            session = agent_resume.session_id(name, agent_resume.session_file(name, world.home))
+            given = resume(name, session, said)
+        run_real_agent(name, world.provider, world.home, given)
+    return agent_resume.session_file(name, world.home)
+
+
+def steps_of_turn(number: int, chance: random.Random) -> int:
+    return chance.randint(2, 10) if number == 0 else chance.randint(1, 6)
 
 
 def conversations(world: World) -> list[dict[str, Json]]:
@@ -379,16 +400,14 @@ def go_on(
     else:
         run_real_agent(agent, world.provider, world.home, resume(agent, session, mark))
     first = next(
-        one
-        for one in world.provider.asked
-        if one.protocol and mark.encode() in one.raw and _names(one.body)
+        asked
+        for asked in world.provider.asked
+        if asked.protocol and mark.encode() in asked.raw and _names(asked.body)
     )
-    before = [one for one in pieces_of_request(first) if one[2].strip('"') != mark]
+    before = [piece for piece in pieces_of_request(first) if piece[2].strip('"') != mark]
     after = pieces_of_request(last_request(world.provider, mark))
-    results = [
-        sum(one[1] == PieceKind.RESULT.value for one in pieces) for pieces in (before, after)
-    ]
-    return first, after, "" if results[1] > results[0] else "no further step"
+    has_further_step = count_results(after) > count_results(before)
+    return first, after, "" if has_further_step else "no further step"
 
 
 def failures_of_pair(
@@ -440,32 +459,42 @@ def try_folded(world: World, agent: str, conversation: str, expected: Sequence[J
         settings = world.home / ".codex" / "config.toml"
         if "required = true" not in settings.read_text("utf-8"):
             settings.write_text(f"{settings.read_text('utf-8')}required = true\n", "utf-8")
-    mark = f"FOLDED-{agent}"
     world.script.recalls = True
     world.script.asked_for = set()
     world.script.waits = 0
-    first, after, why = go_on(world, agent, made["session"], mark, steps=8)
+    first, after, why = go_on(world, agent, made["session"], f"FOLDED-{agent}", steps=8)
     world.script.recalls = False
     wrong = [why] if why else []
-    named = named_originals(first.raw.decode("utf-8", "replace"))
-    if not made[
-        "folded"
-    ]:  # A single turn of small outputs has nothing that a fold would make shorter.
-        return [*wrong, *lost_pieces(expected, pieces_of_request(first), ())]
+    # A single turn of small outputs has nothing that a fold would make shorter.
+    if not made["folded"]:
+        return wrong + lost_pieces(expected, pieces_of_request(first), ())
     if not made["fits"]:
         wrong.append("it does not fit")
+    named = named_originals(first.raw.decode("utf-8", "replace"))
     if not named:
-        return [*wrong, "no original is named"]
-    if unasked := set(named) - world.script.asked_for:
+        wrong.append("no original is named")
+        return wrong
+    unasked = set(named) - world.script.asked_for
+    if unasked:
         wrong.append(f"{len(unasked)} of {len(named)} originals could not be asked for")
-    seen = "\n".join([one[2] for one in after])
-    outputs = [
-        one
-        for one in expected
-        if one[1] == PieceKind.RESULT.value and re.search(r"OUT-\d+-END", one[2])
+    return wrong + outputs_out_of_reach(expected, after)
+
+
+def outputs_out_of_reach(expected: Sequence[Json], after: Sequence[Json]) -> list[str]:
+    """Say it, if the requests after the fold have not all lines of each output."""
+    seen = "\n".join([piece[2] for piece in after])
+    outputs: list[str] = []
+    missing: list[str] = []
+    for _, kind, text in expected:
+        if kind == PieceKind.RESULT.value and re.search(r"OUT-\d+-END", text):
+            outputs.append(text)
+            if not same_lines(text, seen):
+                missing.append(text)
+    if not missing:
+        return []
+    return [
+        f"{len(missing)} of {len(outputs)} outputs are out of reach, first {missing[0][:200]!r}"
     ]
-    missing = [one for one in outputs if not same_lines(one[2], seen)]
-    return [*wrong, *([f"{len(missing)} of {len(outputs)} outputs are out of reach, first {missing[0][2][:200]!r}"] if missing else [])]  # fmt: skip
 
 
 def same_lines(output: str, seen: str) -> bool:
@@ -485,20 +514,18 @@ def quoted(text: str) -> Iterator[str]:
 def lost_pieces(
     expected: Sequence[Json], got: Sequence[Json], brought_back: Sequence[Json]
 ) -> list[str]:
-    text = "\n".join(one[2] for one in (*got, *brought_back))
-    words = [one[2] for one in got if one[0] == "user" and one[1] == PieceKind.TEXT.value]
-    said = [one for one in expected if one[0] == "user" and one[1] == PieceKind.TEXT.value]
-    lost = [
-        one
-        for one in expected
-        if one[1] != PieceKind.CALL.value and not is_in(one[2], text, brought_back)
-    ]
-    lost += [one for one in said if one[2] not in words and one not in lost]
-    return (
-        [f"{len(lost)} of {len(expected)} pieces are lost, first {str(lost[0])[:400]}"]
-        if lost
-        else []
-    )
+    text = "\n".join(piece[2] for piece in (*got, *brought_back))
+    words = [piece[2] for piece in got if is_said_by_user(piece)]
+    lost: list[Json] = []
+    for piece in expected:
+        is_call = piece[1] == PieceKind.CALL.value
+        is_changed = is_said_by_user(piece) and piece[2] not in words
+        is_missing = not is_call and not is_in(piece[2], text, brought_back)
+        if is_changed or is_missing:
+            lost.append(piece)
+    if not lost:
+        return []
+    return [f"{len(lost)} of {len(expected)} pieces are lost, first {str(lost[0])[:400]}"]
 
 
 def is_in(piece: str, text: str, brought_back: Sequence[Json]) -> bool:
@@ -666,22 +693,27 @@ def main() -> int:
     until = time.monotonic() + arguments.seconds
     for number in range(arguments.conversations):
         for source in arguments.agent:
-            seed = arguments.seed * 1000 + number
-            targets = [
-                one
-                for one in arguments.to
-                if one != source and (source, one, seed) not in results.wrong
-            ]
-            if not targets or time.monotonic() > until:
-                continue
-            try:
-                wrong = try_source(source, random.Random(f"{source} {seed}"), targets)
-            except Exception as error:  # noqa: BLE001 -- whatever it is, the other conversations are tried
-                wrong = {one: [f"{type(error).__name__}: {error}"] for one in targets}
-            for target, why in wrong.items():
-                results.add(source, target, seed, why)
+            if time.monotonic() > until:
+                break
+            try_untried(source, arguments.seed * 1000 + number, arguments.to, results)
     print(results.table())
     return int(any(results.wrong.values()))
+
+
+def try_untried(source: str, seed: int, wanted: Sequence[str], results: Results) -> None:
+    """The pairs of one conversation that have no result yet."""
+    targets: list[str] = []
+    for target in wanted:
+        if target != source and (source, target, seed) not in results.wrong:
+            targets.append(target)
+    if not targets:
+        return
+    try:
+        wrong = try_source(source, random.Random(f"{source} {seed}"), targets)
+    except Exception as error:  # noqa: BLE001 -- whatever it is, the other conversations are tried
+        wrong = {target: [f"{type(error).__name__}: {error}"] for target in targets}
+    for target, why in wrong.items():
+        results.add(source, target, seed, why)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from typing import Any
 from helix_desktop import concurrency, program_folders
 from helix_desktop.engine import fact_encoding
 from helix_desktop.errors import StoreBusy
-from helix_desktop.protocols.gateway_message import PieceKind
+from helix_desktop.protocols.gateway_message import PieceKind, ProtocolMessage
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.benchmarks.gateway_clients import (
@@ -60,6 +60,7 @@ from tests.faults.agent_resume import (
     delete_session,
     resume,
     run_agent,
+    run_in,
     session_file,
     session_id,
 )
@@ -89,19 +90,16 @@ class MarkedScript(RichScript):
         return [self._marked(block) for block in self._answer(asked)]
 
     def _answer(self, asked: Asked) -> Sequence[Block]:
-        messages, names = (
-            WIRE_MODULES[asked.protocol].parse_messages(asked.body),
-            _names(asked.body),
-        )
+        messages = WIRE_MODULES[asked.protocol].parse_messages(asked.body)
+        names = _names(asked.body)
         if SUMMARY.search(_last_said(messages)) or _asks_for_text_alone(messages):
             self.compacted += 1
             self.fills = False
             return [Says("<summary>The numbers were counted.</summary>")]
         shell = next((name for name in names if name in SHELLS), "")
-        if shell and any(DUTY in piece.text for piece in _first_said(messages)):
-            if sum(bool(message.pieces_of_kind(PieceKind.CALL)) for message in messages) >= 3:
-                return [Says("It was counted three times.")]
-            return [self._command(shell)]
+        has_duty = any(DUTY in piece.text for piece in _first_said(messages))
+        if shell and has_duty:
+            return self._do_duty(shell, messages)
         delegate = next((name for name in names if name in DELEGATES), "")
         if delegate and self.left > 1 and self._chance.random() < 0.1:
             self.left -= 1
@@ -110,10 +108,19 @@ class MarkedScript(RichScript):
             return [Says("A part for another"), Calls(delegate, duty)]
         return super().__call__(asked)
 
+    def _do_duty(self, shell: str, messages: Sequence[ProtocolMessage]) -> Sequence[Block]:
+        """What an agent does to which a part was delegated."""
+        replies_with_calls = sum(
+            bool(message.pieces_of_kind(PieceKind.CALL)) for message in messages
+        )
+        if replies_with_calls >= 3:
+            return [Says("It was counted three times.")]
+        return [self._command(shell)]
+
     def _command(self, shell: str) -> Calls:
         self._number += 1
         command = f"seq {self._number}0 {self._number}9; echo OUT-{self._number}-END"
-        return Calls(shell, {"cmd" if shell == "exec_command" else "command": command})
+        return run_in(shell, command)
 
     def _marked(self, block: Block) -> Block:
         if not isinstance(block, Says):

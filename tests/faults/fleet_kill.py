@@ -460,21 +460,26 @@ def _kill_until_done(trial: Trial) -> None:
 
 
 def _check_outcome(trial: Trial) -> None:
-    homes, found = trial.homes, trial.found
+    homes = trial.homes
+    found = trial.found
     trial.end_all_faults()
     _end_all(homes)
     listed: list[dict[str, Any]] = json.loads(
         homes[-1].run("task", "list", "-w", "Fleet", "--most", "100000", "--json")
     )
+    done: dict[str, str] = {}
+    whys: Counter[str] = Counter()
     for task in listed:
         found[task["state"]] += 1
-    on_list = found["done"] + (found["waiting"] + found["running"] if trial.seconds else 0)
+        if task["state"] == "done":
+            done[task["id"]] = task["text"].removeprefix("Do ")
+        else:
+            whys[task["why"]] += 1
+    on_list = found["done"]
+    if trial.seconds:  # It ended by the time, with tasks that are under way.
+        on_list += found["waiting"] + found["running"]
     if on_list != trial.tasks or len(listed) != trial.tasks:
-        ends = Counter(task["why"] for task in listed if task["state"] != "done")
-        found[f"LOST: tasks not done {ends.most_common(2)}"] = trial.tasks - on_list
-    done = {
-        task["id"]: task["text"].removeprefix("Do ") for task in listed if task["state"] == "done"
-    }
+        found[f"LOST: tasks not done {whys.most_common(2)}"] = trial.tasks - on_list
     found["taken over"] = sum(task["claims"] > 1 for task in listed)
     _check_effects(trial, set(done.values()))
     _check_model(trial)
@@ -489,20 +494,23 @@ def _check_effects(trial: Trial, done: set[str]) -> None:
     lines = [line for home in trial.homes for line in home.ledger()]
     effects = Counter(line.effect for line in lines)
     found["effects"] = len(effects)
-    if twice := [name for name, count in effects.items() if count > 1]:
+    twice = [name for name, count in effects.items() if count > 1]
+    if twice:
         doers = [line for line in lines if line.effect in twice[:3]]
         found[f"LOST: effects that happened twice, such as {doers}"] = len(twice)
-    calls = {name: len(trial.model.session_of(name)) for name in done}
-    missing = {
-        f"{name}:{call}" for name in done for call in range(1, calls[name] + 1)
-    } - effects.keys()
+    missing: set[str] = set()
+    for name in done:
+        calls = len(trial.model.session_of(name))
+        missing.update(f"{name}:{call}" for call in range(1, calls + 1))
+    missing -= effects.keys()
     uncertain = {call for call in trial.model.uncertain if call.partition(":")[0] in done}
     found["calls said to the model as cut off"] = len(uncertain)
     found["of these without an effect"] = len(missing & uncertain)
-    if unsaid := missing - uncertain:
-        found[
-            f"LOST: effects that are missing although nobody was told, such as {sorted(unsaid)[:3]}"
-        ] = len(unsaid)
+    unsaid = missing - uncertain
+    if unsaid:
+        some = sorted(unsaid)[:3]
+        lost = f"LOST: effects that are missing although nobody was told, such as {some}"
+        found[lost] = len(unsaid)
 
 
 def _check_model(trial: Trial) -> None:
@@ -520,13 +528,18 @@ def _check_conversations(trial: Trial, done: dict[str, str], tasks: set[str]) ->
     """Each is one, never split, and the same wherever it is; a machine that keeps all has all.
     `fleet_leaving` looks at those that left.
     """
-    found, journals = trial.found, [_read_facts(home) for home in trial.homes]
+    found = trial.found
+    journals = [_read_facts(home) for home in trial.homes]
     for task in done:
-        copies = {tuple(journal[task]) for journal in journals if task in journal}
-        if len(copies) > 1 or (not trial.keep and any(task not in journal for journal in journals)):
+        copies = [tuple(journal[task]) for journal in journals if task in journal]
+        is_missing = len(copies) < len(journals) and not trial.keep
+        if is_missing or len(set(copies)) > 1:
             found["LOST: conversations that differ between machines, or are missing"] += 1
-    names = {name for journal in journals for name in journal}
-    if split := names - tasks:
+    names: set[str] = set()
+    for journal in journals:
+        names.update(journal)
+    split = names - tasks
+    if split:
         found["LOST: conversations that were split"] = len(split)
     found["conversations here at most"] = max(map(len, journals))
 

@@ -19,6 +19,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -34,31 +35,29 @@ REQUEST_SECONDS = 0.7
 
 
 def answer(tasks: int, seen: Seen) -> Answer:
+    """The giver gives tasks, reads them, and adds up what came; each task squares its number."""
     messages = seen.body["messages"]
     told = " ".join(str(message["content"]) for message in messages if message["role"] == "user")
     results = [str(message["content"]) for message in messages if message["role"] == "tool"]
     if GIVE not in told:
-        (number,) = set(re.findall(r"task-(\d+)", told)) or {"0"}
-        command = {"command": f"echo {number} >> ledger/0.txt"}
-        return reply(str(int(number) ** 2)) if results else reply(calls=[("run_command", command)])
-    ids = next(
-        (
-            found
-            for found in (re.findall("^[0-9a-f]{20}$", one, re.MULTILINE) for one in results)
-            if found
-        ),
-        [],
-    )
-    read = (
-        re.findall(r"^[0-9a-f]{20} done [0-9a-f]{16} (\d+)$", results[-1], re.MULTILINE)
-        if results
-        else []
-    )
-    if len(read) == tasks:
-        return reply(f"The sum is {sum(map(int, read))}.")
-    if ids:
-        return _call("read_fleet_tasks", tasks=ids, seconds=2)
+        return _square(told, results)
+    if not results:
+        return _call("add_fleet_tasks", tasks=[f"Do task-{number}" for number in range(tasks)])
+    squares = re.findall(r"^[0-9a-f]{20} done [0-9a-f]{16} (\d+)$", results[-1], re.MULTILINE)
+    if len(squares) == tasks:
+        return reply(f"The sum is {sum(map(int, squares))}.")
+    for result in results:
+        ids = re.findall("^[0-9a-f]{20}$", result, re.MULTILINE)
+        if ids:
+            return _call("read_fleet_tasks", tasks=ids, seconds=2)
     return _call("add_fleet_tasks", tasks=[f"Do task-{number}" for number in range(tasks)])
+
+
+def _square(told: str, results: Sequence[str]) -> Answer:
+    (number,) = set(re.findall(r"task-(\d+)", told)) or {"0"}
+    if results:
+        return reply(str(int(number) ** 2))
+    return reply(calls=[("run_command", {"command": f"echo {number} >> ledger/0.txt"})])
 
 
 def _call(tool: str, **arguments: object) -> Answer:
@@ -67,7 +66,8 @@ def _call(tool: str, **arguments: object) -> Answer:
 
 def trials(tasks: int, kills: int, seed: int, found: Counter[str], homes: int = 1) -> None:
     """What was found, counted. Anything under a key that begins with LOST is a failure."""
-    chance, folder = random.Random(seed), Path(tempfile.mkdtemp(prefix="helix-workforce-"))
+    chance = random.Random(seed)
+    folder = Path(tempfile.mkdtemp(prefix="helix-workforce-"))
     with ExitStack() as last:
         last.callback(shutil.rmtree, folder, ignore_errors=True)
 
@@ -84,28 +84,35 @@ def trials(tasks: int, kills: int, seed: int, found: Counter[str], homes: int = 
         for each in trial.homes:
             # In a small window, the answers are put away, and this model recalls none.
             each.run("model", "set", "-w", "Fleet", "peer/scripted", "--window", "200000")
-        home = trial.homes[0]
-        (giver,) = home.run(
-            "task", "add", "-w", "Fleet", "--allow", "add_fleet_tasks", GIVE
-        ).split()
+        add = ("task", "add", "-w", "Fleet", "--allow", "add_fleet_tasks", GIVE)
+        (giver,) = trial.homes[0].run(*add).split()
         began = time.monotonic()
         for each in trial.homes:
             each.start_worker()
         state = _kill_until_ended(trial.homes, giver, kills, chance, found)
         found["seconds"] = round(time.monotonic() - began)
-        (ended,) = json.loads(home.run("task", "show", "-w", "Fleet", giver, "--json"))
-        listed = json.loads(home.run("task", "list", "-w", "Fleet", "--most", "1000", "--json"))
-        ledger = Counter(line.effect for each in trial.homes for line in each.ledger())
-        found["effects"], found["attempts of the agent"] = sum(ledger.values()), ended["claims"]
-        right = f"The sum is {sum(number**2 for number in range(tasks))}."
-        wrong = {
-            f"LOST: the agent's end {state} {ended['answer'] or ended['why']}": ended["answer"]
-            != right,
-            f"LOST: tasks given more or less than once ({len(listed)})": len(listed) != tasks + 1,
-            "LOST: effects that happened twice": any(count > 1 for count in ledger.values()),
-            "LOST: kills, as all was done before them": found["kills"] < kills,
-        }
-        found.update(name for name, is_so in wrong.items() if is_so)
+        _judge(trial, giver, state)
+
+
+def _judge(trial: Trial, giver: str, state: str) -> None:
+    found = trial.found
+    home = trial.homes[0]
+    (ended,) = json.loads(home.run("task", "show", "-w", "Fleet", giver, "--json"))
+    listed = json.loads(home.run("task", "list", "-w", "Fleet", "--most", "1000", "--json"))
+    effects: Counter[str] = Counter()
+    for each in trial.homes:
+        effects.update(line.effect for line in each.ledger())
+    found["effects"] = effects.total()
+    found["attempts of the agent"] = ended["claims"]
+    right = f"The sum is {sum(number**2 for number in range(trial.tasks))}."
+    if ended["answer"] != right:
+        found[f"LOST: the agent's end {state} {ended['answer'] or ended['why']}"] += 1
+    if len(listed) != trial.tasks + 1:
+        found[f"LOST: tasks given more or less than once ({len(listed)})"] += 1
+    if any(count > 1 for count in effects.values()):
+        found["LOST: effects that happened twice"] += 1
+    if found["kills"] < trial.kills:
+        found["LOST: kills, as all was done before them"] += 1
 
 
 def _kill_until_ended(

@@ -79,35 +79,36 @@ def trials(count: int, seed: int) -> Counter[str]:
 async def _trials_inside(place: Path, count: int, seed: int) -> Counter[str]:
     chance = random.Random(seed)
     found = Counter[str]()
+    folder = place / "work"
+    before = {"old.txt": "first\nsecond\n"}
     for trial in range(count):
         name, arguments = CALLS[trial % len(CALLS)]
         room = chance.choice((0, 4, 16, 64, 256, 1024, 4096, 8192)) << 10
-        before = {"old.txt": "first\nsecond\n"}
         moment = chance.choice(MOMENTS)
-        folder = place / "work"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(place / "disk" / "home", ignore_errors=True)
         folder.mkdir()
-        for each, text in before.items():
-            (folder / each).write_text(text)
+        for file_name, text in before.items():
+            (folder / file_name).write_text(text)
         noise = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz0123456789\n", k=600_000))
         words = json.dumps(arguments).replace("{home}", str(place / "disk"))
         words = words.replace("{noise}", json.dumps(noise)[1:-1])
         await _one_call(place, name, words, moment, room, found)
-        after = {each.name: each.read_text() for each in folder.iterdir() if each.is_file()}
+        has_changed = _texts_of_files(folder) != before
         found["calls"] += 1
-        found["changed" if after != before else "refused"] += 1
+        found["changed" if has_changed else "refused"] += 1
         recorded = await _recorded_and_undone(place, found)
-        if after != before and not recorded:
-            found[
-                f"LOST in trial {trial} ({name} {words[:60]}, {room >> 10} KB left, {moment}): changed, not recorded"
-            ] += 1
-        left = {each.name: each.read_text() for each in folder.iterdir() if each.is_file()}
+        about = f"in trial {trial} ({name} {words[:60]}, {room >> 10} KB left, {moment})"
+        if has_changed and not recorded:
+            found[f"LOST {about}: changed, not recorded"] += 1
+        left = _texts_of_files(folder)
         if recorded and left != before:
-            found[
-                f"LOST in trial {trial} ({name} {words[:60]}, {room >> 10} KB left, {moment}): undone to {sorted(left)}"
-            ] += 1
+            found[f"LOST {about}: undone to {sorted(left)}"] += 1
     return found
+
+
+def _texts_of_files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
 
 
 def _desk(place: Path) -> Workbenches:

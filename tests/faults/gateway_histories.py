@@ -24,10 +24,9 @@ from typing import Any
 
 from helix_desktop import program_folders
 from helix_desktop.engine.facts import (
+    Fact,
     ModelReplied,
     Stop,
-    Text,
-    ToolCall,
     ToolReturned,
     ToolSpec,
     Usage,
@@ -43,6 +42,7 @@ from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.workbench import all_workbenches
 from helix_desktop.workbench.open_workbench import Workbench
 from tests.faults.store_report import report
+from tests.texts_and_calls import calls_in, texts_in
 
 Json = Any
 TOOLS = (ToolSpec("Bash", "run it", "{}"),)
@@ -74,20 +74,10 @@ class Agent:
             return
         chance = 1.0 if self.resumed else self.rng.random()
         self.resumed = False
-        if chance < 0.12:  # back to an earlier message of the user's
-            places = [
-                at
-                for at, unit in enumerate(self.units)
-                if unit["role"] == "user" and not _result(unit)
-            ]
-            at = self.rng.choice(places)
-            del self.units[at:]
-            self.left = True
-        elif chance < 0.18 and len(self.units) > 3:  # an earlier text is another one
-            at = self.rng.randrange(1, len(self.units) - 1)
-            if not _result(self.units[at]) and not _calls(self.units[at]):
-                self.units[at] = {**self.units[at], "content": self._text()}
-                self.left = True
+        if chance < 0.12:
+            self._go_back()
+        elif chance < 0.18 and len(self.units) > 3:
+            self._edit_a_text()
         elif chance < 0.24 and len(self.units) > 4:  # it shortens its own history
             self.units = [_said(f"A summary {self._text()}")]
             self.left = True
@@ -95,12 +85,37 @@ class Agent:
         last = self.units[-1] if self.units else None
         if last is not None and _calls(last):
             results = [
-                {"type": "tool_result", "tool_use_id": b["id"], "content": self._text()}
-                for b in _calls(last)
+                {"type": "tool_result", "tool_use_id": call["id"], "content": self._text()}
+                for call in _calls(last)
             ]
             self.units.append({"role": "user", "content": results})
         elif last is None or last["role"] == "assistant":
             self.units.append(_said(self._text()))
+
+    def _go_back(self) -> None:
+        """To an earlier message of the user's, which goes, too."""
+        places: list[int] = []
+        for place, unit in enumerate(self.units):
+            if unit["role"] == "user" and not _result(unit):
+                places.append(place)
+        del self.units[self.rng.choice(places) :]
+        self.left = True
+
+    def _edit_a_text(self) -> None:
+        place = self.rng.randrange(1, len(self.units) - 1)
+        unit = self.units[place]
+        if not _result(unit) and not _calls(unit):
+            self.units[place] = {**unit, "content": self._text()}
+            self.left = True
+
+    def resume_sometimes(self) -> None:
+        """Behind a reply, under another name; a short session begins a new conversation then."""
+        is_behind_reply = bool(self.units) and self.units[-1]["role"] == "assistant"
+        if self.session and is_behind_reply and self.rng.random() < 0.04:
+            self.session = f"{self.session}-again"
+            self.resumed = len(self.units) > 2
+            if not self.resumed:
+                self.conversation = ""
 
     def _text(self) -> str:
         return f"text {self.rng.randrange(10**9)} of agent {self.number}"
@@ -194,19 +209,23 @@ async def mixed(made: Workbench) -> list[str]:
     """Conversations with parts of two agents."""
     wrong = []
     for row in made.list_conversations():
-        found: set[str] = set()
+        agents: set[str] = set()
         for recorded in await made.read_conversation_facts(row.id):
-            match recorded.fact:
-                case UserSaid(parts=parts) | ModelReplied(parts=parts):
-                    texts = [p.text if isinstance(p, Text) else p.arguments for p in parts if isinstance(p, Text | ToolCall)]  # fmt: skip
-                case ToolReturned(head=head):
-                    texts = [head]
-                case _:
-                    continue
-            found |= {name for text in texts for name in _OF.findall(text)}
-        if len(found) > 1:
-            wrong.append(f"conversation {row.id} has parts of agents {', '.join(sorted(found))}")
+            for text in _texts_of(recorded.fact):
+                agents.update(_OF.findall(text))
+        if len(agents) > 1:
+            wrong.append(f"conversation {row.id} has parts of agents {', '.join(sorted(agents))}")
     return wrong
+
+
+def _texts_of(fact: Fact) -> list[str]:
+    match fact:
+        case UserSaid(parts=parts) | ModelReplied(parts=parts):
+            return texts_in(parts) + [call.arguments for call in calls_in(parts)]
+        case ToolReturned(head=head):
+            return [head]
+        case _:
+            return []
 
 
 async def trial(home: Path, histories: int, seed: int, found: Counter[str]) -> None:
@@ -222,25 +241,15 @@ async def trial(home: Path, histories: int, seed: int, found: Counter[str]) -> N
                         await room.aclose()
                         room = LocalAgentConversations(made, _nobody)
                     agent = rng.choice(at_work)
-                    if (
-                        agent.session
-                        and agent.units
-                        and agent.units[-1]["role"] == "assistant"
-                        and rng.random() < 0.04
-                    ):
-                        agent.session, agent.resumed = (
-                            f"{agent.session}-again",
-                            len(agent.units) > 2,
-                        )
-                        agent.conversation = agent.conversation if agent.resumed else ""
-                    found.update(
-                        f"LOST history {number}: {what}" for what in await request(room, agent)
-                    )
+                    agent.resume_sometimes()
+                    for what in await request(room, agent):
+                        found[f"LOST history {number}: {what}"] += 1
                     found["requests"] += 1
                 found["histories"] += 1
         finally:  # interrupted, it looks at what was done by then
             await room.aclose()
-            found.update(f"LOST {what}" for what in await mixed(made))
+            for what in await mixed(made):
+                found[f"LOST {what}"] += 1
 
 
 def main() -> int:

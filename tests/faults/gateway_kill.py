@@ -112,33 +112,40 @@ def trials(kills: int, seed: int, history: int, agents: int, found: Counter[str]
         with suppress(KeyboardInterrupt):  # interrupted, it looks at what was done by then
             while len(seconds) < kills and not _failed(working):
                 seconds.append(_killed(Path(home), started.addresses[0], working, chance))
-        for one in working:
-            one.ends.set()
+        for agent in working:
+            agent.ends.set()
         for thread in threads:
             thread.join()
         started.__exit__(None, None, None)
         found["kills"] += len(seconds)
-        found["retries"] += sum(one.retries for one in working)
-        found["replies"] += sum(len(one.whole) for one in working)
-        for what, waits in zip(
-            ("it answers", "every agent has its next reply"),
-            zip(*seconds, strict=True),
-            strict=True,
-        ):
-            slowest = max(waits) * 1000
-            found[f"ms median until {what}, {slowest:.0f} ms slowest"] += round(
-                statistics.median(waits) * 1000
-            )
-        there = asyncio.run(_replies(Path(home)))
-        whole = [reply for one in working for reply in one.whole]
-        old = {f"old-{step}" for step in range(history)}
-        for why in [
-            *provider.refused,
-            *_failed(working),
-            *(f"{one!r} is gone" for one in whole if one not in there),
-            *(f"what {one!r} answers is gone" for one in whole if not old <= there.get(one, old)),
-        ]:
+        found["retries"] += sum(agent.retries for agent in working)
+        found["replies"] += sum(len(agent.whole) for agent in working)
+        _count_seconds("it answers", [answers for answers, _ in seconds], found)
+        _count_seconds("every agent has its next reply", [replied for _, replied in seconds], found)
+        for why in provider.refused + _failed(working):
             found[f"LOST {why}"] += 1
+        _check_journal(Path(home), working, history, found)
+
+
+def _count_seconds(what: str, waits: Sequence[float], found: Counter[str]) -> None:
+    if waits:
+        slowest = max(waits) * 1000
+        median = statistics.median(waits) * 1000
+        found[f"ms median until {what}, {slowest:.0f} ms slowest"] += round(median)
+
+
+def _check_journal(
+    home: Path, working: Sequence[Working], history: int, found: Counter[str]
+) -> None:
+    """Each reply that an agent has whole stands there, with all that it answers."""
+    in_journal = asyncio.run(_replies(home))
+    old = {f"old-{step}" for step in range(history)}
+    for agent in working:
+        for reply in agent.whole:
+            if reply not in in_journal:
+                found[f"LOST {reply!r} is gone"] += 1
+            elif not old <= in_journal[reply]:
+                found[f"LOST what {reply!r} answers is gone"] += 1
 
 
 def _failed(working: Sequence[Working]) -> list[str]:

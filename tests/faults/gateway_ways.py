@@ -97,11 +97,14 @@ def _beside(way: str, protocol: str, found: Counter[str]) -> Iterator[str]:
                 yield f"refused: {provider.refused[0]}"
         found["requests"] += len(seen[-1])
     without, through_it = seen
-    if (
-        through_it != without
-        and sum("[" in one for one in through_it) < sum("[" in one for one in without)
-    ) or (through_it != without and len(through_it) > len(without)):
+    is_longer = len(through_it) > len(without)
+    has_fewer_replies = _count_replies(through_it) < _count_replies(without)
+    if is_longer or has_fewer_replies:
         yield f"with a gateway {through_it}, without {without}"
+
+
+def _count_replies(outcomes_of_agent: list[str]) -> int:
+    return sum("[" in outcome for outcome in outcomes_of_agent)
 
 
 @contextmanager

@@ -220,18 +220,26 @@ async def settle(story: Story, clients: Clients, working: Sequence[asyncio.Task[
         for task in working:
             if task.done():
                 task.result()  # A client that failed is a mistake of this trial.
-        unsettled = [client for client in clients.all_that_settle if not client.has_settled]
-        running = [command for command in clients.commands if command.process.is_running]
-        if not unsettled and not running:
+        waiting = what_is_unsettled(clients)
+        if not waiting:
             return True
         if asyncio.get_running_loop().time() > deadline:
-            words = [client.describe() for client in unsettled]
-            words += [f"{command.words} runs" for command in running]
-            story.found[f"LOST a story that does not end: {words}"] += 1
+            story.found[f"LOST a story that does not end: {waiting}"] += 1
             return False
         for window in clients.windows:
             await window.go_on()
         await asyncio.sleep(0.2)
+
+
+def what_is_unsettled(clients: Clients) -> list[str]:
+    words: list[str] = []
+    for client in clients.all_that_settle:
+        if not client.has_settled:
+            words.append(client.describe())
+    for command in clients.commands:
+        if command.process.is_running:
+            words.append(f"{command.words} runs")
+    return words
 
 
 # --- What must be true afterwards

@@ -29,13 +29,12 @@ import tempfile
 import threading
 import time
 import traceback
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop import program_folders
 from helix_desktop.concurrency import start_thread
-from helix_desktop.engine.facts import ModelReplied, Text, ToolCall, ToolReturned, TurnEnd
+from helix_desktop.engine.facts import ModelReplied, Text, TurnEnd
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked
@@ -43,6 +42,7 @@ from helix_desktop.program_settings import ACP_AGENTS, ProgramSettings
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
 from tests.faults.guarded_folder import SECRET, GuardedFolder
+from tests.texts_and_calls import missing_results, reply_calls, reply_texts
 
 AGENT = Path(__file__).with_name("acp_lying_agent.py")
 AT_ONCE = 5  # So many conversations go on at the same time.
@@ -238,31 +238,13 @@ def check_recorded(trial: Trial, session: Session) -> None:
     calls say is kept, to be compared with the commands that ran.
     """
     name = session.id
-    trial.recorded_arguments += "\n".join(
-        part.arguments
-        for recorded in session.all_facts
-        if isinstance(recorded.fact, ModelReplied)
-        for part in recorded.fact.parts
-        if isinstance(part, ToolCall)
-    )
-    open_calls: Counter[str] = Counter()
-    for recorded in session.all_facts:
-        fact = recorded.fact
-        if isinstance(fact, ModelReplied):
-            open_calls.update(part.id for part in fact.parts if isinstance(part, ToolCall))
-        if isinstance(fact, ToolReturned):
-            open_calls[fact.call] -= 1
-    wrong = [(call, count) for call, count in open_calls.items() if count]
+    calls = reply_calls(session.all_facts)
+    trial.recorded_arguments += "\n".join(call.arguments for call in calls)
+    missing = missing_results(session.all_facts)
+    wrong = [(call, count) for call, count in missing.items() if count]
     if wrong:
         trial.fail(name, f"calls without one result each: {wrong[:3]}")
-    said = "".join(
-        part.text
-        for recorded in session.all_facts
-        if isinstance(recorded.fact, ModelReplied)
-        for part in recorded.fact.parts
-        if isinstance(part, Text)
-    )
-    if "NOT OF THIS SESSION" in said:
+    if "NOT OF THIS SESSION" in "".join(reply_texts(session.all_facts)):
         trial.fail(name, "words of another session were taken for this one's")
 
 

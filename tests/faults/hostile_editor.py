@@ -31,9 +31,6 @@ from typing import Any
 from helix_desktop import program_folders
 from helix_desktop.engine.facts import (
     ConversationStarted,
-    ModelReplied,
-    ToolCall,
-    ToolReturned,
     TurnEnd,
     TurnEnded,
 )
@@ -44,6 +41,7 @@ from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from helix_desktop.workbench.interrupted_turns import end_interrupted_turns
 from tests.faults.guarded_folder import SECRET, GuardedFolder
+from tests.texts_and_calls import missing_results
 
 ROOT = Path(__file__).parents[2]
 CONVERSATIONS_OF_A_PROCESS = 10
@@ -731,45 +729,27 @@ ATTACKS: tuple[Attack, ...] = (
 
 async def converse(editor: Editor, number: int) -> None:
     trial = editor.trial
-    name = f"conversation {number}"
     pick = random.Random(f"{trial.seed} {number}")
     session = await editor.new_session()
     known = [attack for attack in ATTACKS if trial.only in ("", attack.__name__)]
     chosen = pick.choices(known, k=pick.randrange(1, 4))
     names = ", ".join(attack.__name__ for attack in chosen)
-    editor.name = f"{name} ({names})"
+    editor.name = f"conversation {number} ({names})"
     _, processor_before = editor.state()
     for attack in chosen:
         await attack(editor, session, pick)
         editor.strategy = deny
         editor.file_strategy = no_such_file
     await editor.drain()
-    for one in editor.sessions:
-        editor.tell("session/cancel", sessionId=one)
-    if not await editor.until(lambda: not editor.unanswered(), ANSWER_SECONDS):
-        unanswered = editor.unanswered()
-        trial.fail(
-            editor.name, f"{len(unanswered)} not answered: {[key[:80] for key in unanswered[:5]]}"
-        )
-        editor.asked.clear()
-        editor.answered.clear()
+    await check_every_answer_comes(editor)
     await close_sessions(editor)  # No more may be open than the program allows.
     calm = await editor.new_session()
     reason = await editor.run_turn(calm, "read README.md", ANSWER_SECONDS)
     if reason != "end_turn":
-        trial.fail(
-            editor.name, f"the calm turn ended with {reason}: {list(editor.answers.values())[-1]}"
-        )
+        last_answer = list(editor.answers.values())[-1]
+        trial.fail(editor.name, f"the calm turn ended with {reason}: {last_answer}")
     await close_sessions(editor)
-    twice = [
-        key
-        for key, answers in editor.answered.items()
-        if answers > editor.asked[key] and key != "null"
-    ]
-    if twice:
-        trial.fail(
-            editor.name, f"answered more often than asked: {[key[:80] for key in twice[:5]]}"
-        )
+    check_no_answer_comes_twice(editor)
     megabytes, processor = editor.state()
     trial.most_megabytes = max(trial.most_megabytes, megabytes)
     trial.most_processor_seconds = max(trial.most_processor_seconds, processor - processor_before)
@@ -779,7 +759,29 @@ async def converse(editor: Editor, number: int) -> None:
     trial.counts["conversations"] += 1
     for mark in [key for key in trial.counts if key.startswith("mark ")]:
         del trial.counts[mark]
-        trial.counts["commands asked for"] += 1  # fmt: skip
+        trial.counts["commands asked for"] += 1
+
+
+async def check_every_answer_comes(editor: Editor) -> None:
+    """Also where everything is cancelled."""
+    for session in editor.sessions:
+        editor.tell("session/cancel", sessionId=session)
+    if await editor.until(lambda: not editor.unanswered(), ANSWER_SECONDS):
+        return
+    unanswered = editor.unanswered()
+    some = [key[:80] for key in unanswered[:5]]
+    editor.trial.fail(editor.name, f"{len(unanswered)} not answered: {some}")
+    editor.asked.clear()
+    editor.answered.clear()
+
+
+def check_no_answer_comes_twice(editor: Editor) -> None:
+    twice: list[str] = []
+    for key, answers in editor.answered.items():
+        if answers > editor.asked[key] and key != "null":
+            twice.append(key[:80])
+    if twice:
+        editor.trial.fail(editor.name, f"answered more often than asked: {twice[:5]}")
 
 
 async def close_sessions(editor: Editor) -> None:
@@ -854,17 +856,14 @@ async def check_recorded(trial: Trial, name: str) -> None:
 
 def calls_without_one_result(session: Session) -> list[str]:
     """A call that runs when its conversation is forked gets its result in the original alone."""
-    left: Counter[str] = Counter()
+    missing: Counter[str] = Counter()
     for recorded in session.all_facts:
         fact = recorded.fact
-        if isinstance(fact, ModelReplied):
-            left.update(part.id for part in fact.parts if isinstance(part, ToolCall))
-        if isinstance(fact, ToolReturned):
-            left[fact.call] -= 1
+        missing.update(missing_results([fact]))
         is_fork = isinstance(fact, ConversationStarted) and bool(fact.forked_from)
         if is_fork or fact == TurnEnded(TurnEnd.FAILED, CLOSED):
-            left = Counter({call: amount for call, amount in left.items() if amount < 0})
-    return [call for call, amount in left.items() if amount]
+            missing = Counter({call: count for call, count in missing.items() if count < 0})
+    return [call for call, count in missing.items() if count]
 
 
 async def run(trial: Trial, first: int, amount: int) -> None:

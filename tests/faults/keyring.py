@@ -87,43 +87,54 @@ def _one(kind: str, key: str, home: Path) -> list[str]:
 
 async def inside(kind: str, home: Path) -> list[str]:
     """Keep a key, get it, forget it; each call timed."""
-    key = os.environ["PLANTED"]
-    wrong = list[str]()
-    limit = 20.0 if kind == "working" else LIMIT
-    secrets = SecretStorage(home / "config" / "keys.json", environ={}, limit=limit)
+    key_file = home / "config" / "keys.json"
+    works = kind == "working"
+    limit = 20.0 if works else LIMIT
+    secrets = SecretStorage(key_file, environ={}, limit=limit)
     gaps = asyncio.ensure_future(_longest_gap())  # noqa: TID251
+    if works:
+        wrong = await _try_working(secrets, key_file, limit)
+    else:
+        wrong = await _try_broken(secrets, limit)
+    if key_file.exists():
+        wrong.append("a file was written without consent")
+    gaps.cancel()
+    if GAP[0] > 1.5:
+        wrong.append(f"the event loop stood still for {GAP[0]:.1f} s")
+    return wrong
+
+
+async def _try_working(secrets: SecretStorage, key_file: Path, limit: float) -> list[str]:
+    wrong: list[str] = []
+    key = os.environ["PLANTED"]
     kept = await _timed(
         secrets.store_secret_at(ProviderKey("openai"), key), wrong, "keeping", limit
     )
-    if kind == "working":
-        wrong += [] if kept else ["a keyring that works did not keep the key"]
-        fresh = SecretStorage(home / "config" / "keys.json", environ={}, limit=limit)
-        wrong += (
-            []
-            if await fresh.read_secret(ProviderKey("openai")) == key
-            else ["the key did not come back"]
-        )
-        await fresh.delete_secret(ProviderKey("openai"))
-        wrong += (
-            []
-            if await fresh.read_secret(ProviderKey("openai")) is None
-            else ["a deleted key is still there"]
-        )
-    elif kept:
-        wrong.append("a key was kept by a keyring that is not there")
-    if kind != "working":
-        await secrets.store_secret_at(ProviderKey("openai"), key, where=SecretKeeper.SESSION)
-        wrong += (
-            []
-            if await secrets.read_secret(ProviderKey("openai")) == key
-            else ["kept for this session, the key did not come back"]
-        )
-        await _timed(secrets.read_secret(ProviderKey("other")), wrong, "asking", limit)
-    wrong += (
-        ["a file was written without consent"] if (home / "config" / "keys.json").exists() else []
+    if not kept:
+        wrong.append("a keyring that works did not keep the key")
+    fresh = SecretStorage(key_file, environ={}, limit=limit)
+    if await fresh.read_secret(ProviderKey("openai")) != key:
+        wrong.append("the key did not come back")
+    await fresh.delete_secret(ProviderKey("openai"))
+    if await fresh.read_secret(ProviderKey("openai")) is not None:
+        wrong.append("a deleted key is still there")
+    return wrong
+
+
+async def _try_broken(secrets: SecretStorage, limit: float) -> list[str]:
+    """What it cannot keep is kept for the session, where the user wants that."""
+    wrong: list[str] = []
+    key = os.environ["PLANTED"]
+    kept = await _timed(
+        secrets.store_secret_at(ProviderKey("openai"), key), wrong, "keeping", limit
     )
-    gaps.cancel()
-    return wrong + ([f"the event loop stood still for {GAP[0]:.1f} s"] if GAP[0] > 1.5 else [])
+    if kept:
+        wrong.append("a key was kept by a keyring that is not there")
+    await secrets.store_secret_at(ProviderKey("openai"), key, where=SecretKeeper.SESSION)
+    if await secrets.read_secret(ProviderKey("openai")) != key:
+        wrong.append("kept for this session, the key did not come back")
+    await _timed(secrets.read_secret(ProviderKey("other")), wrong, "asking", limit)
+    return wrong
 
 
 GAP = [0.0]

@@ -31,6 +31,7 @@ from helix_desktop.engine.facts import (
     FoldKind,
     ModelReplied,
     Text,
+    TurnEnd,
     TurnEnded,
 )
 from helix_desktop.engine.session import Session
@@ -267,7 +268,8 @@ def read_outcome(session: Session, plan: Plan) -> Outcome:
         fact = recorded.fact
         if isinstance(fact, ModelReplied):
             outcome.requests += 1
-            if plan.limit and fact.usage is not None and fact.usage.output > plan.limit:
+            output = fact.usage.output if fact.usage is not None else 0
+            if plan.limit and output > plan.limit:
                 outcome.replies_over_limit += 1
         elif isinstance(fact, Folded) and fact.kind is FoldKind.HANDOVER:
             outcome.summaries += 1
@@ -277,12 +279,16 @@ def read_outcome(session: Session, plan: Plan) -> Outcome:
             if not fact.why:
                 outcome.untold_overflows += 1
         elif isinstance(fact, TurnEnded):
-            outcome.ends[f"{fact.reason.value} {fact.cause}".strip()] += 1
-            if fact.why:
-                outcome.reasons[f"turn {fact.reason.value}: {fact.why}"] += 1
-            if fact.reason.value != "done" and not fact.why:
-                outcome.untold_overflows += 1
+            note_end(outcome, fact)
     return outcome
+
+
+def note_end(outcome: Outcome, end: TurnEnded) -> None:
+    outcome.ends[f"{end.reason.value} {end.cause}".strip()] += 1
+    if end.why:
+        outcome.reasons[f"turn {end.reason.value}: {end.why}"] += 1
+    elif end.reason is not TurnEnd.DONE:
+        outcome.untold_overflows += 1
 
 
 def note_lost_rules(outcome: Outcome, plan: Plan, last_request: str) -> None:

@@ -18,6 +18,7 @@ import json
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -181,28 +182,24 @@ async def conforms(role: str, begin: list[str], scenarios: Sequence[str] | None)
         scenarios = [line.split()[1] for line in listed.splitlines() if line.startswith("  - ")]
     failed = 0
     for scenario in scenarios:
+        checks: list[dict[str, str]] = []
         with tempfile.TemporaryDirectory() as folder:
             _, words = await said([*begin, "--scenario", scenario, "-o", folder], 120)
-            checks = [
-                one
-                for file in Path(folder).rglob("checks.json")
-                for one in json.loads(file.read_text())
-            ]
-        wrong = [one for one in checks if one["status"] == "FAILURE"]
-        warned = [one for one in checks if one["status"] == "WARNING"]
-        good = sum(one["status"] == "SUCCESS" for one in checks)
-        failed += bool(wrong or not checks)
+            for file in Path(folder).rglob("checks.json"):
+                checks += json.loads(file.read_text())
+        statuses = Counter(check["status"] for check in checks)
+        failures = statuses["FAILURE"]
+        failed += bool(failures or not checks)
         print(
-            f"conformance, {role}, {scenario}: {good} passed, {len(wrong)} failed, {len(warned)} warnings",
+            f"conformance, {role}, {scenario}: {statuses['SUCCESS']} passed, {failures} failed, {statuses['WARNING']} warnings",
             flush=True,
         )
         if not checks:
             print(f"  it did not run: {words[-300:]}", flush=True)
-        for one in wrong + warned:
-            print(
-                f"  {one['status'].lower()}: {one['id']}: {one.get('errorMessage', '')[:300]}",
-                flush=True,
-            )
+        for check in checks:
+            if check["status"] in ("FAILURE", "WARNING"):
+                why = check.get("errorMessage", "")[:300]
+                print(f"  {check['status'].lower()}: {check['id']}: {why}", flush=True)
     return failed
 
 

@@ -246,20 +246,22 @@ async def _turn(
         return [f"the turn on {words!r} did not end within {LONGEST:.0f} s"]
     found["turns"] += 1
     ends = [one.fact for one in session.all_facts[before:] if isinstance(one.fact, TurnEnded)]
-    wrong = [] if len(ends) == 1 else [f"the turn ended {len(ends)} times"]
+    wrong: list[str] = []
+    if len(ends) != 1:
+        wrong.append(f"the turn ended {len(ends)} times")
     for end in ends:
         found[f"ended {end.reason.value}"] += 1
         if must is not None and end.reason is not must:
-            wrong.append(
-                f"with a server that behaves, the turn ended {end.reason.value}: {end.why}"
-            )
+            reason = end.reason.value
+            wrong.append(f"with a server that behaves, the turn ended {reason}: {end.why}")
         if end.reason is TurnEnd.FAILED and not end.why:
             wrong.append("a failed turn does not say why")
-    wrong += [f"call {call} is open" for call in open_calls(session.all_facts)]
-    return wrong + [
-        f"the next request is illegal: {what}"
-        for what in request_building.find_violations(await session.context.rebuild_request())
-    ]
+    for call in open_calls(session.all_facts):
+        wrong.append(f"call {call} is open")
+    next_request = await session.context.rebuild_request()
+    for violation in request_building.find_violations(next_request):
+        wrong.append(f"the next request is illegal: {violation}")
+    return wrong
 
 
 def open_calls(facts: Sequence[Recorded]) -> Iterator[str]:

@@ -173,28 +173,32 @@ async def trial(kind: str, found: Counter[str], *, faults: bool, messages: int =
             session, desk = await conversation(kind, url, Path(folder), messages)
             facts: list[Any] = [recorded.fact for recorded in session.all_facts]
             await desk.aclose()
-            good, words = await verdict(url)
-    ends = Counter(fact.reason for fact in facts if isinstance(fact, TurnEnded))
-    said = sum(
-        part.tokens
-        for fact in facts
-        if isinstance(fact, UserSaid)
-        for part in fact.parts
-        if isinstance(part, Text)
-    )
-    folds = Counter(fact.kind.value for fact in facts if isinstance(fact, Folded))
-    failed = Counter(
-        f"{fact.kind.value}: {fact.why}" for fact in facts if isinstance(fact, FoldFailed)
-    )
-    whys = Counter(fact.why for fact in facts if isinstance(fact, TurnEnded) and fact.why)
-    found["turns"] += sum(ends.values())
-    found[f"LOST: {kind}: an error in the verdict"] += not good
-    found[f"LOST: {kind}: turns ended {dict(ends)}, {dict(whys)}"] += (
-        set(ends) != {TurnEnd.DONE} or ends.total() != messages
-    )
+            is_good, words = await verdict(url)
+    ends: Counter[TurnEnd] = Counter()
+    whys: Counter[str] = Counter()
+    folds: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    said = 0
+    for fact in facts:
+        if isinstance(fact, UserSaid):
+            said += sum(part.tokens for part in fact.parts if isinstance(part, Text))
+        elif isinstance(fact, Folded):
+            folds[fact.kind.value] += 1
+        elif isinstance(fact, FoldFailed):
+            failed[f"{fact.kind.value}: {fact.why}"] += 1
+        elif isinstance(fact, TurnEnded):
+            ends[fact.reason] += 1
+            if fact.why:
+                whys[fact.why] += 1
+    found["turns"] += ends.total()
+    all_done = set(ends) == {TurnEnd.DONE} and ends.total() == messages
+    found[f"LOST: {kind}: an error in the verdict"] += not is_good
+    found[f"LOST: {kind}: turns ended {dict(ends)}, {dict(whys)}"] += not all_done
     found[f"LOST: {kind}: only {said:,} tokens were said"] += said < TIMES * WINDOW * 0.9
-    about = f"{kind}, {'faults' if faults else 'clean'}: {said:,} tokens said, folds {dict(folds)}, failed {dict(failed)}"
-    return f"{about}, {time.monotonic() - begun:.0f} s\n{words}"
+    with_faults = "faults" if faults else "clean"
+    figures = f"{said:,} tokens said, folds {dict(folds)}, failed {dict(failed)}"
+    seconds = time.monotonic() - begun
+    return f"{kind}, {with_faults}: {figures}, {seconds:.0f} s\n{words}"
 
 
 def main() -> int:

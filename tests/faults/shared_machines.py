@@ -25,6 +25,7 @@ from pathlib import Path
 
 from helix_desktop import concurrency
 from helix_desktop.engine.facts import ConversationStarted, Text, UserSaid
+from helix_desktop.engine.messages import View
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import ActionRefused, HelixError, SharedStoreUnreachable
 from helix_desktop.store.journal_file import JournalFile
@@ -248,12 +249,7 @@ async def _end(machines: list[Machine], found: Counter[str]) -> None:
     for _ in range(30):
         for machine in machines:
             await _reached(machine)
-        if not any(
-            [
-                await one.thread.run_work(one.shared.sync_state.count_facts_to_send)
-                for one in machines
-            ]
-        ):
+        if not await _have_facts_to_send(machines):
             break
         await asyncio.sleep(LEASE + 0.05)
     for machine in machines:
@@ -261,21 +257,29 @@ async def _end(machines: list[Machine], found: Counter[str]) -> None:
     first, second = [await machine.everything() for machine in machines]
     texts = set(_TEXT.findall(repr(first)))
     written = machines[0].written | machines[1].written
+    branches = sum(len(machine.parted) for machine in machines)
     found["interleavings"] += 1
-    found["branches"] += (branches := sum(len(machine.parted) for machine in machines))
+    found["branches"] += branches
     found["LOST facts"] += len(written - texts)
     found["LOST: not the same on both"] += first != second
     found["LOST: a branch too many or too few"] += len(first) != 1 + branches
     found["LOST: cannot be read"] += sum(len(machine.shared.complaints) for machine in machines)
     for conversation in first.keys() & second.keys():
-        one, other = [
-            build_state(
-                await machine.thread.run_work(machine.journal.read_recorded, conversation)
-            ).get_view()
-            for machine in machines
-        ]
+        one, other = [await _view_of(machine, conversation) for machine in machines]
         found["views"] += 1
         found["LOST: views differ"] += one != other
+
+
+async def _have_facts_to_send(machines: list[Machine]) -> bool:
+    for machine in machines:
+        if await machine.thread.run_work(machine.shared.sync_state.count_facts_to_send):
+            return True
+    return False
+
+
+async def _view_of(machine: Machine, conversation: str) -> View:
+    facts = await machine.thread.run_work(machine.journal.read_recorded, conversation)
+    return build_state(facts).get_view()
 
 
 async def _reached(machine: Machine) -> None:

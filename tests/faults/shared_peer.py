@@ -249,11 +249,7 @@ async def run_trial(chance: random.Random, folder: Path, found: Counter[str]) ->
     said = []
     for step in range(24):
         machine = chance.choice(machines)
-        conversation = chance.choice((*CONVERSATIONS, UNTOUCHED))
-        if chance.random() < 0.5 and machine.journal.conversation_rows():
-            with suppress(HelixError):
-                await machine.shared.acquire_turn_lease(conversation)
-                await machine.write(conversation, f"fact {step} of {machine.name}")
+        await write_sometimes(machine, f"fact {step} of {machine.name}", chance)
         had[machine.name] |= await facts_of(machine)
         await sync(machine, found)
         had[machine.name] |= await facts_of(machine)
@@ -270,8 +266,14 @@ async def run_trial(chance: random.Random, folder: Path, found: Counter[str]) ->
     texts = [await texts_of(machine, UNTOUCHED) for machine in machines]
     if texts[0] != texts[1]:
         found[f"LOST: the untouched conversation is not shared any more after {said[-3:]}"] += 1
-    for machine in machines:
-        await machine.aclose()
+
+
+async def write_sometimes(machine: Machine, text: str, chance: random.Random) -> None:
+    conversation = chance.choice((*CONVERSATIONS, UNTOUCHED))
+    if chance.random() < 0.5 and machine.journal.conversation_rows():
+        with suppress(HelixError):
+            await machine.shared.acquire_turn_lease(conversation)
+            await machine.write(conversation, text)
 
 
 async def sync(machine: Machine, found: Counter[str]) -> None:

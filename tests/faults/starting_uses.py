@@ -172,21 +172,25 @@ def build_use(words: tuple[str, ...], chance: random.Random) -> tuple[str, ...]:
         if not pool:
             break
         spellings = OPTION.findall(chance.choice(pool).words)
-        if not spellings:
-            continue
-        name, takes = chance.choice(spellings)
-        if chance.random() < 0.1 and name.startswith("--") and len(name) > 6:
-            name = name[: chance.randint(5, len(name))]
-        if not takes or (takes.startswith("[") and chance.random() < 0.5):
-            use.append(name)
-        elif name.startswith("--") and chance.random() < 0.7:
-            use.append(f"{name}={chance.choice(NAMES)}")
-        else:
-            use += [name, chance.choice(NAMES)]
+        if spellings:
+            name, takes = chance.choice(spellings)
+            use += spell_option(name, takes, chance)
     if chance.random() < 0.1:
         use.append("--help")
     use += chance.sample(NAMES, chance.randint(0, 2))
     return tuple(use)
+
+
+def spell_option(name: str, takes: str, chance: random.Random) -> list[str]:
+    """It may be shortened; the value of one that takes any stands behind = or by itself."""
+    if chance.random() < 0.1 and name.startswith("--") and len(name) > 6:
+        name = name[: chance.randint(5, len(name))]
+    may_be_left_out = takes.startswith("[")
+    if not takes or (may_be_left_out and chance.random() < 0.5):
+        return [name]
+    if name.startswith("--") and chance.random() < 0.7:
+        return [f"{name}={chance.choice(NAMES)}"]
+    return [name, chance.choice(NAMES)]
 
 
 def is_covered(words: tuple[str, ...], use: tuple[str, ...]) -> bool:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from helix_desktop import program_folders
+from helix_desktop.engine.changes.turn_changes import ChangeSource
 from helix_desktop.engine.facts import FilesChanged, ModelReplied, Stop, Text, ToolCall, UserSaid
 from helix_desktop.engine.messages import Reply
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
@@ -166,33 +167,37 @@ class StepTrial:
         sessions = await self.sessions_of_works(bench)
         for session in sessions:
             await bench.file_changes_of(session.id).workspace_checkpoints.ensure_first_check()
-        owners = dict[str, set[str]]()
-        owned = list[object]()
+        owned: list[object] = []
         for session, work in zip(sessions, self.works, strict=True):
-            changes = bench.file_changes_of(session.id)
             facts = [each.fact for each in session.all_facts if isinstance(each.fact, FilesChanged)]
+            owned.append((work.name, [(fact.call, fact.by, fact.names) for fact in facts]))
             differences = [(fact.call, fact.difference.digest) for fact in facts]
             assert len(differences) == len(set(differences)), f"recorded twice: {differences}"
-            turns = await changes.turns_with_changes(session.id)
-            files = await changes.changes_with_folders(
-                [one for turn in turns for one in turn.sources]
-            )
-            owners[work.name] = {
-                file.place for file in files if file.by == "tool"
-            }  # Commands have all that changes meanwhile.
-            owned.append((work.name, [(fact.call, fact.by, fact.names) for fact in facts]))
-            await changes.undo_file_changes(files, conversation=session.id)
-        for name, places in owners.items():
-            strange = [place for place in places if place.split("/")[0] != name]
-            assert not strange, f"{name} is said to have changed {strange}"
+            await _undo_all(bench, session, work.name)
         for folder, files_before in before.items():
-            assert (now := texts_of(folder)) == files_before, (
-                f"{folder}: {differences_of(files_before, now)}; {owned}"
-            )
+            now = texts_of(folder)
+            difference = differences_of(files_before, now)
+            assert now == files_before, f"{folder}: {difference}; {owned}"
         await desk.aclose()
 
     def folders(self) -> list[Path]:
         return [self.project, *self.base.glob("home/**/copies/*/0")]
+
+
+async def _undo_all(bench: Workbench, session: Session, name: str) -> None:
+    """What the session's agent has changed, all of it in the folder that has its name."""
+    changes = bench.file_changes_of(session.id)
+    sources: list[ChangeSource] = []
+    for turn in await changes.turns_with_changes(session.id):
+        sources += turn.sources
+    files = await changes.changes_with_folders(sources)
+    strange: set[str] = set()
+    for file in files:
+        is_of_tool = file.by == "tool"  # Commands have all that changes meanwhile.
+        if is_of_tool and file.place.split("/")[0] != name:
+            strange.add(file.place)
+    assert not strange, f"{name} is said to have changed {strange}"
+    await changes.undo_file_changes(files, conversation=session.id)
 
 
 async def _run_calls(session: Session, calls: list[ToolCall]) -> None:

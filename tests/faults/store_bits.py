@@ -45,6 +45,7 @@ from tests.faults.store_report import report
 from tests.store.journal_damage import find_journal_damage
 
 PAGE = 4096
+NEVER_HARMED = ("LOCK", "LOG", "LOG.old", "lock", "workspace.toml", "said")
 SLICE = 24
 CHECKPOINTS = EntryOrigin(CHECKPOINT)
 
@@ -278,15 +279,7 @@ def _whole_end_named(fact: str, named: list[str]) -> bool:
 
 def harm_a_file(folder: Path, chance: random.Random) -> Harm:
     """A bit, a page or the end of one file of the workspace."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size]
-    files = [
-        path
-        for path in files
-        if path.name not in ("LOCK", "LOG", "LOG.old", "lock", "workspace.toml", "said")
-    ]
-    files = [path for path in files if not path.name.endswith("-shm")]
-    weights = [path.stat().st_size if chance.random() < 0.5 else PAGE for path in files]
-    path = chance.choices(files, weights)[0]
+    path = choose_file(folder, chance)
     before = path.read_bytes()
     content = bytearray(before)
     what = chance.choice(("flip", "flip", "zeroed page", "cut"))
@@ -310,6 +303,18 @@ def name_store(path: Path) -> str:
     if path.parent.name in ("cache", "backups"):
         return path.parent.name
     return path.name.partition(".")[0]
+
+
+def choose_file(folder: Path, chance: random.Random) -> Path:
+    """A large file as often as its size says, or as all others."""
+    files: list[Path] = []
+    weights: list[int] = []
+    for path in sorted(folder.rglob("*")):
+        is_spared = path.name in NEVER_HARMED or path.name.endswith("-shm")
+        if not is_spared and path.is_file() and path.stat().st_size:
+            files.append(path)
+            weights.append(path.stat().st_size if chance.random() < 0.5 else PAGE)
+    return chance.choices(files, weights)[0]
 
 
 def trials(count: int, seed: int, found: Counter[str], first: int = 0) -> None:

@@ -192,9 +192,10 @@ def change_a_field(rows: Sequence[Row], kind: str, chance: random.Random) -> str
 
 def change_a_kind(rows: Sequence[Row], chance: random.Random) -> str:
     """Give a kind of row, or of what is in one, another name or form, wherever it stands."""
-    holders = [row for row in rows if isinstance(row.get("type"), str)]
-    holders += [row["payload"] for row in rows if isinstance(row.get("payload"), dict)]
-    holders = [holder for holder in holders if isinstance(holder.get("type"), str)]
+    holders: list[Row] = []
+    for holder in (*rows, *(row.get("payload") for row in rows)):
+        if isinstance(holder, dict) and isinstance(holder.get("type"), str):
+            holders.append(holder)
     if not holders:
         return ""
     name: str = chance.choice(sorted({holder["type"] for holder in holders}))

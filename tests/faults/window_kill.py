@@ -33,9 +33,7 @@ from helix_desktop.engine.facts import (
     Attachment,
     Folded,
     FoldKind,
-    ModelReplied,
     Text,
-    ToolCall,
     ToolReturned,
     UserSaid,
 )
@@ -47,6 +45,7 @@ from helix_desktop.gui.chat.turn_end_help import TurnEndHelp, find_turn_end_help
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
 from tests.soak.driven import drive, opened
+from tests.texts_and_calls import missing_results, user_texts
 
 WORKSPACE = "w"
 PHASES = ("fold", "import", "attach", "message")
@@ -187,33 +186,16 @@ async def prepare(place: Path) -> None:
 def kill_once(place: Path, number: int, pick: random.Random, counts: Counter[str]) -> None:
     """Starts the window, and kills it at a random moment after a phase has begun."""
     (place / "notes").unlink(missing_ok=True)
-    (place / "histories" / f"{number}.jsonl").write_text(
-        "".join(history_lines(number, place / "work"))
-    )
+    lines = "".join(history_lines(number, place / "work"))
+    (place / "histories" / f"{number}.jsonl").write_text(lines)
     phase = pick.choice(PHASES)
     pause = LONGEST_PAUSE_SECONDS * pick.random() ** 2
-    words = [
-        sys.executable,
-        "-m",
-        "tests.faults.window_kill",
-        "--window",
-        str(place),
-        "--first",
-        str(number),
-    ]
+    words = [sys.executable, "-m", "tests.faults.window_kill"]
+    words += ["--window", str(place), "--first", str(number)]
     window = subprocess.Popen(
         words, stdout=subprocess.DEVNULL, stderr=(place / "errors").open("ab")
     )
-    end = time.monotonic() + 3 * PHASE_SECONDS
-    begun_at = 0.0
-    while window.poll() is None and time.monotonic() < end:
-        kinds = [kind for kind, _ in read_notes(place / "notes")]
-        if kinds and not begun_at:
-            begun_at = time.monotonic()
-            end = begun_at + PHASE_SECONDS
-        if phase in kinds:
-            break
-        time.sleep(0.02)
+    wait_for_phase(window, place / "notes", phase)
     time.sleep(pause)
     if window.poll() is not None:
         errors = (place / "errors").read_text("utf-8", "replace")
@@ -222,10 +204,25 @@ def kill_once(place: Path, number: int, pick: random.Random, counts: Counter[str
     window.wait()
     counts["kills"] += 1
     kinds = [kind for kind, _ in read_notes(place / "notes")]
-    last = next((kind for kind in reversed(kinds) if kind in PHASES), "the start")
+    begun = [kind for kind in kinds if kind in PHASES]
+    last = begun[-1] if begun else "the start"
     counts[f"killed after the beginning of: {last}"] += 1
     if kinds and kinds[-1] == "done":
-        counts["killed after all was done"] += 1  # fmt: skip
+        counts["killed after all was done"] += 1
+
+
+def wait_for_phase(window: subprocess.Popen[bytes], notes: Path, phase: str) -> None:
+    """Until it begins, or the window has had enough time since it began its first."""
+    end = time.monotonic() + 3 * PHASE_SECONDS
+    has_begun = False
+    while window.poll() is None and time.monotonic() < end:
+        kinds = [kind for kind, _ in read_notes(notes)]
+        if kinds and not has_begun:
+            has_begun = True
+            end = time.monotonic() + PHASE_SECONDS
+        if phase in kinds:
+            return
+        time.sleep(0.02)
 
 
 @dataclass
@@ -239,29 +236,25 @@ class FoundAgain:
 
     async def read_conversation(self, bench: Workbench, identity: str) -> None:
         session = await bench.open_session(identity)
-        open_calls: Counter[str] = Counter()
-        questions: list[str] = []
+        cache = bench.workspace.cache
         for recorded in session.all_facts:
             fact = recorded.fact
             if isinstance(fact, UserSaid):
-                questions += [part.text for part in fact.parts if isinstance(part, Text)]
                 attached = [part for part in fact.parts if isinstance(part, Attachment)]
                 self.names.update(part.stored.digest.hex for part in attached)
-            elif isinstance(fact, ModelReplied):
-                open_calls.update(part.id for part in fact.parts if isinstance(part, ToolCall))
             elif isinstance(fact, ToolReturned):
-                open_calls[fact.call] -= 1
-                await bench.workspace.cache.read_content(fact.output.digest)
+                await cache.read_content(fact.output.digest)
             elif isinstance(fact, Folded):
                 self.names.add(fact.fold)
                 for digest in fact.entries:
-                    await bench.workspace.cache.read_content(digest)
-        if any(count < 0 for count in open_calls.values()):
+                    await cache.read_content(digest)
+        missing = missing_results(session.all_facts)
+        if any(count < 0 for count in missing.values()):
             self.wrong.append(f"a call in {identity} has two results")
         violations = find_violations(await session.context.rebuild_request())
         if violations:
             self.wrong.append(f"the next request of {identity} is illegal: {violations}")
-        self._count_questions(questions)
+        self._count_questions(user_texts(session.all_facts))
 
     def _count_questions(self, questions: list[str]) -> None:
         self.said.update(questions)

@@ -29,13 +29,14 @@ from pathlib import Path
 
 from helix_desktop import program_folders
 from helix_desktop.concurrency import start_thread
-from helix_desktop.engine.facts import FilesChanged, Text, TurnEnded, UserSaid
+from helix_desktop.engine.facts import Fact, FilesChanged, TurnEnded
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.tour_folder import MODEL, create_tour_folder
 from tests.faults.full_disk import INSIDE
+from tests.texts_and_calls import user_texts
 
 MEGABYTES = 192
 NAMES = ("One", "Two", "Three")
@@ -47,6 +48,25 @@ WORDS = (
     "write {n}.txt: text of {n}",
     "run echo {n} >> log.txt",
 )
+
+
+class _Recorded:
+    """What stands in the facts of a workspace's conversations."""
+
+    def __init__(self) -> None:
+        self.texts: set[str] = set()
+        self.texts_of_ended_turns: set[str] = set()
+        self.changed_files: set[str] = set()
+
+    def add(self, facts: Sequence[Fact]) -> None:
+        """Those of one conversation."""
+        texts = user_texts(facts)
+        self.texts.update(texts)
+        if any(isinstance(fact, TurnEnded) for fact in facts):
+            self.texts_of_ended_turns.update(texts)
+        for fact in facts:
+            if isinstance(fact, FilesChanged):
+                self.changed_files.update(fact.names)
 
 
 class WorkingLoad:
@@ -191,37 +211,24 @@ class WorkingLoad:
                 self.found[f"LOST: {name} has damaged entries: {damaged}"] += 1
 
     async def _check_workspace(self, bench: Workbench, told: Sequence[tuple[str, str]]) -> None:
-        turns = set[str]()
-        files = set[str]()
-        texts = set[str]()
+        recorded = _Recorded()
         for row in bench.list_conversations():
-            facts = [one.fact for one in await bench.read_conversation_facts(row.id)]
-            said = {
-                part.text
-                for fact in facts
-                if isinstance(fact, UserSaid)
-                for part in fact.parts
-                if isinstance(part, Text)
-            }
-            texts |= said
-            turns |= said if any(isinstance(fact, TurnEnded) for fact in facts) else set()
-            files |= {
-                name for fact in facts if isinstance(fact, FilesChanged) for name in fact.names
-            }
+            recorded.add([one.fact for one in await bench.read_conversation_facts(row.id)])
         for kind, what in told:
             match kind:
                 case "turn":
-                    there = what in turns
+                    is_there = what in recorded.texts_of_ended_turns
                 case "file":
-                    there = what in files
+                    is_there = what in recorded.changed_files
                 case "history":
-                    there = {f"{what} question {each}" for each in range(0, 40, 2)} <= texts
+                    questions = {f"{what} question {number}" for number in range(0, 40, 2)}
+                    is_there = questions <= recorded.texts
                 case "backup":
-                    there = Path(what).stat().st_size > 0
+                    is_there = Path(what).stat().st_size > 0
                 case _:
-                    there = await _is_readable(bench, Digest.from_hex(what))
+                    is_there = await _is_readable(bench, Digest.from_hex(what))
             self.found[f"checked: {kind}"] += 1
-            if not there:
+            if not is_there:
                 self.found[f"LOST: {kind} {what} of {bench.name}"] += 1
 
     def check_backups(self) -> None:

@@ -181,58 +181,53 @@ class Provider:
         )
         with self._lock:
             self.asked.append(asked)
-        try:
-            if not asked.protocol:
-                _send(handler, 200, {"passed": True, "path": handler.path})
-                return
-            why = complaint(asked, self.accepted) if self.strict else ""
-            if why:
-                self.refused.append(why)
-                self.refused_requests.append((why, asked))
-                _send(
-                    handler,
-                    400,
-                    {"type": "error", "error": {"type": "invalid_request_error", "message": why}},
-                )
-                return
-            said = self.script(asked)
-            if isinstance(said, Raw):
-                _send_raw(handler, said)
-                return
-            if isinstance(said, int):
-                error = {
-                    "type": "overloaded_error",
-                    "message": "prompt is too long" if said == 400 else "busy",
-                }
-                _send(handler, said, {"type": "error", "error": error})
-                return
-            if isinstance(said, CutOff):
-                cut_after = said.after
-                said = said.blocks
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._answer(handler, asked)
+
+    def _answer(self, handler: BaseHTTPRequestHandler, asked: Asked) -> None:
+        if not asked.protocol:
+            _send(handler, 200, {"passed": True, "path": handler.path})
+            return
+        why = complaint(asked, self.accepted) if self.strict else ""
+        if why:
+            self.refused.append(why)
+            self.refused_requests.append((why, asked))
+            _send_error(handler, 400, "invalid_request_error", why)
+            return
+        said = self.script(asked)
+        if isinstance(said, Raw):
+            _send_raw(handler, said)
+        elif isinstance(said, int):
+            words = "prompt is too long" if said == 400 else "busy"
+            _send_error(handler, said, "overloaded_error", words)
+        elif isinstance(said, CutOff):
+            self._reply(handler, asked, said.blocks, said.after)
+        else:
+            self.cut_after = self.cuts.pop(len(self.asked), self.cut_after)
+            self._reply(handler, asked, said, self.cut_after)
+
+    def _reply(
+        self, handler: BaseHTTPRequestHandler, asked: Asked, said: Sequence[Block], cut_after: int
+    ) -> None:
+        blocks: list[Block] = []
+        for block in said:
+            if isinstance(block, Calls) and not block.id:
+                blocks.append(Calls(block.name, block.arguments, f"call_{self.id()}"))
             else:
-                cut_after = self.cut_after = self.cuts.pop(len(self.asked), self.cut_after)
-            blocks = [
-                Calls(b.name, b.arguments, b.id or f"call_{self.id()}")
-                if isinstance(b, Calls)
-                else b
-                for b in said
-            ]
-            writer = WRITERS[asked.protocol]
-            usage = self.usage(asked)
-            self.paid_tokens += usage["input"]
-            streams = asked.body.get("stream") is True or "streamGenerate" in asked.path
-            if streams:
-                self._stream(handler, writer.events(blocks, usage, self.id()), cut_after)
-            elif cut_after:
-                self.cut_after = 0
-                handler.send_response(200)
-                handler.send_header("content-length", "1000")
-                handler.end_headers()
-                handler.close_connection = True
-            else:
-                _send(handler, 200, writer.whole(blocks, usage, self.id()))
-        except (BrokenPipeError, ConnectionResetError):
-            pass
+                blocks.append(block)
+        writer = WRITERS[asked.protocol]
+        usage = self.usage(asked)
+        self.paid_tokens += usage["input"]
+        if asked.body.get("stream") is True or "streamGenerate" in asked.path:
+            self._stream(handler, writer.events(blocks, usage, self.id()), cut_after)
+        elif cut_after:
+            self.cut_after = 0
+            handler.send_response(200)
+            handler.send_header("content-length", "1000")
+            handler.end_headers()
+            handler.close_connection = True
+        else:
+            _send(handler, 200, writer.whole(blocks, usage, self.id()))
 
     def _stream(
         self, handler: BaseHTTPRequestHandler, events: Iterator[bytes], cut_after: int
@@ -674,19 +669,21 @@ def _anthropic(body: Mapping[str, Json]) -> Iterator[str]:
     if not messages or messages[0]["role"] != "user":
         yield "the first message must be the user's"
     waiting: list[str] = []
-    for at, message in enumerate(messages):
+    role_before = ""
+    for place, message in enumerate(messages):
         blocks = _blocks_of(message)
-        if at and messages[at - 1]["role"] == message["role"]:
-            yield f"messages {at - 1} and {at} have one role"
+        if message["role"] == role_before:
+            yield f"messages {place - 1} and {place} have one role"
+        role_before = message["role"]
         if not blocks and "output_config" not in message:  # Claude Code 2.1.331 sets the effort so
-            yield f"message {at} is empty"
+            yield f"message {place} is empty"
         for fault in _faults_of_results(blocks, waiting):
-            yield f"message {at} {fault}"
+            yield f"message {place} {fault}"
         waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
         if len(set(waiting)) != len(waiting):
-            yield f"message {at} uses an id twice"
+            yield f"message {place} uses an id twice"
         for fault in _faults_of_blocks(blocks):
-            yield f"message {at} {fault}"
+            yield f"message {place} {fault}"
     if waiting:
         yield "the last calls have no results"
 
@@ -696,6 +693,10 @@ def _blocks_of(message: Mapping[str, Json]) -> Sequence[Json]:
     if isinstance(content, list):
         return content
     return [{"type": "text", "text": content}]
+
+
+def _send_error(handler: BaseHTTPRequestHandler, status: int, kind: str, words: str) -> None:
+    _send(handler, status, {"type": "error", "error": {"type": kind, "message": words}})
 
 
 def _faults_of_results(blocks: Sequence[Json], waiting: Sequence[str]) -> Iterator[str]:
@@ -744,43 +745,46 @@ def _chat(body: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _responses(body: Mapping[str, Json]) -> Iterator[str]:
-    given = body["input"]
-    if isinstance(given, str):
+    items = body["input"]
+    if isinstance(items, str):
         return
-    called = [item["call_id"] for item in given if item.get("type") == "function_call"]
-    answered = [item["call_id"] for item in given if item.get("type") == "function_call_output"]
+    called: list[str] = []
+    answered: list[str] = []
+    for place, item in enumerate(items):
+        kind = item.get("type")
+        if kind == "function_call":
+            called.append(item["call_id"])
+        if kind == "function_call_output":
+            answered.append(item["call_id"])
+            if item["call_id"] not in called:
+                yield f"item {place} answers a call that comes later"
+        if kind == "reasoning":
+            after = items[place + 1] if place + 1 < len(items) else {}
+            is_led_to = after.get("type") in ("function_call", "reasoning", "message")
+            if not is_led_to and after.get("role") != "assistant":
+                yield f"item {place} is reasoning without what it led to"
     if sorted(called) != sorted(answered):
         yield f"{sorted(called)} were called and {sorted(answered)} answered"
-    for at, item in enumerate(given):
-        if item.get("type") == "function_call_output" and item["call_id"] not in [
-            i.get("call_id") for i in given[:at]
-        ]:
-            yield f"item {at} answers a call that comes later"
-        if item.get("type") == "reasoning":
-            after = given[at + 1] if at + 1 < len(given) else {}
-            if after.get("role") != "assistant" and after.get("type") not in (
-                "function_call",
-                "reasoning",
-                "message",
-            ):
-                yield f"item {at} is reasoning without what it led to"
 
 
 def _gemini(body: Mapping[str, Json]) -> Iterator[str]:
+    contents = body["contents"]
+    turn = 0  # Signatures are checked in the turn that goes on.
+    for place, content in enumerate(contents):
+        if _speaks(content):
+            turn = place
     expected: list[str] = []
-    spoken = (at for at, content in enumerate(body["contents"]) if _speaks(content))
-    turn = max(spoken, default=0)  # signatures are checked in the turn that goes on
-    for at, content in enumerate(body["contents"]):
+    for place, content in enumerate(contents):
         parts = content["parts"]
         if not parts:
-            yield f"content {at} is empty"
-        answers = [p["functionResponse"]["name"] for p in parts if "functionResponse" in p]
+            yield f"content {place} is empty"
+        answers = [part["functionResponse"]["name"] for part in parts if "functionResponse" in part]
         if sorted(answers) != sorted(expected):
-            yield f"content {at} answers {answers}, and {expected} were called"
-        calls = [p for p in parts if "functionCall" in p]
-        expected = [p["functionCall"]["name"] for p in calls]
-        if calls and at > turn and "thoughtSignature" not in calls[0]:
-            yield f"content {at} has a call without a signature"
+            yield f"content {place} answers {answers}, and {expected} were called"
+        calls = [part for part in parts if "functionCall" in part]
+        expected = [call["functionCall"]["name"] for call in calls]
+        if calls and place > turn and "thoughtSignature" not in calls[0]:
+            yield f"content {place} has a call without a signature"
 
 
 def _speaks(content: Mapping[str, Json]) -> bool:

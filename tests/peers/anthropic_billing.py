@@ -35,24 +35,22 @@ class Cache:
         """`input_tokens`, `cache_read_input_tokens` and `cache_creation_input_tokens`;
         a token is four characters here.
         """
-        self.written = {
-            prefix: used for prefix, used in self.written.items() if at - used <= self.life
-        }
+        for prefix, used in list(self.written.items()):
+            if at - used > self.life:
+                del self.written[prefix]
         prefixes, sizes, marked = _prefixes(body, sort_keys=self.sorts_keys)
         if len(marked) > MOST_MARKS:
             raise ValueError("A maximum of 4 blocks with cache_control may be provided.")
-        near = sorted(
-            {at - back for at in marked for back in range(LOOK_BACK) if at >= back}, reverse=True
-        )
-        read = next((sizes[at] for at in near if prefixes[at] in self.written), 0)
-        end = max((sizes[at] for at in marked if sizes[at] >= self.least), default=read)
-        known = [
-            prefix
-            for prefix, size in zip(prefixes, sizes, strict=True)
-            if size <= read and prefix in self.written
-        ]
-        new = [prefixes[place] for place in marked if sizes[place] >= self.least]
-        self.written |= dict.fromkeys([*known, *new], at)
+        near = {place - back for place in marked for back in range(LOOK_BACK)}
+        found = [place for place in near if place >= 0 and prefixes[place] in self.written]
+        read = sizes[max(found)] if found else 0
+        long_enough = [place for place in marked if sizes[place] >= self.least]
+        end = max((sizes[place] for place in long_enough), default=read)
+        for prefix, size in zip(prefixes, sizes, strict=True):
+            if size <= read and prefix in self.written:
+                self.written[prefix] = at
+        for place in long_enough:
+            self.written[prefixes[place]] = at
         return {
             "input_tokens": sizes[-1] - max(read, end),
             "cache_read_input_tokens": read,

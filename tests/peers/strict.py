@@ -36,29 +36,29 @@ def strictly(kind: str, answer: Callable[[Seen], Answer]) -> Scripted:
 
 def anthropic(body: Body) -> Iterator[str]:
     messages = body["messages"]
-    yield from _alternate([one["role"] for one in messages], "user")
-    for one, after in itertools.zip_longest(messages, messages[1:]):
-        blocks = (
-            one["content"]
-            if isinstance(one["content"], list)
-            else [{"type": "text", "text": one["content"]}]
-        )
+    yield from _alternate([message["role"] for message in messages], "user")
+    for message, after in itertools.zip_longest(messages, messages[1:]):
+        blocks = _blocks(message)
         if not blocks:
             yield "a message is empty"
         for block in blocks:
             yield from _block(block)
         calls = {block["id"] for block in blocks if block["type"] == "tool_use"}
-        answers = (after or {}).get("content", [])
-        answered = [
-            block["tool_use_id"]
-            for block in answers
-            if isinstance(block, dict) and block["type"] == "tool_result"
-        ]
+        next_blocks = _blocks(after) if after else []
+        answered = [block["tool_use_id"] for block in next_blocks if block["type"] == "tool_result"]
         if sorted(answered) != sorted(calls):
             yield f"the calls {sorted(calls)} are answered by {answered}"
-        kinds = [block["type"] == "tool_result" for block in blocks]
-        if kinds != sorted(kinds, reverse=True):
+        are_results = [block["type"] == "tool_result" for block in blocks]
+        if are_results != sorted(are_results, reverse=True):
             yield "results stand behind text"
+
+
+def _blocks(message: Body) -> list[Body]:
+    """Content that is a string is one block of text."""
+    content = message["content"]
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}]
 
 
 def _block(block: Body) -> Iterator[str]:
@@ -83,22 +83,23 @@ def _alternate(roles: list[str], first: str) -> Iterator[str]:
 
 def chat(body: Body) -> Iterator[str]:
     waiting: set[str] = set()
-    for one in body["messages"]:
-        if one["role"] == "tool":
-            if one["tool_call_id"] not in waiting:
-                yield f"{one['tool_call_id']} was not called"
-            waiting.discard(one["tool_call_id"])
+    for message in body["messages"]:
+        role = message["role"]
+        if role == "tool":
+            if message["tool_call_id"] not in waiting:
+                yield f"{message['tool_call_id']} was not called"
+            waiting.discard(message["tool_call_id"])
             continue
         if waiting:
             yield f"{sorted(waiting)} are not answered"
         waiting = set()
-        for call in one.get("tool_calls") or []:
+        calls = message.get("tool_calls") or []
+        for call in calls:
             waiting.add(call["id"])
             yield from _function(call["function"])
-        if one["role"] == "user" and not one["content"]:
-            yield "a message is empty"
-        if one["role"] == "assistant" and not one.get("content") and not one.get("tool_calls"):
-            yield "a reply is empty"
+        is_empty = not message.get("content") and not calls
+        if is_empty and role in ("user", "assistant"):
+            yield f"a message of the {role} is empty"
     if waiting:
         yield f"{sorted(waiting)} are not answered"
 

@@ -276,42 +276,43 @@ def _chat(
 ) -> Iterator[Difference]:
     n = len(c.facts)
     shown = [(item.fact_seq, item.kind.name.lower(), item.part) for item in items.all]
-    yield from _unequal(f"items of the chat, {way}", shown, [*places.chat_items(c, n)])
+    yield from _unequal(f"items of the chat, {way}", shown, list(places.chat_items(c, n)))
     opened: set[int] = set()
     for _ in range(3):
-        seen = [
-            item.fact_seq for index, item in enumerate(items.all) if not items.is_item_hidden(index)
-        ]
+        seen: list[int] = []
+        rewinds: list[int] = []
+        for index, item in enumerate(items.all):
+            if not items.is_item_hidden(index):
+                seen.append(item.fact_seq)
+                if item.kind is TranscriptItemKind.REWOUND:
+                    rewinds.append(index)
         reckoned = [seq for seq, _, _ in places.chat_seen(c, n, frozenset(opened))]
-        yield from _unequal(
-            f"what the chat shows with {opened or 'nothing'} opened, {way}", seen, reckoned
-        )
-        rewinds = [
-            i
-            for i, item in enumerate(items.all)
-            if item.kind is TranscriptItemKind.REWOUND and not items.is_item_hidden(i)
-        ]
+        what = f"what the chat shows with {opened or 'nothing'} opened, {way}"
+        yield from _unequal(what, seen, reckoned)
         if not rewinds:
             break
         index = chance.choice(rewinds)
         items.toggle_rewound_items(index)
         opened ^= {items.all[index].fact_seq}
-    for index, item in enumerate(items.all):
-        where = f"item {index} of the chat (fact {item.fact_seq}), {way}"
-        if item.kind is TranscriptItemKind.FOLD:
-            struck = not any(
-                fold.fold in items.history.branch.live for fold in items.folds_of_line(index)
-            )
-            yield from _unequal(f"{where} struck out", struck, places.struck(c, item.fact_seq, n))
-        if item.kind is TranscriptItemKind.CALL:
-            result = places.result(c, PartRef(item.fact_seq, item.part), n)
-            yield from _unequal(
-                f"{where}, its result", items.tool_call_state(index).returned_seq, result
-            )
-        if item.kind is TranscriptItemKind.USER and not items.is_hidden_as_replaced(index):
-            choice = items.answer_choice_of(index)
-            yield from _unequal(
-                f"{where}, answers",
-                (choice.number, choice.answer_ends),
-                places.answers(c, item.fact_seq, n),
-            )
+    for index in range(len(items.all)):
+        yield from _item_of_chat(way, items, index, c)
+
+
+def _item_of_chat(
+    way: str, items: TranscriptItems, index: int, c: Conversation
+) -> Iterator[Difference]:
+    n = len(c.facts)
+    item = items.all[index]
+    where = f"item {index} of the chat (fact {item.fact_seq}), {way}"
+    if item.kind is TranscriptItemKind.FOLD:
+        live = items.history.branch.live
+        struck = not any(fold.fold in live for fold in items.folds_of_line(index))
+        yield from _unequal(f"{where} struck out", struck, places.struck(c, item.fact_seq, n))
+    if item.kind is TranscriptItemKind.CALL:
+        result = places.result(c, PartRef(item.fact_seq, item.part), n)
+        returned = items.tool_call_state(index).returned_seq
+        yield from _unequal(f"{where}, its result", returned, result)
+    if item.kind is TranscriptItemKind.USER and not items.is_hidden_as_replaced(index):
+        choice = items.answer_choice_of(index)
+        shown = (choice.number, choice.answer_ends)
+        yield from _unequal(f"{where}, answers", shown, places.answers(c, item.fact_seq, n))

@@ -18,6 +18,7 @@ from helix_desktop.engine.facts import (
     Purpose,
     Spent,
     Text,
+    Usage,
 )
 from tests.reckoner.journal import Conversation, settings
 from tests.reckoner.moment import Moment, moment, view
@@ -75,18 +76,21 @@ def brought_in(c: Conversation, m: int, n: int) -> bool:
 
 
 def factor(c: Conversation, model: str, n: int) -> float:
-    told = [
-        (fact.usage.input, counted(c, saw(c, m)), m)
-        for m, fact in replies(c, n)
-        if fact.model == model and fact.usage.input > 0
-    ]
-    own = [
-        (took, count)
-        for took, count, m in [each for each in told if each[1] > 0][-9:]
-        if not brought_in(c, m, n)
-    ]
-    fit = [took / count for took, count in own if 0.5 <= took / count <= 3]
-    return median([*fit, expected(model), expected(model)]) if fit else expected(model)
+    """The median of the last nine replies' tokens over what was counted, two of them expected."""
+    told: list[tuple[int, float]] = []
+    for m, fact in replies(c, n):
+        if fact.model != model or fact.usage.input <= 0:
+            continue
+        count = counted(c, saw(c, m))
+        if count > 0:
+            told.append((m, fact.usage.input / count))
+    fit: list[float] = []
+    for m, share in told[-9:]:
+        if 0.5 <= share <= 3 and not brought_in(c, m, n):
+            fit.append(share)
+    if not fit:
+        return expected(model)
+    return median([*fit, expected(model), expected(model)])
 
 
 def next_takes(c: Conversation, model: str, n: int) -> int:
@@ -201,17 +205,18 @@ def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
         share = usual_share
         if last_billed and w >= last_whole and w - c_ == last_folded:
             share = min(1.0, read / last_billed)
-        usual_share = share if read else usual_share
+        if read:
+            usual_share = share
         last_billed = sent(c, m)
         last_folded = w - c_
-        limit = usable_window_before(c, m)
-        limit = max(limit, sent(c, m)) if limit else 0
-        summarised_away = summarised_away if w >= last_whole else 0
+        if w < last_whole:
+            summarised_away = 0
         count = w - summarised_away
         steps.append((c_, sent(c, m)))
         f = sent(c, m) / c_
         if count > 0:
             f = (sent(c, m) + (count - c_) * growth(steps)) / count
+        limit = _limit_of_step(c, m)
         full = bool(limit) and round(count * f) > limit
         if full:
             rest = round((limit // 10) / f) + max(0, count - last_count)
@@ -222,6 +227,12 @@ def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
         last_whole = w
         last_count = count
     return found
+
+
+def _limit_of_step(c: Conversation, m: int) -> int:
+    """What could be sent, at least what was; 0 where no window is known."""
+    limit = usable_window_before(c, m)
+    return max(limit, sent(c, m)) if limit else 0
 
 
 @dataclass(frozen=True)
@@ -283,18 +294,21 @@ def copied(c: Conversation, m: int) -> bool:
 
 
 def sums(c: Conversation, n: int) -> Sums:
-    own = [
-        (m, fact)
-        for m, fact in c.until(n)
-        if not brought_in(c, m, len(c.facts)) and not copied(c, m)
-    ]
-    steps = [m for m, fact in own if isinstance(fact, ModelReplied)]
-    spent = [fact.usage for _, fact in own if isinstance(fact, Spent)]
-    anyway = sum(
-        fact.usage.input for _, fact in own if isinstance(fact, Spent) and fact.purpose in ANYWAY
-    )
-    usages = [fact.usage for _, fact in own if isinstance(fact, ModelReplied)] + spent
-    aside = sum(usage.input for usage in spent)
+    steps: list[int] = []
+    usages: list[Usage] = []
+    aside = 0
+    anyway = 0
+    for m, fact in c.until(n):
+        if brought_in(c, m, len(c.facts)) or copied(c, m):
+            continue
+        if isinstance(fact, ModelReplied):
+            steps.append(m)
+            usages.append(fact.usage)
+        elif isinstance(fact, Spent):
+            usages.append(fact.usage)
+            aside += fact.usage.input
+            if fact.purpose in ANYWAY:
+                anyway += fact.usage.input
     return Sums(
         steps=len(steps),
         sent=sum(sent(c, m) for m in steps) + aside,
@@ -353,10 +367,14 @@ def usual_reply(c: Conversation, n: int) -> int:
     """The median of what the replies among the last nine requests wrote, as far as a
     provider reported them.
     """
-    asked = [fact for _, fact in c.until(n) if isinstance(fact, ModelReplied | Spent)][-9:]
-    told = [fact for fact in asked if isinstance(fact, ModelReplied) and fact.usage.input > 0]
-    written = [fact.usage.output or sum(part.tokens for part in fact.parts) for fact in told]
-    return round(median(wrote for wrote in written if wrote)) if any(written) else 0
+    asked = [fact for _, fact in c.until(n) if isinstance(fact, ModelReplied | Spent)]
+    written: list[int] = []
+    for fact in asked[-9:]:
+        if isinstance(fact, ModelReplied) and fact.usage.input > 0:
+            wrote = fact.usage.output or sum(part.tokens for part in fact.parts)
+            if wrote:
+                written.append(wrote)
+    return round(median(written)) if written else 0
 
 
 def miscounted(c: Conversation, n: int, count: Callable[[str], int]) -> list[int]:

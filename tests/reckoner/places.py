@@ -183,31 +183,47 @@ def chat_items(c: Conversation, n: int) -> list[Entry]:
 
 
 def _items(c: Conversation, m: int, fact: Fact, found: list[Entry]) -> list[Entry]:
-    shown: list[tuple[str, int]] = []
+    kind = ""
     match fact:
+        case ModelReplied():
+            return _items_of_reply(m, fact)
+        case TurnEnded():
+            return _items_of_end(c, m, fact)
         case UserSaid(by=by):
-            shown = [("note" if by else "user", 0)]
-        case ModelReplied(parts=parts, stop=stop):
-            names = {"text": "reply", "reasoning": "reasoning", "call": "call"}
-            shown = [
-                (names[sort_of(fact, i)], i) for i in range(len(parts)) if not _is_empty(parts[i])
-            ]
-            shown += [("note", 0)] * (stop in NOTED)
-        case Folded():
-            shown = [("fold", 0)] * _has_line(c, m, fact)
-        case TodoSet(items=items):
-            shown = [("plan", 0)] * bool(items)
+            kind = "note" if by else "user"
+        case Folded() if _has_line(c, m, fact):
+            kind = "fold"
+        case TodoSet(items=items) if items:
+            kind = "plan"
         case FoldFailed() | Forgotten():
-            shown = [("note", 0)]
-        case TurnEnded(reason=reason, why=why):
-            done = ["note"] if why else []
-            noted = {TurnEnd.DONE: done, TurnEnd.FAILED: ["error"]}.get(reason, ["note"])
-            shown = [(kind, 0) for kind in noted + ["changes"] * _changed_files(c, m)]
+            kind = "note"
         case Rewound(to=to, again=False):
             removed = [entry for entry in found if entry[0] > to]
             if any(not _is_note_of_stop(c, entry) for entry in removed):
-                shown = [("rewound", 0)]
-    return [(m, kind, part) for kind, part in shown]
+                kind = "rewound"
+    return [(m, kind, 0)] if kind else []
+
+
+def _items_of_reply(m: int, reply: ModelReplied) -> list[Entry]:
+    names = {"text": "reply", "reasoning": "reasoning", "call": "call"}
+    items: list[Entry] = []
+    for number, part in enumerate(reply.parts):
+        if not _is_empty(part):
+            items.append((m, names[sort_of(reply, number)], number))
+    if reply.stop in NOTED:
+        items.append((m, "note", 0))
+    return items
+
+
+def _items_of_end(c: Conversation, m: int, end: TurnEnded) -> list[Entry]:
+    items: list[Entry] = []
+    if end.reason is TurnEnd.FAILED:
+        items.append((m, "error", 0))
+    elif end.reason is not TurnEnd.DONE or end.why:
+        items.append((m, "note", 0))
+    if _changed_files(c, m):
+        items.append((m, "changes", 0))
+    return items
 
 
 def _is_note_of_stop(c: Conversation, entry: Entry) -> bool:
@@ -254,19 +270,23 @@ def _seen(rows: tuple[Row, ...], opened: frozenset[int]) -> Iterable[int]:
 def replaced(c: Conversation, n: int, last: int) -> bool:
     """A reply that broke off, was taken out at once, and was asked for again with success."""
     fact = c[n]
-    out = False
-    others = 0
     if not isinstance(fact, ModelReplied) or fact.stop is not Stop.CUT:
         return False
+    is_out = False
+    others = 0
     for m, later in c.until(last):
         if m <= n:
             continue
-        if isinstance(later, Rewound) or (isinstance(later, UserSaid) and not later.by):
+        is_said_by_user = isinstance(later, UserSaid) and not later.by
+        if is_said_by_user or isinstance(later, Rewound):
             break
         if isinstance(later, ModelReplied) and later.parts:
-            return out and (m in way(c, last) or n not in way(c, last))
-        others += isinstance(later, ModelReplied)
-        out = out or (later == Excluded(Span(n, n)) and not others)
+            on_one_way = m in way(c, last) or n not in way(c, last)
+            return is_out and on_one_way
+        if isinstance(later, ModelReplied):
+            others += 1
+        if later == Excluded(Span(n, n)) and not others:
+            is_out = True
     return False
 
 
@@ -301,18 +321,19 @@ def answers(c: Conversation, message: int, n: int) -> tuple[int, tuple[int, ...]
     """Which answer to a message is shown, from 1, and the newest fact of each; (0, ())
     where there is but one.
     """
-    first = [message + 1] if message < n and before(c, message + 1) == message else []
-    begins = first + [
-        m
-        for m, fact in c.until(n)
-        if isinstance(fact, Rewound) and fact.again and fact.to == message < m - 1
-    ]
+    begins: list[int] = []
+    if message < n and before(c, message + 1) == message:
+        begins.append(message + 1)
+    for m, fact in c.until(n):
+        is_asked_again = isinstance(fact, Rewound) and fact.again and fact.to == message
+        if is_asked_again and message < m - 1:
+            begins.append(m)
     if len(begins) <= 1:
         return 0, ()
-    shown = [number for number, begin in enumerate(begins, 1) if begin in way(c, n)]
-    if not shown:
-        return 0, ()
-    return shown[0], tuple(_end(c, begin, n) for begin in begins)
+    for number, begin in enumerate(begins, 1):
+        if begin in way(c, n):
+            return number, tuple(_end(c, begin, n) for begin in begins)
+    return 0, ()
 
 
 def _end(c: Conversation, begin: int, n: int) -> int:
@@ -516,28 +537,33 @@ def in_cache(c: Conversation, n: int) -> tuple[int, float]:
     was asked.
     """
     main = main_model(c, n)
-    told = [
-        m
-        for m, fact in replies(c, n)
-        if main and fact.model == main.model and fact.usage.input > 0 and counted(c, saw(c, m)) > 0
-    ]
-    if not told or brought_in(c, told[-1], n):
+    last = -1
+    for m, fact in replies(c, n):
+        is_of_main = main is not None and fact.model == main.model
+        if is_of_main and fact.usage.input > 0 and counted(c, saw(c, m)) > 0:
+            last = m
+    if last < 0 or brought_in(c, last, n):
         return 0, 0.0
-    last = told[-1]
     reply = reply_at(c, last)
     took = reply.usage.input
     asked = c.times[last - 1] - reply.seconds
     now = moment(c, n)
-    changed = [
-        at for m in range(saw(c, last) + 1, n + 1) if (at := _changes(now, c[m])) is not None
-    ]
-    if not changed:
+    first = _first_change(c, now, saw(c, last) + 1, n)
+    if first is None:
         return took, asked
-    first = min(changed)
-    before = sum(settings(c, n).tokens().values()) + sum(
-        _tokens(i) for i in view(now) if _begin(i) < first
-    )
-    return min(took, round(before * main_factor(c, n))) if first > 0 else 0, asked
+    if first <= 0:
+        return 0, asked
+    before = sum(settings(c, n).tokens().values())
+    for item in view(now):
+        if _begin(item) < first:
+            before += _tokens(item)
+    return min(took, round(before * main_factor(c, n))), asked
+
+
+def _first_change(c: Conversation, now: Moment, begin: int, end: int) -> int | None:
+    """The first place in the request that one of these facts has changed."""
+    places = [_changes(now, c[m]) for m in range(begin, end + 1)]
+    return min((place for place in places if place is not None), default=None)
 
 
 def _changes(now: Moment, fact: Fact | None) -> int | None:
@@ -585,24 +611,21 @@ def exported(c: Conversation, n: int) -> list[tuple[str, str]]:
     """All facts that say something, on any way: what kind of line, and its figures
     where it has some.
     """
-    found: list[tuple[str, str]] = []
+    lines: list[tuple[str, str]] = []
     for _, fact in c.until(n):
         match fact:
             case UserSaid():
-                found.append(("user", ""))
+                lines.append(("user", ""))
             case ModelReplied(parts=parts):
-                said = [
-                    part
-                    for part in parts
-                    if isinstance(part, Text | Reasoning) and not _is_empty(part)
-                ]
-                found += [
-                    ("said", part.text) if isinstance(part, Text) else ("code", "") for part in said
-                ]
+                for part in parts:
+                    if isinstance(part, Text) and not _is_empty(part):
+                        lines.append(("said", part.text))
+                    if isinstance(part, Reasoning) and not _is_empty(part):
+                        lines.append(("code", ""))
             case ToolReturned():
-                found.append(("code", ""))
+                lines.append(("code", ""))
             case Folded(kind=kind, tokens=tokens, tokens_before=earlier):
-                found.append(("fold", f"{kind}: {earlier:,} → {tokens:,} tokens"))
+                lines.append(("fold", f"{kind}: {earlier:,} → {tokens:,} tokens"))
             case _:
                 pass
-    return found
+    return lines
