@@ -101,7 +101,10 @@ class ConversationStarter(QObject):
     def _begin_with_agent(self, bench: Workbench, name: str) -> None:
         conversation = new_conversation_id()
         creation = bench.start_users_conversation(conversation, acp_agent=name)
-        self._sides.create_and_show_conversation(bench, conversation, creation)
+        explanation = tr("Starting {name}…", name=name)
+        self._sides.create_and_show_conversation(
+            bench, conversation, creation, explanation=explanation
+        )
 
 
 def _describe_agents_permissions() -> str:
@@ -135,14 +138,14 @@ class WaysToBeginDialog(widgets.TransientDialog):
             agent_buttons = [self._build_way(tr("Choose an agent…"), self.agent_wanted.emit)]
         cancel = widgets.build_push_button(tr("Cancel"), self, self.reject)
         build_column(
+            widgets.build_plain_label(tr("With another agent"), "title", self),
+            widgets.build_plain_label(words_on_agents, "muted", self),
+            build_row(*agent_buttons, 1, wraps=True),
             widgets.build_plain_label(tr("In a copy of the repository"), "title", self),
             widgets.build_plain_label(
                 tr("Your own files change only when you bring the changes back."), "muted", self
             ),
             build_row(from_commit, with_changes, 1, wraps=True),
-            widgets.build_plain_label(tr("With another agent"), "title", self),
-            widgets.build_plain_label(words_on_agents, "muted", self),
-            build_row(*agent_buttons, 1, wraps=True),
             build_row(1, cancel),
             owner=self,
             margins=20,

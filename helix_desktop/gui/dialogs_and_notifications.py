@@ -109,6 +109,8 @@ class DialogsAndNotifications(QObject):
         set_handler = self._parts.actions.set_action_handler
         has_workbench = self._showing.has_workbench
         set_handler("tour", self.start_window_tour)
+        unless_blocked = self._workspaces.run_unless_blocked
+        set_handler("fleet", partial(unless_blocked, self._open_fleet_dialog))
         set_handler("lab", self.open_replay_lab, when=has_workbench)
         set_handler("compare-presets", self._open_replay_lab_for_last, when=has_workbench)
         set_handler("bring-in", self.open_import_dialog)
@@ -320,6 +322,26 @@ class DialogsAndNotifications(QObject):
     def _forget_dialog_and_update_choices(self) -> None:
         self._settings = None
         self._parts.requests.choices_changed.emit()
+
+    def _open_fleet_dialog(self) -> None:
+        from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
+
+        # The workspace that is shown comes first.
+        names: dict[str, str] = {}
+        shown_row = self._workspaces.row_of(self._showing.workspace_id)
+        if shown_row is not None:
+            names[shown_row.id] = shown_row.name
+        for row in self._workspaces.rows_of_others():
+            names[row.id] = row.name
+        FleetDialog(
+            self._workspaces.workbenches,
+            names,
+            self._parts.requests.request_conversation,
+            self._parts.theme,
+            self._parts.runner,
+            self._window,
+            self._setup.list_known_models,
+        ).show()
 
     # --- What other presets would have cost
 

@@ -67,7 +67,6 @@ class WorkspaceActions(QObject):
         set_handler(
             "import-workspace", partial(unless_blocked, self.ask_which_file_and_import_workspace)
         )
-        set_handler("fleet", partial(unless_blocked, self._open_fleet_dialog))
         set_handler("workspace-trash", self.open_trash_dialog)
         set_handler("share-workspace", self._open_share_dialog, when=showing.has_workbench)
         set_handler(
@@ -224,22 +223,6 @@ class WorkspaceActions(QObject):
     def _open_joined_workspace(self, bench: Workbench) -> None:
         self._workspaces.refresh_workspaces()
         self._workspaces.go_to_workspace(bench.id)
-
-    def _open_fleet_dialog(self) -> None:
-        from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
-
-        # The workspace that is shown comes first.
-        names: dict[str, str] = {}
-        shown_row = self._workspaces.row_of(self._parts.showing.workspace_id)
-        if shown_row is not None:
-            names[shown_row.id] = shown_row.name
-        for row in self._workspaces.rows_of_others():
-            names[row.id] = row.name
-        workbenches = self._workspaces.workbenches
-        open_conversation = self._parts.requests.request_conversation
-        theme = self._parts.theme
-        runner = self._parts.runner
-        FleetDialog(workbenches, names, open_conversation, theme, runner, self._frame).show()
 
     # --- Names, colours and folders
 

@@ -188,9 +188,13 @@ class FleetOverview:
             notes = await tasks.notes.read_state()
             return bool(notes.workers)
 
-    async def add_task(self, workspace: str, text: str, allowed: Sequence[str]) -> None:
-        """Add a task. This program does it if there is no worker."""
-        new_task = NewFleetTask(FleetTaskOrder(text, allowed=tuple(allowed)))
+    async def add_task(
+        self, workspace: str, text: str, allowed: Sequence[str], model: str = ""
+    ) -> None:
+        """Add a task. This program does it if there is no worker. `model`: empty for that of the
+        workspace.
+        """
+        new_task = NewFleetTask(FleetTaskOrder(text, model=model, allowed=tuple(allowed)))
         has_worker = await self.run_on_task_list(
             workspace, lambda tasks: tasks.add_fleet_tasks([new_task])
         )

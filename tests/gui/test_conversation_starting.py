@@ -16,16 +16,17 @@ def test_one_question_offers_all_other_ways_to_begin(window: MainWindow) -> None
     window.window_actions["new-with"].trigger()
     (question,) = window.findChildren(WaysToBeginDialog)
     assert question.windowTitle() == "New conversation"
-    buttons = {button.text(): button for button in question.findChildren(QPushButton)}
+    from_top = sorted(question.findChildren(QPushButton), key=lambda button: button.y())
+    buttons = {button.text(): button for button in from_top}
     assert list(buttons) == [
-        "Copy of the last commit",
-        "Copy with my uncommitted changes",
         "Start with Codex",
         "Start with Gemini CLI",
+        "Copy of the last commit",
+        "Copy with my uncommitted changes",
         "Cancel",
     ]
     copies = buttons["Copy of the last commit"], buttons["Copy with my uncommitted changes"]
-    assert copies[0].y() < buttons["Start with Gemini CLI"].y(), "each thing has a line of its own"
+    assert copies[0].y() > buttons["Start with Gemini CLI"].y(), "each thing has a line of its own"
     before = window.current_session
     buttons["Copy of the last commit"].click()
     assert not question.isVisible()

@@ -85,7 +85,7 @@ def test_the_comparison_of_settings_is_found_by_what_people_call_it(
 ) -> None:
     """The defect: neither "lab" nor "compare" found what compares presets and models."""
     found = match_palette_items(suggest_actions(window.window_actions), words)
-    assert "What would other settings have cost here?" in [item.text for item in found]
+    assert "Lab: what would other settings have cost here?" in [item.text for item in found]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from helix_desktop.gui.fleet.fleet_page_parts import FleetPageParts
 from helix_desktop.gui.fleet.fleet_rows import Figures
 from helix_desktop.gui.fleet.fleet_schedules_page import FleetSchedulesPage
 from helix_desktop.gui.fleet.fleet_tasks_page import FleetTasksPage
+from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
@@ -29,7 +30,7 @@ class FleetDialog(TransientDialog):
     """Lists tasks, conversations, schedules and workers of all workspaces, to watch and to steer.
 
     `names` maps ids of workspaces to names. `open_conversation` gets a workspace and
-    a conversation.
+    a conversation. `list_models` returns those that a task can be given to.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class FleetDialog(TransientDialog):
         theme: Theme,
         runner: BackgroundRunner,
         parent: QWidget,
+        list_models: Callable[[], Coroutine[Any, Any, Sequence[ModelChoice]]] | None = None,
     ) -> None:
         super().__init__(tr("Fleet"), parent, 1240, 760)
         self._fleet = desk.fleet
@@ -57,9 +59,9 @@ class FleetDialog(TransientDialog):
         self.schedules_page.schedules_shown.connect(self.show_tabs_in_use)
         self.computers_page = FleetComputersPage(parts, self)
 
-        tasks_tab = self._add_tab(tr("Tasks"), self.tasks_page)
-        tasks_tab.setChecked(True)
-        self.tasks_page.task_added.connect(tasks_tab.click)
+        self.tasks_tab = self._add_tab(tr("Tasks"), self.tasks_page)
+        self.tasks_tab.setChecked(True)
+        self.tasks_page.task_added.connect(self.tasks_tab.click)
         self.conversations_tab = self._add_tab(tr("Conversations"), self.conversations_page)
         self.schedules_tab = self._add_tab(tr("Schedules"), self.schedules_page)
         self.schedules_page.schedule_added.connect(self.schedules_tab.click)
@@ -68,21 +70,27 @@ class FleetDialog(TransientDialog):
         new_schedule = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
         new_task = build_push_button(tr("New task…"), self, self._open_new_task_dialog, "primary")
         tabs_of_rows = [self.conversations_tab, self.schedules_tab, self.computers_tab]
-        tabs = [tasks_tab, *tabs_of_rows]
+        tabs = [self.tasks_tab, *tabs_of_rows]
         room_between = (QWidget(self), 1)
         bar = build_row(
             *tabs, room_between, self.stop_all, new_schedule, new_task, spacing=8, wraps=True
         )
         build_column(bar, self.trouble, (self.pages, 1), owner=self, margins=MARGINS, spacing=12)
-        for tab in tabs_of_rows:
+        for tab in tabs:
             tab.hide()
+        self.stop_all.hide()
 
         # The figures are followed until the dialog is closed.
         figures = self._fleet.follow_fleet(self.show_fleet)
         following = runner.run_in_background(figures, failed=self._show_error)
         self.finished.connect(lambda _result: following.cancel())
+        if list_models is not None:
+            runner.run_in_background(list_models(), then=self._offer_models, owner=self)
         self.schedules_page.read_and_show_schedules()
         self.tasks_page.task_list.setFocus()
+
+    def _offer_models(self, models: Sequence[ModelChoice]) -> None:
+        self.tasks_page.known_models = [model.name for model in models]
 
     def _add_tab(self, title: str, page: QWidget) -> QPushButton:
         self.pages.addWidget(page)
@@ -112,6 +120,8 @@ class FleetDialog(TransientDialog):
         for tab, is_used in is_used_by_tab.items():
             # What was in sight stays, also when its last row goes.
             tab.setHidden(tab.isHidden() and not is_used)
+        # A single tab would be no choice.
+        self.tasks_tab.setHidden(all(tab.isHidden() for tab in is_used_by_tab))
 
     def _show_what_stop_all_does(self) -> None:
         is_stopped = self._is_fleet_stopped()
@@ -120,6 +130,7 @@ class FleetDialog(TransientDialog):
         else:
             self.stop_all.setText(tr("Stop all"))
         self.stop_all.setEnabled(is_stopped or self.tasks_page.has_tasks_to_stop())
+        self.stop_all.setVisible(is_stopped or self.tasks_page.has_tasks())
 
     def show_trouble(self, text: str) -> None:
         """Shows why something was refused. It stays until something else is asked for."""

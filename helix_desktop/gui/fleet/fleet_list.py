@@ -108,6 +108,11 @@ class FleetList(RowTree):
             if not column.width:
                 self.header().setSectionResizeMode(number, QHeaderView.ResizeMode.Stretch)
 
+    def _describe_emptiness(self) -> None:
+        """Titles of columns say nothing as long as there is no row."""
+        super()._describe_emptiness()
+        self.header().setHidden(self.topLevelItemCount() == 0)
+
     def _align_figures(self, row: QTreeWidgetItem) -> None:
         alignment = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         for number, column in enumerate(self._columns):

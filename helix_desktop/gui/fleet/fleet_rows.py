@@ -291,9 +291,11 @@ def _describe_worker_state(workspace: Figures, worker: str) -> str:
     return ""
 
 
-def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
+def declare_task_fields(
+    names: Mapping[str, str], models: Sequence[str] = ()
+) -> list[FieldDeclaration]:
     """Declares the fields of a new task. `allowed` holds the names for `--allow`,
-    separated by blanks.
+    separated by blanks. `models`: those to choose from, besides that of the workspace.
     """
     first_workspace = next(iter(names), "")
     permissions = (
@@ -316,7 +318,13 @@ def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
     permission_field = FieldDeclaration(
         "allowed", tr("Permissions"), "", "", choices=allowed, words=permissions
     )
-    return [text_field, workspace_field, permission_field]
+    fields = [text_field, workspace_field, permission_field]
+    if models:
+        words = [tr("The workspace's model"), *models]
+        fields.append(
+            FieldDeclaration("model", tr("Model"), "", "", choices=["", *models], words=words)
+        )
+    return fields
 
 
 def declare_schedule_fields() -> list[FieldDeclaration]:

@@ -70,6 +70,8 @@ class FleetTasksPage(QWidget):
         self._workspaces: Sequence[Figures] = ()
         self._tasks: dict[str, ListedTask] = {}
         self._awaited = AwaitedTask()
+        # Those a new task can be given to, once they are known.
+        self.known_models: Sequence[str] = ()
         self._refused_values: Mapping[str, Any] = {}  # Of the last task, if adding it failed.
 
         self._summary_labels: list[SummaryLabels] = []
@@ -235,7 +237,7 @@ class FleetTasksPage(QWidget):
     def open_new_task_dialog(self) -> None:
         """Asks for a task. What was written of one that could not be added stands there again."""
         fields: list[FieldDeclaration] = []
-        for field in fleet_rows.declare_task_fields(self._parts.names):
+        for field in fleet_rows.declare_task_fields(self._parts.names, self.known_models):
             value = self._refused_values.get(field.name, field.value)
             fields.append(replace(field, value=value))
         FieldsDialog(tr("New task"), fields, tr("Add task"), self.add_new_task, self).open()
@@ -251,7 +253,9 @@ class FleetTasksPage(QWidget):
     async def _add_task_or_keep_its_text(self, values: Mapping[str, Any]) -> None:
         permissions = values["allowed"].split()
         try:
-            await self._fleet.add_task(values["workspace"], values["text"].strip(), permissions)
+            await self._fleet.add_task(
+                values["workspace"], values["text"].strip(), permissions, values.get("model", "")
+            )
         except HelixError:
             # Perhaps it was added, but not begun. Then the list has it soon.
             self._refused_values = values

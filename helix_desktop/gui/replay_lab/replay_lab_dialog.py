@@ -63,9 +63,9 @@ class ReplayLabDialog(TransientDialog):
         runner: BackgroundRunner,
         parent: QWidget,
     ) -> None:
-        title = tr("What each setting would have cost")
+        title = tr("Lab: what each setting would have cost")
         if len(conversations) == 1:
-            title = tr("What would other settings have cost here?")
+            title = tr("Lab: what would other settings have cost here?")
         super().__init__(title, parent, 760, 320)
         self._bench = bench
         self._runner = runner
@@ -77,7 +77,8 @@ class ReplayLabDialog(TransientDialog):
         self._costs: dict[str, PresetCost] = {}
         self._adopting: dict[str, QPushButton] = {}
 
-        self.answer = build_plain_label(tr("Replaying…"), "title", self)
+        waiting_words = tr("Replaying with {n} settings…", n=len(policies))
+        self.answer = build_plain_label(waiting_words, "title", self)
         # What really happened, in the meter's words.
         self._savings_label = build_plain_label("", "", self)
         self._savings_label.hide()
@@ -215,6 +216,7 @@ class ReplayLabDialog(TransientDialog):
     def _show_replay_progress(self, done: int, total: int) -> None:
         self._bar.setRange(0, total)
         self._bar.setValue(done)
+        self.answer.setText(tr("Replaying: {done} of {total} done", done=done, total=total))
 
     def _show_replay_error(self, error: HelixError) -> None:
         self._bar.hide()

@@ -81,6 +81,7 @@ ARGUMENT_LINES = 12  # So many lines of a call's arguments are shown until the u
 # So much of what a running command printed is shown.
 PRINTED_CHARACTERS = 16_000
 PRINTED_LINES = 24
+LINES_OF_CLOSED_CALL = 6
 MOST_PLAN_STEPS = 100
 INLINE_FORMULA_SIZE = 15
 DISPLAY_FORMULA_SIZE = 17
@@ -403,6 +404,17 @@ def _build_call_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
             yield from _build_picture_boxes(context, stored, tr("picture"))
     if is_open:
         yield from _build_call_detail_boxes(context, item, state)
+    elif state.printed_text:
+        # Whoever waits for a command wants to see that it gets on.
+        yield _build_printed_output_box(context, state.printed_text, LINES_OF_CLOSED_CALL)
+
+
+def _build_printed_output_box(context: LayoutContext, text: str, most_lines: int) -> CodeBox:
+    """Builds the last lines that a running command has printed."""
+    printed = terminal_output_text(text[-PRINTED_CHARACTERS:])
+    printed_lines = printed.rstrip("\n").split("\n")
+    newest_lines = "\n".join(printed_lines[-most_lines:])
+    return CodeBox(context.ink, context.width, newest_lines, gap=6)
 
 
 def _build_call_detail_boxes(
@@ -433,10 +445,7 @@ def _build_call_detail_boxes(
         if state.returned.child:
             yield from _build_subagent_boxes(context, state.returned.child)
     elif state.printed_text:
-        printed = terminal_output_text(state.printed_text[-PRINTED_CHARACTERS:])
-        printed_lines = printed.rstrip("\n").split("\n")
-        newest_lines = "\n".join(printed_lines[-PRINTED_LINES:])
-        yield CodeBox(ink, width, newest_lines, gap=6)
+        yield _build_printed_output_box(context, state.printed_text, PRINTED_LINES)
 
 
 def _build_output_boxes(
@@ -730,6 +739,7 @@ _BOX_BUILDERS: dict[TranscriptItemKind, _BoxBuilder] = {
     TranscriptItemKind.CHANGES: _build_file_changes_box,
     TranscriptItemKind.FOLD: _build_fold_box,
     TranscriptItemKind.NOTE: _build_note_boxes,
+    TranscriptItemKind.LIVE_NOTE: _build_note_boxes,
     TranscriptItemKind.PLAN: _build_plan_boxes,
     TranscriptItemKind.REWOUND: _build_rewound_boxes,
     TranscriptItemKind.WAITING: _build_retry_card,

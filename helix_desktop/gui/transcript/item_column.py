@@ -38,7 +38,8 @@ _TIGHT = frozenset(
 # The estimated heights of items that do not depend on their text, in pixels.
 _CONSTANT = {
     TranscriptItemKind.CALL: 38, TranscriptItemKind.LIVE_CALL: 38, TranscriptItemKind.FOLD: 18,
-    TranscriptItemKind.CHANGES: 18, TranscriptItemKind.NOTE: 20, TranscriptItemKind.REASONING: 20,
+    TranscriptItemKind.CHANGES: 18, TranscriptItemKind.NOTE: 20, TranscriptItemKind.LIVE_NOTE: 20,
+    TranscriptItemKind.REASONING: 20,
     TranscriptItemKind.REWOUND: 44, TranscriptItemKind.PLAN: 120, TranscriptItemKind.WAITING: 64,
     TranscriptItemKind.ERROR: 72, TranscriptItemKind.ADDITION: 20, TranscriptItemKind.LIVE_REASONING: 80, TranscriptItemKind.LIVE_REPLY: 44,
 }  # fmt: skip

@@ -49,7 +49,9 @@ from helix_desktop.gui.transcript.transcript_item import (
     TranscriptItem,
     TranscriptItemKind,
 )
+from helix_desktop.gui.translation import tr
 
+_GONE_ONCE_SOMETHING_ARRIVES = frozenset({TranscriptItemKind.WAITING, TranscriptItemKind.LIVE_NOTE})
 _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
 _BUSY = frozenset(
     {ConversationActivity.TOOLS, ConversationActivity.ASKING, ConversationActivity.THINKING}
@@ -227,7 +229,32 @@ class TranscriptItems:
         self.running = running
         changed = list(self.calls.open_items)
         changed.extend(self._latest_failure_item())
-        return self.build_changes(changed)
+        first_new = self._show_or_remove_line_of_thinking()
+        return ItemChanges(
+            first_new, frozenset(changed), is_visibility_changed=self._hidden_ranges is None
+        )
+
+    def _show_or_remove_line_of_thinking(self) -> int:
+        """Shows who is thinking until something of the reply arrives. Returns the first item that
+        is new or was removed.
+        """
+        is_thinking = self.running is ConversationActivity.THINKING
+        if is_thinking and self._live_from < 0:
+            words = self._describe_thinking()
+            return self._add_live_item(TranscriptItemKind.LIVE_NOTE, words).first_new
+        has_live_items = self._live_from >= 0
+        if has_live_items and self.all[-1].kind is TranscriptItemKind.LIVE_NOTE and not is_thinking:
+            self._remove_live_items()
+        return len(self.all)
+
+    def _describe_thinking(self) -> str:
+        start = self._conversation_start_before(_NOT_YET)
+        if start is None or not start.acp_agent:
+            return tr("{name} is thinking…", name=self._writer_at(_NOT_YET, None))
+        name = make_safe_text(start.acp_agent)
+        if any(item.kind is TranscriptItemKind.REPLY for item in self.all):
+            return tr("{name} is thinking…", name=name)
+        return tr("Starting {name}…", name=name)  # Its process begins with the first message.
 
     def toggle_rewound_items(self, index: int) -> ItemChanges:
         """Shows or hides the items that the rewind at `index` removed."""
@@ -299,13 +326,15 @@ class TranscriptItems:
         or a model.
         """
         item = self.all[index]
-        seq = item.fact_seq or _NOT_YET
+        return self._writer_at(item.fact_seq or _NOT_YET, item.source_fact)
+
+    def _writer_at(self, seq: int, answer: facts.Fact | None) -> str:
         conversation_start = self._conversation_start_before(seq)
         model_name = ""
         main_model = self.history.record.settings_at(seq).model_for_role(facts.ModelRole.MAIN)
         if main_model is not None:
             model_name = main_model.model
-        writer = name_over_answer(conversation_start, item.source_fact, model_name)
+        writer = name_over_answer(conversation_start, answer, model_name)
         return make_safe_text(writer)
 
     def _conversation_start_before(self, seq: int) -> facts.ConversationStarted | None:
@@ -971,9 +1000,9 @@ class TranscriptItems:
             self._live_from = len(self.all)
         if kind is TranscriptItemKind.LIVE_REPLY:
             self._has_answer_name = True
-        # The line that waits for a retry goes once something arrives.
+        # The lines that wait for a retry or for the first words go once something arrives.
         has_live_items = len(self.all) > self._live_from
-        if has_live_items and self.all[-1].kind is TranscriptItemKind.WAITING:
+        if has_live_items and self.all[-1].kind in _GONE_ONCE_SOMETHING_ARRIVES:
             self._truncate_item_list(len(self.all) - 1)
         index = len(self.all)
         live_item = TranscriptItem(

@@ -24,6 +24,7 @@ class TranscriptItemKind(IntEnum):
     CHANGES = 12
     ERROR = 13
     ADDITION = 14
+    LIVE_NOTE = 15
 
 
 class TranscriptItem(NamedTuple):

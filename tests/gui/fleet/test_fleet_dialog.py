@@ -35,6 +35,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
 from helix_desktop.gui.common.consent_text_view import ExactTextView
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
+from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.fleet.fleet_list import LEAST_WIDTH
 from helix_desktop.gui.fleet.fleet_rows import (
@@ -58,6 +59,8 @@ from helix_desktop.store.fleet_tasks import (
     task_as_json,
 )
 from helix_desktop.tools.permission import ActionEffect, ToolAction, list_asked_programs
+from tests.gui import fake_desk
+from tests.gui.fake_setup import SONNET, FakeInstallation, FakeSetup
 from tests.gui.stand_in import StandIn
 from tests.turns import qt_works
 
@@ -103,8 +106,10 @@ class Fleet(StandIn):
         await work(Changes(workspace, self.asked))
         return True
 
-    async def add_task(self, workspace: str, text: str, allowed: Sequence[str]) -> None:
-        self.asked.append(("add", workspace, text, tuple(allowed)))
+    async def add_task(
+        self, workspace: str, text: str, allowed: Sequence[str], model: str = ""
+    ) -> None:
+        self.asked.append(("add", workspace, text, tuple(allowed), *filter(None, [model])))
 
     async def answer_task(
         self, workspace: str, task: str, why: str, *, allowed: bool, words: str = ""
@@ -998,7 +1003,44 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
     assert not dialog.schedules_page.remove.isEnabled()  # There is nothing to remove.
 
 
-def test_the_window_opens_it_by_its_action(window: MainWindow, places: ProgramFolders) -> None:
+def test_a_task_can_be_given_to_another_model(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    desk = Desk(places)
+    parent = QWidget()
+    listing = FakeSetup().list_known_models
+    dialog = FleetDialog(desk, {"w1": "Thesis"}, print, theme, doing, parent, listing)
+    dialog.tasks_page.open_new_task_dialog()
+    (asked,) = dialog.findChildren(FieldsDialog)
+    (models,) = [box for box in asked.findChildren(QComboBox) if box.accessibleName() == "Model"]
+    assert models.itemText(0) == "The workspace's model"
+    asked.values["text"] = "Task 9"
+    asked.values["model"] = models.itemText(1)
+    asked._save_values_and_close()
+    assert desk.fleet.asked == [("add", "w1", "Task 9", (), SONNET.name)]
+
+
+def test_an_empty_fleet_shows_no_titles_of_columns_and_no_lone_tab(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    parent = QWidget()
+    dialog = FleetDialog(Desk(places), {"w1": "Thesis"}, print, theme, doing, parent)
+    dialog.show()
+    dialog.show_fleet([])
+    assert dialog.tasks_page.task_list.header().isHidden()
+    assert dialog.stop_all.isHidden()
+    dialog.show_fleet(FOUND)
+    assert not dialog.tasks_page.task_list.header().isHidden()
+    assert not dialog.stop_all.isHidden()
+    assert not dialog.tasks_tab.isHidden(), "there are conversations as well"
+
+
+def test_the_window_opens_it_by_its_action(
+    window: MainWindow, places: ProgramFolders, tmp_path: Path
+) -> None:
+    DialogsAndNotifications(
+        window, FakeSetup(), FakeInstallation(), tmp_path / "tour", fake_desk.now
+    )
     window.workspaces._desk = Desk(places)
     window.window_actions["fleet"].trigger()
     (dialog,) = window.findChildren(FleetDialog)

@@ -43,6 +43,8 @@ from helix_desktop.gui.transcript.call_and_fold_boxes import (
 from helix_desktop.gui.transcript.chat_actions import (
     OpenEntry,
 )
+from helix_desktop.gui.transcript.code_box import CodeBox
+from helix_desktop.gui.transcript.item_boxes import LINES_OF_CLOSED_CALL
 from tests.gui.transcript.facts import OUTPUT, Told, call
 from tests.gui.transcript.laid_out_items import NoContents, kinds, laid, page_of
 
@@ -113,6 +115,21 @@ def test_changed_files_are_counted(theme: Theme) -> None:
     (box,) = laid(page_of(theme, told.facts)).boxes
     assert isinstance(box, ToolCallBox)
     assert [placed.chip.text for placed in box._chips] == ["Preview", "+1 −1"]
+
+
+def test_a_running_command_shows_its_last_lines_also_while_it_is_closed(theme: Theme) -> None:
+    told = Told()
+    told.user("build it")
+    told.reply("", call(1))
+    page = page_of(theme, told.facts)
+    index = len(page.items.all) - 1
+    assert kinds(laid(page, index)) == [ToolCallBox]
+    lines = [f"step {number}" for number in range(40)]
+    page.items.calls.append_output("c1", "\n".join(lines))
+    assert kinds(laid(page, index)) == [ToolCallBox, CodeBox]
+    assert laid(page, index).boxes[1].text.split("\n") == lines[-LINES_OF_CLOSED_CALL:]
+    page.items.show_fact(told.returned("c1"))
+    assert kinds(laid(page, index)) == [ToolCallBox]
 
 
 def test_an_answer_of_another_model_than_was_chosen_is_named_anew_when_it_is_complete(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine.facts import (
     Attachment,
+    ConversationStarted,
     Decided,
     FilesChanged,
     Folded,
@@ -391,6 +392,39 @@ def test_waiting_is_said_once_and_gone_with_the_answer() -> None:
     assert kinds(items) == [TranscriptItemKind.WAITING]
     items.append_reply_delta(TextDelta("now"))
     assert kinds(items) == [TranscriptItemKind.LIVE_REPLY]
+
+
+def test_who_is_thinking_is_said_until_something_arrives() -> None:
+    """Nothing showed that an answer was starting."""
+    told = Told()
+    told.user("do it")
+    items = grown(told.facts)
+    k = TranscriptItemKind
+    change = items.set_run_state(ConversationActivity.THINKING)
+    assert change.first_new == 1
+    assert kinds(items) == [k.USER, k.LIVE_NOTE]
+    assert items.all[1].text.endswith(" is thinking…")
+    items.set_run_state(ConversationActivity.THINKING)
+    assert kinds(items) == [k.USER, k.LIVE_NOTE]
+    assert items.append_reply_delta(TextDelta("I")).first_new == 1
+    assert kinds(items) == [k.USER, k.LIVE_REPLY]
+    items.show_fact(told.reply("I will."))
+    assert kinds(items) == [k.USER, k.REPLY]
+    items.set_run_state(ConversationActivity.THINKING)
+    assert items.set_run_state(ConversationActivity.IDLE).first_new == 2
+    assert kinds(items) == [k.USER, k.REPLY]
+
+
+def test_a_foreign_agent_is_said_to_start_before_its_first_answer() -> None:
+    told = Told()
+    told.add(ConversationStarted(acp_agent="Tiny"))
+    told.user("do it")
+    items = grown(told.facts)
+    items.set_run_state(ConversationActivity.THINKING)
+    assert items.all[-1].text == "Starting Tiny…"
+    items.show_fact(told.reply("Done."))
+    items.set_run_state(ConversationActivity.THINKING)
+    assert items.all[-1].text == "Tiny is thinking…"
 
 
 def test_a_running_call_shows_what_it_prints_and_stops_with_its_result() -> None:
