@@ -127,7 +127,7 @@ def test_a_running_command_shows_its_last_lines_also_while_it_is_closed(theme: T
     lines = [f"step {number}" for number in range(40)]
     page.items.calls.append_output("c1", "\n".join(lines))
     assert kinds(laid(page, index)) == [ToolCallBox, CodeBox]
-    assert laid(page, index).boxes[1].text.split("\n") == lines[-LINES_OF_CLOSED_CALL:]
+    assert laid(page, index).boxes[1].text.split("\u2028") == lines[-LINES_OF_CLOSED_CALL:]
     page.items.show_fact(told.returned("c1"))
     assert kinds(laid(page, index)) == [ToolCallBox]
 
