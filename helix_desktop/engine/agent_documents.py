@@ -4,18 +4,49 @@ Each protocol has a form of its own for them. What these functions return is the
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import list_at, object_at, text_at
+from helix_desktop.json_values import (
+    format_json_value,
+    list_at,
+    object_at,
+    text_at,
+    without_fields,
+)
 
 _TYPE_BY_ENDING = {".pdf": "application/pdf", ".txt": "text/plain", ".csv": "text/csv"}
+# Fields of its part that have the document itself, or say in which form the provider wants it.
+_NO_DETAILS = (
+    *(
+        "type",
+        "source",
+        "title",
+        "file",
+        "filename",
+        "file_data",
+        "file_url",
+        "file_id",
+        "fileData",
+    ),
+    *(
+        "inlineData",
+        "inline_data",
+        "cache_control",
+        "citations",
+        "prompt_cache_breakpoint",
+        "detail",
+    ),
+    *("thought", "thoughtSignature", "thought_signature", "mediaResolution", "mediaProcessing"),
+)
 _UNNAMED = {"application/pdf": "document.pdf", "text/plain": "document.txt"}
 
 
 @dataclass(frozen=True, slots=True)
 class AgentDocument:
     """A document in a message. It has one of these: `encoded`, the file as base64; `text`, its
-    text; or `address`, where the provider finds it.
+    text; or `address`, where the provider finds it. `details`: what its part of the message says
+    about it besides, as JSON.
     """
 
     name: str
@@ -23,6 +54,7 @@ class AgentDocument:
     encoded: str = ""
     text: str = ""
     address: str = ""
+    details: str = ""
 
     @property
     def words_instead(self) -> str:
@@ -49,7 +81,10 @@ def read_agent_document(part: Mapping[str, object]) -> AgentDocument | None:
         document = _document_of_gemini(part)
     if document is None or document.media_type.startswith("image/"):
         return None
-    return document
+    details = without_fields(part, *_NO_DETAILS)
+    if not details:
+        return document
+    return replace(document, details=format_json_value(details))
 
 
 def _document_of_anthropic(part: Mapping[str, object]) -> AgentDocument | None:

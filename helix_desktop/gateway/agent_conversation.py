@@ -50,6 +50,7 @@ from helix_desktop.protocols.gateway_message import (
     ProtocolMessage,
     Speaker,
     slice_text,
+    words_of_block,
 )
 from helix_desktop.providers.model_prices import (
     ModelInfo,
@@ -656,6 +657,8 @@ class OpenAgentConversation:
             original = await cache.store_content(content, original_origin)
             origin = facts.DocumentOrigin(original)
             text = await _read_agent_document_text(document, content, original.digest)
+        if document.details:
+            text = f"{text}\n[{document.details}]"
         encoded_text = text.encode("utf-8", "replace")
         text_origin = EntryOrigin(tool, document.name, "text/plain")
         stored = await cache.store_content(encoded_text, text_origin)
@@ -800,8 +803,7 @@ def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:
         elif piece.kind is PieceKind.TEXT and piece.text:
             parts.append(facts.Text(piece.text))
         elif piece.kind is PieceKind.OTHER:
-            beginning = piece.text[:200]
-            parts.append(facts.Text(f"[{beginning}]"))
+            parts.append(facts.Text(words_of_block(piece.text)))
     if not parts:
         parts.append(facts.Text(""))
     return tuple(parts)

@@ -40,7 +40,7 @@ def carried_units(protocol: Any, covered: Sequence[ProtocolMessage]) -> list[Jso
         else:
             units.extend(message.units)
     if protocol is anthropic_gateway:
-        return [anthropic_gateway.without_cache_marks(unit) for unit in units]
+        return [anthropic_gateway.without_all_cache_marks(unit) for unit in units]
     return units
 
 

@@ -32,6 +32,7 @@ from helix_desktop.protocols.gateway_message import (
     PieceKind,
     ProtocolMessage,
     Speaker,
+    words_of_block,
 )
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.protocol_table import WIRE_MODULES, with_messages
@@ -456,13 +457,15 @@ def _positions_of_words(message: ProtocolMessage, words: str) -> list[int]:
     exactly these words, or else those that have them among others, or a part of them.
     """
     wanted_words = "".join(words.split())
+    if words.startswith("["):
+        block_positions = _positions_of_block(message, wanted_words)
+        if block_positions:
+            return block_positions
     exact_positions: list[int] = []
     similar_positions: list[int] = []
     for position, piece in enumerate(message.pieces):
         if piece.kind is PieceKind.TEXT:
             words_of_piece = "".join(piece.text.split())
-        elif piece.kind is PieceKind.OTHER:
-            words_of_piece = f"[{piece.text[:200]}]"  # As it is recorded.
         else:
             continue
         if words_of_piece == wanted_words:
@@ -471,6 +474,20 @@ def _positions_of_words(message: ProtocolMessage, words: str) -> list[int]:
         if wanted_words in words_of_piece or is_part_of_wanted:
             similar_positions.append(position)
     return exact_positions or similar_positions
+
+
+def _positions_of_block(message: ProtocolMessage, wanted_words: str) -> list[int]:
+    """Find a block that nobody here reads by the words by which it is recorded."""
+    positions: list[int] = []
+    for position, piece in enumerate(message.pieces):
+        if piece.kind is not PieceKind.OTHER:
+            continue
+        # Earlier versions recorded the beginning alone.
+        for recorded_words in (words_of_block(piece.text), f"[{piece.text[:200]}]"):
+            if "".join(recorded_words.split()) == wanted_words:
+                positions.append(position)
+                break
+    return positions
 
 
 # --- Placing marks for the provider's cache

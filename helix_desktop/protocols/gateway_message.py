@@ -17,6 +17,7 @@ from helix_desktop.json_values import (
     format_json_value,
     list_at,
     object_at,
+    parse_json_or_none,
     text_at,
     without_fields,
 )
@@ -25,6 +26,11 @@ Json = Any
 Path = tuple[int | str, ...]
 SLICE = 1 << 18
 IMAGE_ADDRESS = "data:image/"
+# Characters of a block that this program does not read, and of a text in it, which are recorded.
+MOST_CHARACTERS_OF_BLOCK = 20_000
+MOST_WORDS_OF_BLOCK = 2_000
+# Parts of a result that have words, but none that are its text.
+_PARTS_WITH_WORDS = frozenset({"search_result", "browser_state"})
 
 
 class Speaker(StrEnum):
@@ -206,15 +212,26 @@ def text_of_content(content: Json) -> str:
 
 
 def documents_of_content(content: Json) -> tuple[AgentDocument, ...]:
-    """Return the documents in a result's content that are there as whole files."""
+    """Return the documents in a result's content: those that are there as whole files, and what
+    else has words that are no text of the result.
+    """
     if not isinstance(content, list):
         return ()
     documents: list[AgentDocument] = []
     for part in map(object_at, content):
         document = read_agent_document(part)
+        if document is None and text_at(part, "type") in _PARTS_WITH_WORDS:
+            document = _read_part_with_words(part)
         if document is not None:
             documents.append(document)
     return tuple(documents)
+
+
+def _read_part_with_words(part: Mapping[str, Json]) -> AgentDocument:
+    """Return a part of a result as a document, so that it can be recalled behind a fold."""
+    name = text_at(part, "title") or text_at(part, "type").replace("_", " ")
+    text = format_json_value(without_fields(part, "cache_control"))
+    return AgentDocument(f"{name}.json", "application/json", text=text)
 
 
 def images_of_content(content: Json) -> tuple[str, ...]:
@@ -278,6 +295,38 @@ def unknown_piece(
     """
     text = format_json_value(without_fields(value, "cache_control"))
     return Piece(PieceKind.OTHER, text, path, call, outlives_folds=outlives_folds)
+
+
+def words_of_block(text: str) -> str:
+    """Return the words by which a block of a reply that this program does not read is recorded.
+
+    A fold may stand for the block later, so all of its fields are there. Of a long text in it, such
+    as a picture, only the beginning is, and how much is missing.
+    """
+    if len(text) <= MOST_WORDS_OF_BLOCK:
+        return f"[{text}]"
+    shortened = _shorten_texts(parse_json_or_none(text))
+    words = format_json_value(shortened)
+    if shortened is None:  # It is no JSON.
+        words = text
+    return f"[{_shorten_text(words, MOST_CHARACTERS_OF_BLOCK)}]"
+
+
+def _shorten_texts(value: Json) -> Json:
+    if isinstance(value, str):
+        return _shorten_text(value, MOST_WORDS_OF_BLOCK)
+    if isinstance(value, Mapping):
+        return {name: _shorten_texts(field) for name, field in value.items()}
+    if isinstance(value, list):
+        return [_shorten_texts(item) for item in value]
+    return value
+
+
+def _shorten_text(text: str, most_characters: int) -> str:
+    if len(text) <= most_characters:
+        return text
+    missing = len(text) - most_characters
+    return f"{text[:most_characters]}… ({missing:,} more characters were not recorded)"
 
 
 def edit_pieces(

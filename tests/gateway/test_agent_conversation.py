@@ -89,14 +89,32 @@ def test_empty_words_and_thoughts_of_a_reply_are_left_out_and_a_call_without_arg
     assert parts_from_pieces(empty) == parts_from_pieces([]) == (Text(""),)
 
 
-def test_of_a_block_nobody_here_knows_the_beginning_is_recorded_and_pictures_and_results_are_no_words_of_a_reply() -> (
+def test_a_block_nobody_here_knows_is_recorded_and_pictures_and_results_are_no_words_of_a_reply() -> (
     None
 ):
     others = [Piece(PieceKind.IMAGE, "aGVsbG8="), Piece(PieceKind.RESULT, "output", id="c1")]
-    assert parts_from_pieces([*others, Piece(PieceKind.OTHER, "x" * 201)]) == (
-        Text(f"[{'x' * 200}]"),
+    assert parts_from_pieces([*others, Piece(PieceKind.OTHER, "x" * 2_000)]) == (
+        Text(f"[{'x' * 2_000}]"),
     )
     assert parts_from_pieces([Piece(PieceKind.OTHER, "")]) == (Text("[]"),)
+
+
+def test_of_a_long_block_nobody_here_knows_all_fields_are_recorded_and_what_is_missing_is_said() -> (
+    None
+):
+    block = {"type": "mcp_call", "output": "x" * 5_000, "lines": ["y" * 2_001, 3], "status": "ok"}
+    (part,) = parts_from_pieces([Piece(PieceKind.OTHER, json.dumps(block))])
+    assert isinstance(part, Text)
+    recorded = json.loads(part.text[1:-1])
+    assert recorded["output"] == "x" * 2_000 + "… (3,000 more characters were not recorded)"
+    assert recorded["lines"] == ["y" * 2_000 + "… (1 more characters were not recorded)", 3]
+    assert (recorded["type"], recorded["status"]) == ("mcp_call", "ok")
+    (part,) = parts_from_pieces([Piece(PieceKind.OTHER, json.dumps({"all": ["z" * 1_000] * 40}))])
+    assert isinstance(part, Text)
+    assert 20_000 < len(part.text) < 20_100
+    assert part.text.endswith(" more characters were not recorded)]")
+    (part,) = parts_from_pieces([Piece(PieceKind.OTHER, "z" * 30_000)])
+    assert part == Text(f"[{'z' * 20_000}… (10,000 more characters were not recorded)]")
 
 
 def test_pictures_are_read_in_slices_and_text_that_is_none_is_taken_as_it_is() -> None:

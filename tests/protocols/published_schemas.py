@@ -1,19 +1,20 @@
 """What a request may hold, as the providers' own libraries publish it, and what a fold does to it.
 
 Taken from PyPI on 26 November 2026: anthropic 2.14.0 (its beta types, which include the others),
-openai 3.57.0 and google-genai 3.6.1; the same two days later. What npm has of them names, besides,
+openai 3.57.0 and google-genai 3.6.1; the same two days later, with the same fields. What npm has of them names, besides,
 `caller_id` of a `program` and the older `output_format` of a body. When a library has something new, it goes on unfolded until
 it stands here.
 
-`FOLDED`: history, for which a fold's text stands; it can be recalled. `CARRIED`: state of what
-follows, which goes on where it stood. Fields of the body all stay as they are, but for the list
-of messages.
+`FOLDED`: history, for which a fold's text stands; it is recorded and can be recalled. `CARRIED`: state of what
+follows, which goes on where it stood. `FORM`: ids, states, signatures, and in which form a part is wanted: it goes
+with its message, and nothing stands for it. Fields of the body all stay as they are, but for the list of messages.
 """
 
 from __future__ import annotations
 
 FOLDED = "folded"
 CARRIED = "carried"
+FORM = "form"
 
 # Content blocks of Messages.
 ANTHROPIC_BLOCKS = {

@@ -320,6 +320,18 @@ def without_cache_marks(unit: Json) -> Json:
     return {**unit, "content": unmarked_blocks}
 
 
+def without_all_cache_marks(unit: Json) -> Json:
+    """Return a message without its marks, also without those of the parts of a result."""
+    bare_unit = without_cache_marks(unit)
+    if not count_cache_marks(bare_unit):
+        return bare_unit
+    bare_blocks: list[Json] = []
+    for block in list_at(bare_unit, "content"):
+        # The content of a result is a message's content, too.
+        bare_blocks.append(without_cache_marks(block))
+    return {**bare_unit, "content": bare_blocks}
+
+
 def with_cache_mark(unit: Json, mark: Json) -> Json:
     """Return the message with a mark on its last block that can have one.
 

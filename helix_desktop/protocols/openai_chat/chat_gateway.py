@@ -8,6 +8,7 @@ from typing import Any
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import (
     amount_at,
+    format_json_value,
     list_at,
     number_at,
     object_at,
@@ -51,6 +52,8 @@ REASONING = ("reasoning_content", "reasoning")
 # What a fold may stand for. Parts of other types, and messages of other roles or with other
 # fields, are not known here and go on where they stood.
 FOLDED_PARTS = frozenset({"text", "image_url", "input_audio", "file", "refusal", "thinking"})
+# Fields in which a reply says something besides its content and its calls.
+REPLY_FIELDS = ("refusal", "function_call", "audio")
 USER_FIELDS = frozenset({"role", "content", "name"})
 _SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant": Speaker.ASSISTANT}
 
@@ -105,6 +108,8 @@ def parse_message(unit: Json) -> ProtocolMessage:
         if text:
             pieces.append(Piece(PieceKind.REASONING, text, (0, name)))
     pieces.extend(_pieces_of_chat_content(value.get("content")))
+    if role == "assistant":
+        pieces.extend(_pieces_of_reply_fields(value))
     for position, call in enumerate(list_at(value, "tool_calls")):
         path = (0, "tool_calls", position)
         pieces.append(_piece_of_chat_call(object_at(call), path))
@@ -140,6 +145,16 @@ def _pieces_of_chat_content(content: Json) -> list[Piece]:
         path = (0, "content", position)
         image_url = text_at(part, "image_url", "url")
         pieces.append(gateway_message.piece_of_part(part, image_url, path, FOLDED_PARTS))
+    return pieces
+
+
+def _pieces_of_reply_fields(reply: Mapping[str, Json]) -> list[Piece]:
+    """Return what a reply says in fields of its own, so that it is recorded, too."""
+    pieces: list[Piece] = []
+    for name in REPLY_FIELDS:
+        if reply.get(name):
+            text = format_json_value({name: reply[name]})
+            pieces.append(Piece(PieceKind.OTHER, text, (0, name)))
     return pieces
 
 
@@ -181,6 +196,8 @@ def _path_and_value_in_chat_message(
     if piece.kind is PieceKind.RESULT:
         content = value_at(units, *piece.path, "content")
         return ("content",), gateway_message.replace_text_in_content(content, text, "text")
+    if piece.kind is PieceKind.OTHER and piece.path[-1] in REPLY_FIELDS:
+        return (), None  # No text can stand in its place.
     if not piece.has_own_text:  # A text takes the place of the whole part.
         return (), {"type": "text", "text": text}
     # The path leads to the text itself, or to a part of a list that has it.

@@ -205,8 +205,10 @@ def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]
         )
         return [result]
     if item_type == "reasoning":
-        summary = gateway_message.text_of_content(item.get("summary"))
-        return [Piece(PieceKind.REASONING, summary, (item_position,))]
+        # Open models think in the content, others give a summary of it.
+        texts = [gateway_message.text_of_content(item.get(name)) for name in ("summary", "content")]
+        thoughts = "\n".join(filter(None, texts))
+        return [Piece(PieceKind.REASONING, thoughts, (item_position,))]
     outlives_folds = item_type not in FOLDED_ITEMS
     whole_item = format_json_value(item)
     return [Piece(PieceKind.OTHER, whole_item, (item_position,), outlives_folds=outlives_folds)]
