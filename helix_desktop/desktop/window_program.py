@@ -188,6 +188,7 @@ class WindowProgram:
         self._connections: HostConnections | None = None
         self._owner: running_instance.RequestListener | None = None
         self._is_closing = False
+        self._starts_again = False  # Once it has ended.
         self._agents_done_timer = QtCore.QTimer(interval=AGENTS_DONE_MS)
         self._agents_done_timer.timeout.connect(self._close_if_agents_are_done)
         self._state_file = top_window.state_file
@@ -209,6 +210,7 @@ class WindowProgram:
             self.window.window_actions.fill_menu_bar(self.top_window.menuBar())
         self.window.window_actions.set_action_handler("new-window", self._open_further_window)
         self.top_window.closing.connect(self._quit_or_ask)
+        self.window.parts.requests.restart_wanted.connect(self._restart_or_ask)
         # The user may have closed the window before this signal was connected.
         if self.top_window.is_closing:
             QtCore.QTimer.singleShot(0, self._close_window)
@@ -232,6 +234,13 @@ class WindowProgram:
             self._close_window, self._hide_until_agents_are_done, asks=not is_logging_out
         )
 
+    def _restart_or_ask(self) -> None:
+        self.window.quit_or_ask(self._close_and_start_again, self._hide_until_agents_are_done)
+
+    def _close_and_start_again(self) -> None:
+        self._starts_again = True
+        self._close_window()
+
     def run_until_closed(self) -> int:
         loop = WindowEventLoop(self._application)
         asyncio.set_event_loop(loop)
@@ -240,11 +249,23 @@ class WindowProgram:
         QtCore.QTimer.singleShot(0, self._begin_start)
         with loop:
             loop.run_forever()
+        if self._starts_again:
+            self._start_program_again()
         self._stop_log()
         # A Qt message after Python's end would crash the process.
         QtCore.qInstallMessageHandler(None)
         _exit_process_at_once()
         return 0
+
+    def _start_program_again(self) -> None:
+        """Starts the window anew. This one answers no second start any more."""
+        from helix_desktop.gateway import wrapped_agent
+
+        command = wrapped_agent.command_of_this_program(self._where)
+        try:
+            _start_window_process(command)
+        except OSError as error:
+            log.warning("the program could not be started again: %s", error)
 
     def _begin_start(self) -> None:
         self._beginning.spawn_task(self._start_behind_window(), name="begin")
@@ -363,12 +384,6 @@ class WindowProgram:
     def _open_further_window(self) -> None:
         """Opens another window, on the workspace that this one shows. It is a process of its own."""
         from helix_desktop.gateway import wrapped_agent
-        from helix_desktop.processes.starter import (
-            DEVNULL,
-            CommandAuthor,
-            ProcessLaunch,
-            open_process,
-        )
 
         command = wrapped_agent.command_of_this_program(self._where)
         command.append("--new-window")
@@ -376,9 +391,8 @@ class WindowProgram:
         if workspace and not workspace.startswith(OTHER_COMPUTER):
             link = format_deep_link(WindowPlace("workspace", workspace))
             command.append(link)
-        launch = ProcessLaunch(CommandAuthor.PROGRAM, command, has_own_session=True)
         try:
-            process = open_process(launch, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+            process = _start_window_process(command)
         except OSError as error:
             failure = HelixError(f"The window could not be opened: {error.strerror}.")
             self.window.notices.show_error_notice(failure)
@@ -519,6 +533,18 @@ def _warm_up_text_rendering() -> None:
     importlib.import_module("markdown_it")
     for language in ("python", "json", "bash"):
         code_highlighting.find_lexer(language)
+
+
+def _start_window_process(command: Sequence[str]) -> "ChildProcess":
+    from helix_desktop.processes.starter import (
+        DEVNULL,
+        CommandAuthor,
+        ProcessLaunch,
+        open_process,
+    )
+
+    launch = ProcessLaunch(CommandAuthor.PROGRAM, command, has_own_session=True)
+    return open_process(launch, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
 
 
 def _import_modules(names: Sequence[str]) -> None:

@@ -30,6 +30,7 @@ class WindowRequests(QObject):
     """
 
     settings_wanted = Signal(str)
+    restart_wanted = Signal()
     place_wanted = Signal(object)
     page_wanted = Signal(str)
     file_wanted = Signal(str)

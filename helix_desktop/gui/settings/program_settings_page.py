@@ -28,6 +28,7 @@ from helix_desktop.program_settings import (
 )
 
 CENTS = 100  # In a dollar.
+RESTART = "restart"  # What a page wants when the user presses "Restart now".
 
 
 class ProgramSettingsPage(SettingsPage):
@@ -37,6 +38,7 @@ class ProgramSettingsPage(SettingsPage):
         super().__init__(title)
         self._settings = settings
         self._rows_by_switch: dict[str, list[QWidget]] = {}
+        self._restart_buttons: dict[str, QWidget] = {}  # By the setting that needs a restart.
         for section in sections:
             settings_of_section: list[ProgramSetting[Any]] = []
             for setting in ALL:
@@ -48,6 +50,8 @@ class ProgramSettingsPage(SettingsPage):
                 self.add_heading(tr(section))
             for setting in settings_of_section:
                 row = self.add_page_widget(self._build_setting_row(setting))
+                if setting.restart:
+                    self._add_restart_button(setting)
                 if setting.shown_while:
                     self._rows_by_switch.setdefault(setting.shown_while, []).append(row)
         self._error_label = self.add_sentence("", "danger")
@@ -68,6 +72,12 @@ class ProgramSettingsPage(SettingsPage):
         for setting in ALL:
             for row in self._rows_by_switch.get(setting.key, []):
                 row.setVisible(self._settings[setting])
+
+    def _add_restart_button(self, setting: ProgramSetting[Any]) -> None:
+        """Adds a button that is shown once the setting was changed."""
+        button = self.add_page_button(tr("Restart now"), partial(self.wanted.emit, RESTART))
+        button.hide()
+        self._restart_buttons[setting.key] = button
 
     def _build_setting_row(self, setting: ProgramSetting[Any]) -> QWidget:
         """Builds the row in which a setting is shown and changed. A change is saved at once."""
@@ -128,6 +138,8 @@ class ProgramSettingsPage(SettingsPage):
             _check_exclusions(setting, str(value).split("\n"))
             self._settings.change_setting(setting, value)
             self._show_rows_of_switches()
+            if setting.restart:
+                self._restart_buttons[setting.key].show()
         except HelixError as error:
             self._show_error(translate_sentences(str(error)))
 

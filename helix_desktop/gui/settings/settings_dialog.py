@@ -25,7 +25,7 @@ from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
 from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.permissions_page import PermissionsPage
 from helix_desktop.gui.settings.phone_settings_page import PhoneSettingsPage
-from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
+from helix_desktop.gui.settings.program_settings_page import RESTART, ProgramSettingsPage
 from helix_desktop.gui.settings.providers_page import ProvidersPage
 from helix_desktop.gui.settings.recorder_page import RecorderPage
 from helix_desktop.gui.settings.rules_and_skills_page import RulesAndSkillsPage
@@ -187,6 +187,10 @@ class SettingsDialog(widgets.TransientDialog):
     def _open_page_or_run_action(self, name: str) -> None:
         if name in self._page_factories or name in GROUP_OF_SECTION:
             self.show_settings_page(name)
+            return
+        if name == RESTART:
+            self.accept()
+            self._window.parts.requests.restart_wanted.emit()
             return
         if name in CHANGING_ACTIONS:
             self.accept()

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
     QDoubleSpinBox,
     QFontComboBox,
     QLabel,
+    QPushButton,
     QSpinBox,
     QWidget,
 )
 
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
+from helix_desktop.gui.settings.program_settings_page import RESTART, ProgramSettingsPage
 from helix_desktop.gui.settings.settings_dialog import GENERAL_SECTIONS
 from helix_desktop.program_settings import (
     ALL,
     ASK_ABOVE,
     CODE_FONT,
+    LANGUAGE,
     LOG_SIZE,
     NOTIFY_DONE,
     THEME,
@@ -88,3 +91,21 @@ def test_money_is_shown_in_dollars(window: MainWindow, settings: ProgramSettings
     assert "The smallest amount is $0.010. Nothing was changed." in [
         label.text() for label in page.findChildren(QLabel) if not label.isHidden()
     ]
+
+
+def test_after_another_language_was_chosen_a_restart_is_offered(
+    window: MainWindow, settings: ProgramSettings
+) -> None:
+    """It only said that the change takes effect after one."""
+    page = ProgramSettingsPage("Appearance", settings, ["Appearance"])
+    (button,) = [each for each in page.findChildren(QPushButton) if each.text() == "Restart now"]
+    assert button.isHidden()
+    languages = child(page, QComboBox, LANGUAGE.key)
+    assert isinstance(languages, QComboBox)
+    languages.setCurrentIndex(languages.findText("Deutsch"))
+    languages.activated.emit(languages.currentIndex())
+    assert settings[LANGUAGE] == "de"
+    assert not button.isHidden()
+    wanted = QSignalSpy(page.wanted)
+    button.click()
+    assert wanted.at(0) == [RESTART]
