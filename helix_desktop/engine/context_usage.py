@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.context_policy import Policy
-from helix_desktop.engine.fold_economics import relative_prices
+from helix_desktop.engine.fold_economics import relative_prices, reserved_tokens_in_window
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.prompt_cache_terms import (
     HOUR_SECONDS,
@@ -205,11 +205,8 @@ def reserved_tokens(chosen: facts.ModelSet | None, policy: Policy) -> int:
     reply_tokens = policy.reserve_reply
     if chosen and chosen.max_output > 0:
         reply_tokens = min(chosen.max_output, reply_tokens)
-    # In a small window, both reserves together would leave too little for the conversation.
     window = window_tokens(chosen, policy)
-    for_reply = min(reply_tokens, window // 10)
-    for_summary = min(policy.reserve_summary, window // 20)
-    return for_reply + for_summary
+    return reserved_tokens_in_window(window, reply_tokens, policy.reserve_summary)
 
 
 def estimate_billed_tokens(tokens: int, state: Moment) -> int:

@@ -327,6 +327,9 @@ def most_tokens_of_whole_entry(
 
 
 SMALL_WINDOW = 96_000  # In a window of fewer tokens, shorter outputs already count as large.
+# What is kept free by the usual policy: for the reply, and for a summary.
+USUAL_REPLY_RESERVE = 8_000
+USUAL_SUMMARY_RESERVE = 3_000
 LEAST_LARGE = 500  # Outputs of fewer tokens never count as large, even in a small window.
 
 
@@ -334,6 +337,13 @@ def large_output_limit_tokens(window: int, tokens: int = 4_000) -> int:
     """Return from which size an output is large: `tokens`, or less in a small window."""
     share_of_window = tokens * window // SMALL_WINDOW
     return min(tokens, max(LEAST_LARGE, share_of_window))
+
+
+def reserved_tokens_in_window(window: int, for_reply: int, for_summary: int) -> int:
+    """Return how much is kept free for a reply and a summary. In a small window, both reserves
+    together would leave too little for the conversation.
+    """
+    return min(for_reply, window // 10) + min(for_summary, window // 20)
 
 
 def most_tail_tokens_in_panic(window: int) -> int:

@@ -377,7 +377,8 @@ def adds_up(sentence: str) -> bool:
     """Whether what was saved, or cost more, is the difference of both sums in the sentence, as
     exactly as it is shown.
     """
-    amounts = re.findall(r"\$?(\d[\d.]*\d|\d)([KM]?)(?![\d%])", sentence)[:3]
+    sums = re.sub(r" in [\d,]+ requests?", "", sentence)
+    amounts = re.findall(r"\$?(\d[\d.]*\d|\d)([KM]?)(?![\d%])", sums)[:3]
     units = {"": Decimal(1), "K": Decimal(1_000), "M": Decimal(1_000_000)}
     # What was saved stands before both sums, which change their places where it was a loss.
     changed, one_sum, other_sum = (Decimal(number) * units[unit] for number, unit in amounts)
@@ -889,8 +890,12 @@ def test_the_welcome_counts_what_the_import_dialog_lists(
 
 def test_the_crawler_finds_sums_that_do_not_add_up() -> None:
     of = "with a summary only when the window is full."
-    assert adds_up(f"Saved about $0.082 of $0.117 so far (70%), leaving $0.035. Compared {of}")
-    assert not adds_up(f"Saved about $0.081 of $0.117 so far (70%), leaving $0.035. Compared {of}")
+    assert adds_up(
+        f"Saved about $0.082 of $0.117 in 3 requests (70%), leaving $0.035. Compared {of}"
+    )
+    assert not adds_up(
+        f"Saved about $0.081 of $0.117 in 3 requests (70%), leaving $0.035. Compared {of}"
+    )
     assert adds_up(
         f"Shortening has cost about 5.7K tokens more so far: 40.8K, instead of about 35.1K tokens {of}"
     )

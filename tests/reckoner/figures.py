@@ -136,21 +136,27 @@ class Usual:
     cached: float
 
 
-def window_before(c: Conversation, n: int) -> int:
-    windows = [
-        fact.window
-        for m, fact in c.until(n)
-        if isinstance(fact, ModelSet) and fact.role is ModelRole.MAIN
+def main_model_before(c: Conversation, n: int) -> ModelSet | None:
+    models = [
+        fact for _, fact in c.until(n) if isinstance(fact, ModelSet) and fact.role is ModelRole.MAIN
     ]
-    return windows[-1] if windows else 0
+    return models[-1] if models else None
 
 
 def usable_window_before(c: Conversation, n: int) -> int:
-    """Codex writes its own summary earlier than others."""
+    """Codex writes its own summary earlier than others. Of our own requests, a tenth of the window
+    is for the reply and a twentieth for a summary, up to what both need.
+    """
+    model = main_model_before(c, n)
+    if model is None or not model.window:
+        return 0
     agents = [fact.agent for m, fact in c.until(n) if isinstance(fact, ConversationStarted)]
     if agents and agents[-1] == "Codex":
-        return round(window_before(c, n) * 0.9)
-    return window_before(c, n)
+        return round(model.window * 0.9)
+    if agents and agents[-1]:
+        return model.window
+    reply = min(8_000, model.max_output or 8_000, model.window // 10)
+    return model.window - reply - min(3_000, model.window // 20)
 
 
 def found_cache_empty(c: Conversation, n: int) -> bool:

@@ -2,8 +2,9 @@
 
 A step's tokens are as reported by the provider, or else as counted here, times the
 model's factor. What it would have cost without folds is estimated at the rate at which
-requests grow: everything is sent, and once the window is full, a summary replaces it. So what could
-never have been sent is not called saved, and without folds both are equal. What was
+requests grow: everything is sent, and once the window is full, a summary replaces it. It is full
+where no room is left for the reply and a summary. So what could never have been sent is not called
+saved, and without folds both are equal. What was
 paid for a step is multiplied by what list prices say of the one and of the other, so a
 provider that bills less saves nothing. A provider whose cache was empty would have had to
 read everything anew without folds, too. All are running sums, so each question is one
@@ -19,7 +20,13 @@ from dataclasses import field
 from typing import TypeVar
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.fold_economics import RelativePrices, relative_prices
+from helix_desktop.engine.fold_economics import (
+    USUAL_REPLY_RESERVE,
+    USUAL_SUMMARY_RESERVE,
+    RelativePrices,
+    relative_prices,
+    reserved_tokens_in_window,
+)
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
 
@@ -293,6 +300,7 @@ class SummaryBaseline:
 
     window: int = 0  # The main model's context window in tokens; 0 if unknown.
     usable_share: float = 1.0  # A longer request than this share of it is not sent.
+    reserve: int = 0  # What stays free in it for the reply and a summary.
     _whole: int = 0  # How many tokens the last step would have had without any folds.
     _left_out: int = 0  # How many tokens of `_whole` the last summary replaced.
     _sent_before: int = 0  # How many tokens the last step would have sent, by our count.
@@ -329,7 +337,8 @@ class SummaryBaseline:
             # Without folds, the first step would have read as much from the cache.
             old_tokens = max(0, read) * shown // max(1, sent)
 
-        limit = max(round(self.window * self.usable_share), sent)
+        usable_tokens = round(self.window * self.usable_share) - self.reserve
+        limit = max(usable_tokens, sent)
         if self.window == 0 or round(unfolded_tokens * factor) <= limit:
             self._remember_step(whole, unfolded_tokens)
             if unfolded_tokens == shown:
@@ -428,6 +437,8 @@ class TokenLedger:
     # Where another main model, or another price of it, was chosen.
     model_changes: array[int] = field(default_factory=lambda: array("q"))
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
+    # Connected agents fill the window up to the point where they summarize, or are refused.
+    _is_agents_conversation: bool = False
     _main_model: facts.ModelSet | None = None
     _prices: RelativePrices = field(default_factory=RelativePrices)  # The main model's.
     _free_models: set[str] = field(default_factory=set)
@@ -595,6 +606,7 @@ class TokenLedger:
                 self._add_import(recorded.seq, brought_in)
 
     def _note_start(self, seq: int, started: facts.ConversationStarted) -> None:
+        self._is_agents_conversation = bool(started.agent)
         self._baseline.usable_share = OWN_SUMMARY_SHARES.get(started.agent, 1.0)
         if started.forked_from:
             self.copied = [(1, seq)]
@@ -605,6 +617,13 @@ class TokenLedger:
                 self.model_changes.append(seq)
             self._main_model = chosen
             self._baseline.window = chosen.window
+            self._baseline.reserve = 0
+            if not self._is_agents_conversation:
+                self._baseline.reserve = reserved_tokens_in_window(
+                    chosen.window,
+                    min(chosen.max_output or USUAL_REPLY_RESERVE, USUAL_REPLY_RESERVE),
+                    USUAL_SUMMARY_RESERVE,
+                )
             self._prices = relative_prices(chosen)
         self._free_models.discard(chosen.model)
         if chosen.is_free:

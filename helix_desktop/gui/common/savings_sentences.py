@@ -15,7 +15,7 @@ from helix_desktop.gui.context_meter import (
     format_token_count,
     round_tokens_as_shown,
 )
-from helix_desktop.gui.translation import format_percent, tr
+from helix_desktop.gui.translation import format_count, format_percent, tr
 
 
 def describe_savings_of(state: Moment, agents_cost: float = 0.0) -> str:
@@ -72,7 +72,7 @@ def _describe_dollars(figures: Savings, agents_cost: float) -> str:
         )
         return f"{words} {_explain_loss_of_dollars(figures)}"
     share = format_saved_share(saved / (figures.paid_without + agents_cost))
-    return _say_what_was_saved(amount=amount, share=share, paid=paid, without=without)
+    return _say_what_was_saved(figures, amount=amount, share=share, paid=paid, without=without)
 
 
 def _explain_loss_of_dollars(figures: Savings) -> str:
@@ -100,6 +100,7 @@ def _describe_tokens(figures: Savings) -> str:
         )
         return f"{words} {_explain_loss_of_tokens(figures)}"
     return _say_what_was_saved(
+        figures,
         amount=format_token_count(abs(shown_difference or saved)),
         share=format_saved_share(figures.saved_share),
         paid=sent,
@@ -107,10 +108,13 @@ def _describe_tokens(figures: Savings) -> str:
     )
 
 
-def _say_what_was_saved(*, amount: str, share: str, paid: str, without: str) -> str:
+def _say_what_was_saved(
+    figures: Savings, *, amount: str, share: str, paid: str, without: str
+) -> str:
     return tr(
-        "Saved about {amount} of {without} so far ({share}), leaving {paid}. Compared with a summary only when the window is full.",
+        "Saved about {amount} of {without} in {requests} ({share}), leaving {paid}. Compared with a summary only when the window is full.",
         amount=amount,
+        requests=format_count(figures.steps, "{n} request", "{n} requests"),
         share=share,
         paid=paid,
         without=without,

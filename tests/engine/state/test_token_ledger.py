@@ -435,18 +435,38 @@ def folded_outputs(limit: int, steps: int, *, billed: bool = False) -> Talk:
     return talk
 
 
+# So large that 2,400 tokens are left beside the reply and a summary.
+FULL_AT_2_400 = 2_823
+
+
 def test_the_usual_way_out_writes_a_summary_when_the_window_is_full() -> None:
     """Steps of 110, 1,130 and 2,150 counted tokens fit; the fourth needs a summary of a
     tenth of the window first.
     """
-    fits = savings(folded_outputs(2_400, 3))
-    more = savings(folded_outputs(2_400, 4))
+    fits = savings(folded_outputs(FULL_AT_2_400, 3))
+    more = savings(folded_outputs(FULL_AT_2_400, 4))
     assert fits.without == 110 + 1_130 + 2_150
     assert more.without - fits.without == 2_150 + (
         240 + 1_020
     )  # the summary's request, and what goes on from it
     unknown = savings(folded_outputs(0, 4))
     assert unknown.without == 110 + 1_130 + 2_150 + 3_170
+
+
+def test_what_leaves_no_room_for_the_reply_and_a_summary_is_not_called_saved() -> None:
+    """A window counted as full only where not even the reply had any room left."""
+
+    def told_with_output(counted: int, agent: str = "") -> Savings:
+        talk = told(ConversationStarted(agent=agent), window(32_000), UserSaid((Text("u", 100),)))
+        talk.add(reply(6, 100))
+        message = talk.add(UserSaid((Text("long", counted),)))
+        talk.fold("f", PartRef(message), kind=FoldKind.EXCERPT, tokens=500)
+        talk.add(reply(6, talk.state.counted_tokens))
+        return savings(talk)
+
+    assert told_with_output(26_000).without > 26_000
+    assert told_with_output(29_000).saved_tokens == 0, "with 4,800 reserved, it does not fit"
+    assert told_with_output(29_000, agent="claude").without > 29_000
 
 
 def test_what_could_not_have_been_sent_is_never_called_saved() -> None:
@@ -480,7 +500,7 @@ def test_the_summary_is_paid_for() -> None:
     behind it nothing is in the cache.
     """
     fits, more = (
-        savings(folded_outputs(2_400, steps, billed=True)).paid_without for steps in (3, 4)
+        savings(folded_outputs(FULL_AT_2_400, steps, billed=True)).paid_without for steps in (3, 4)
     )
     assert more - fits == pytest.approx(2_150 * 0.1 + 240 * 5 + (240 + 1_020) * 1.25 + 16 * 5)
 

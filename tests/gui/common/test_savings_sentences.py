@@ -18,18 +18,18 @@ from tests.engine.talk import Talk
 def test_a_saving_in_dollars_names_both_sums() -> None:
     figures = Savings(9, 480_000, 2_910_000, 436_800, paid=1.42, paid_without=1.97)
     assert describe_savings(figures) == (
-        "Saved about $0.550 of $1.97 so far (28%), leaving $1.42. "
+        "Saved about $0.550 of $1.97 in 9 requests (28%), leaving $1.42. "
         "Compared with a summary only when the window is full."
     )
     with_agents = describe_savings(figures, agents_cost=0.03)
     assert "$0.550" in with_agents
-    assert "of $2.00 so far" in with_agents
+    assert "of $2.00 in 9 requests" in with_agents
     assert "leaving $1.45." in with_agents
 
 
 def test_a_saving_without_a_price_is_in_tokens() -> None:
     assert describe_savings(Savings(53, 379_500, 514_100, 0, 0.0, 0.0)) == (
-        "Saved about 134.6K of 514.1K tokens so far (26%), leaving 379.5K. "
+        "Saved about 134.6K of 514.1K tokens in 53 requests (26%), leaving 379.5K. "
         "Compared with a summary only when the window is full."
     )
     partly_free = Savings(13, 35_100, 40_800, 0, 0.5, 0.25, free=12)
@@ -37,7 +37,7 @@ def test_a_saving_without_a_price_is_in_tokens() -> None:
 
 
 def test_what_was_saved_before_a_price_was_set_stays_said_in_tokens() -> None:
-    before_price = "Saved about 76.4K of 94.6K tokens so far (81%), leaving 18.2K."
+    before_price = "Saved about 76.4K of 94.6K tokens in 17 requests (81%), leaving 18.2K."
     priced_at_last = Savings(17, 18_200, 94_600, 0, paid=0.0055, paid_without=0.5, unpriced=16)
     assert describe_savings(priced_at_last).startswith(before_price)
     one_stopped = replace(priced_at_last, unpriced=1)
@@ -117,8 +117,8 @@ def test_what_is_saved_is_the_difference_of_both_sums_as_they_are_shown(
 
 def test_tokens_saved_are_the_difference_of_both_sums_as_they_are_shown() -> None:
     words = describe_savings(Savings(3, 51_040, 1_901_060, 0, 0.0, 0.0))
-    assert "about 1.85M of 1.90M tokens so far" in words
+    assert "about 1.85M of 1.90M tokens in 3 requests" in words
     assert "leaving 51K." in words
     words = describe_savings(Savings(3, 10_149, 20_151, 0, 0.0, 0.0))
-    assert "about 10.1K of 20.2K tokens so far" in words
+    assert "about 10.1K of 20.2K tokens in 3 requests" in words
     assert "leaving 10.1K." in words
