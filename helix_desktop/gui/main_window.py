@@ -108,9 +108,9 @@ class MainWindow(WindowFrame):
         """Keeps room below a page for a notice that stays. The chat does it by itself, above its
         message box.
         """
-        bottom = height
-        if self.showing.page == "chat":
-            bottom = 0
+        bottom = 0
+        if self.notices.stays_until_answered and self.showing.page != "chat":
+            bottom = height
         self.page_area.setContentsMargins(0, 0, 0, bottom)
 
     def _add_pages(self) -> None:

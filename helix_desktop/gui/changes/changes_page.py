@@ -484,7 +484,8 @@ class ChangesPage(QWidget):
         """
         if self._shown is not None:
             self._row_shown_last = self.files.current_changes_row
-        had_focus = self.body.view.hasFocus() or self.body.undo_button.hasFocus()
+        focused = self.window().focusWidget()
+        had_focus = focused is not None and self.body.isAncestorOf(focused)
         self._shown = None
         self._row_read_again = self._row_shown_last
         is_other_list = self._scope_of_shown_file != self._scope
@@ -499,7 +500,8 @@ class ChangesPage(QWidget):
         elif self._shown is None:
             self.body.show_sentence_only(tr("Nothing is left of this change. Choose another file in the list."))  # fmt: skip
             if had_focus:
-                self.files.setFocus()
+                # For any other reason, the list would choose its first file.
+                self.files.setFocus(Qt.FocusReason.MouseFocusReason)
 
     def _find_undone_turns(self, rows: Sequence[ChangesListRow]) -> list[TurnOfChanges]:
         """Returns turns that have no row because the user undid what they changed."""

@@ -43,8 +43,9 @@ class Notices(QWidget):
     A replaced notice with an offer is shown again later: an undo after a notice without an offer,
     any other offer until the user changes the workspace.
 
-    `room_changed` carries the height that the page keeps free below its text, so that a notice
-    that stays covers none of it; 0 for all others, which go by themselves.
+    `room_changed` carries the height that a page keeps free below its text, so that a notice covers
+    none of it. The chat does so for all of them, as the newest answer is down there; the other
+    pages, whose buttons would move, only while `stays_until_answered`.
     """
 
     room_changed = Signal(int)
@@ -72,10 +73,11 @@ class Notices(QWidget):
         text = (self._text, 1)
         margins = (16, 8, 8, 8)
         build_row(text, self._button, self._close, owner=self, margins=margins, spacing=8)
-        self._stays_until_answered = False
+        self.stays_until_answered = False
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._close_notice_unless_in_use)
         parent.installEventFilter(self)
+        self._button.installEventFilter(self)
         self.hide()
 
     @property
@@ -134,7 +136,7 @@ class Notices(QWidget):
         self._button.setText(button or tr("Undo"))
         self._button.setVisible(act is not None)
         self._close.setIcon(build_icon("close", self._theme.colour_of_token("panel")))
-        self._stays_until_answered = shown_ms is None
+        self.stays_until_answered = shown_ms is None
         self._place_notice()
         self.show()
         self.raise_()
@@ -180,6 +182,9 @@ class Notices(QWidget):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Moves the notice when its parent or the composer changes its size."""
+        if watched is self._button:
+            # The second half of a double click was not meant for a notice that has just come.
+            return event.type() == QEvent.Type.MouseButtonDblClick
         if event.type() in _PLACEMENT_EVENTS and not self.isHidden():
             self._place_notice()
         return False
@@ -226,10 +231,7 @@ class Notices(QWidget):
         left = (parent.width() - width) // 2
         top = parent.height() - height - SPACE_BELOW - self._reserved_height_below()
         self.setGeometry(left, top, width, height)
-        room = 0
-        if self._stays_until_answered:
-            room = height + 2 * SPACE_BELOW
-        self.room_changed.emit(room)
+        self.room_changed.emit(height + 2 * SPACE_BELOW)
 
     def repeat_room(self) -> None:
         """Tells the room again, because another page is shown."""

@@ -160,6 +160,7 @@ def test_no_other_file_comes_to_where_one_was_undone(
         assert not page.files.currentIndex().isValid()
         assert page.body.undo_button.isHidden()
         assert page.body._sentence_label.text().startswith("Nothing is left of this change.")
+        assert page.window().focusWidget() is page.files
     page.files.setCurrentIndex(page.files.files.index(row_of_file(page, "src/a.py")))
     assert page.body.undo_button.isVisible()
 

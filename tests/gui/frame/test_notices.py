@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import NotFound
-from helix_desktop.gui.frame.notices import Notices
+from helix_desktop.gui.frame.notices import NOTICE_MS, Notices
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 
@@ -149,21 +151,38 @@ def test_a_long_hash_wraps(theme: Theme) -> None:
     theme.set_zoom(1.0)
 
 
-def test_a_notice_that_stays_keeps_room_below_the_text_and_others_do_not(theme: Theme) -> None:
-    """The notice on a folder's rules covered a line of the chat until it was answered."""
+def test_a_notice_says_how_much_room_it_takes_until_it_goes(theme: Theme) -> None:
+    """It stood above the newest answer."""
     parent = QWidget()
-    rooms = list[int]()
     parent.resize(800, 400)
-    parent.show()
+    rooms = list[int]()
     notices = Notices(theme, parent, lambda: 100)
+    parent.show()
     notices.room_changed.connect(rooms.append)
-    notices.show_notice("Saved.")
-    assert set(rooms) == {0}
-    notices.show_notice("There are rules.", button="Review", act=lambda: None, shown_ms=None)
-    # From the top of the notice to the message box.
-    assert rooms[-1] >= 400 - 100 - notices.geometry().top()
-    notices.run_notice_action()
-    assert rooms[-1] == 0
+    for shown_ms, stays in ((NOTICE_MS, False), (None, True)):
+        notices.show_notice("Something", button="Review", act=rooms.clear, shown_ms=shown_ms)
+        assert rooms[-1] >= 400 - 100 - notices.geometry().top()
+        assert notices.stays_until_answered is stays
+        notices.hide()
+        assert rooms[-1] == 0
+
+
+def test_the_second_half_of_a_double_click_presses_nothing(theme: Theme) -> None:
+    """The button of the next notice, which takes back what the first one did, stood there."""
+    parent = QWidget()
+    notices = Notices(theme, parent)
+    parent.show()
+    done: list[str] = []
+
+    def redo() -> None:
+        done.append("redone")
+        notices.show_notice("It was redone.", button="Undo", act=partial(done.append, "undone"))
+
+    notices.show_notice("It was undone.", button="Redo", act=redo)
+    QTest.mouseDClick(notices._button, Qt.MouseButton.LeftButton)
+    assert done == ["redone"]
+    QTest.mouseClick(notices._button, Qt.MouseButton.LeftButton)
+    assert done == ["redone", "undone"]
 
 
 def test_a_notice_that_stays_covers_nothing_of_another_page(window: MainWindow) -> None:
