@@ -5,8 +5,10 @@ A column that can be sorted by also has its name in `EntrySort` and in the index
 
 from collections.abc import Callable, Sequence
 
+from helix_desktop.documents.document_kinds import find_kind_by_ending
 from helix_desktop.engine.cache_entry_rows import EntryRow, EntrySort
 from helix_desktop.engine.ports import NOT_RUN
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_time_ago
@@ -16,6 +18,8 @@ from helix_desktop.gui.translation import format_number, tr, translate_name
 
 LONGEST_TOOL = 200  # Longer names of tools are cut to this many characters.
 LONGEST_SOURCE = 400
+USER = "user"  # What is called the tool of a file that the user attached.
+TOOLS_THAT_WRITE_FILES = frozenset({ToolName.WRITE_FILE, ToolName.EDIT_FILE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,20 @@ def name_of_writer(tool: str) -> str:
 
 
 def _tool(row: EntryRow, _now: float) -> str:
-    return name_of_writer(row.about.tool)
+    """Names what wrote an entry. Where two entries have one origin, it says which of them this is:
+    what a tool answered or the file that it wrote, a document or the text that was read from it.
+    """
+    name = name_of_writer(row.about.tool)
+    if row.about.tool in TOOLS_THAT_WRITE_FILES:
+        return tr("{tool}: its answer", tool=name)
+    kind = find_kind_by_ending(row.about.source)
+    if kind is None or row.about.tool != USER:
+        return name
+    if row.stored.media_type == kind.media_type:
+        return tr("{tool}: the file", tool=name)
+    if row.stored.media_type.startswith("text/"):
+        return tr("{tool}: text of the file", tool=name)
+    return name
 
 
 def _size(row: EntryRow, _now: float) -> str:

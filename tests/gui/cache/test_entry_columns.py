@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QStandardItemModel
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QHeaderView
 
-from helix_desktop.engine.cache_entry_rows import EntrySort
+from helix_desktop.engine.cache_entry_rows import EntryRow, EntrySort
+from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.cache.cache_page import CachePage
-from helix_desktop.gui.cache.entry_columns import number_of_column
+from helix_desktop.gui.cache.entry_columns import ENTRY_COLUMNS, number_of_column
 from tests.gui.cache.cache_page_hands import LEFT, Settle
 
 
@@ -100,3 +104,23 @@ def test_a_column_without_an_order_in_the_index_leaves_the_order_as_it_is(
     assert header.sortIndicatorSection() == number_of_column("size")
     assert header.sortIndicatorOrder() == Qt.SortOrder.AscendingOrder
     assert page.model.sort_by is EntrySort.SIZE
+
+
+@pytest.mark.parametrize(
+    ("tool", "source", "media_type", "words"),
+    [
+        ("write_file", "notes.txt", "text/plain", "Write: its answer"),
+        ("version", "notes.txt", "text/plain", "Version of a file"),
+        ("user", "report.pdf", "application/pdf", "you: the file"),
+        ("user", "report.pdf", "text/plain", "you: text of the file"),
+        ("user", "notes.txt", "text/plain", "you"),
+    ],
+)
+def test_two_entries_of_one_origin_are_told_apart(
+    tool: str, source: str, media_type: str, words: str
+) -> None:
+    """Each stood there twice, and only the size was another one."""
+    stored = Stored(Digest.of_content(b"x"), 1, 1, media_type)
+    row = EntryRow(stored, EntryOrigin(tool, source, media_type), 1, 1, 0.0)
+    column = ENTRY_COLUMNS[number_of_column("tool")]
+    assert column.text(row, 0.0) == words
