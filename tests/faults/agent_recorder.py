@@ -47,6 +47,7 @@ from tests.benchmarks.gateway_clients import (
     FULL_OF_CLAUDE,
     SHELLS,
     SUMMARY,
+    _asks_for_providers_summary,
     _asks_for_text_alone,
     _first_said,
     _last_said,
@@ -64,7 +65,7 @@ from tests.faults.agent_resume import (
     session_file,
     session_id,
 )
-from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
+from tests.peers.agent_provider import Asked, Block, Calls, Compacts, Provider, Says
 
 SETTLED = 0.5  # seconds
 MARK = re.compile(rb"OUT-\d+-END|step-\d+-[0-9a-f]{6}|ask-\d+-[0-9a-f]{6}")
@@ -92,6 +93,10 @@ class MarkedScript(RichScript):
     def _answer(self, asked: Asked) -> Sequence[Block]:
         messages = WIRE_MODULES[asked.protocol].parse_messages(asked.body)
         names = _names(asked.body)
+        if _asks_for_providers_summary(asked.body):
+            self.compacted += 1
+            self.fills = False
+            return [Compacts("The numbers were counted.")]
         if SUMMARY.search(_last_said(messages)) or _asks_for_text_alone(messages):
             self.compacted += 1
             self.fills = False

@@ -105,7 +105,7 @@ def environment_of_agent(name: str, provider: Provider, home: Path) -> dict[str,
     for variable, value in os.environ.items():
         if not variable.startswith("XDG_"):
             variables[variable] = value
-    for variable in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"):
+    for variable in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "CODEX_API_KEY"):
         variables[variable] = KEY
     variables["HOME"] = str(home)
     variables["PATH"] = f"{_program(name).parent}:{os.environ['PATH']}"
@@ -130,16 +130,9 @@ def _opencode_settings(url: str) -> dict[str, Any]:
 
 def _usual_arguments(name: str, provider: Provider, home: Path) -> list[str]:
     if name == "codex":
-        told = f'model_providers.local={{name="local",base_url="{provider.url}/v1",wire_api="responses",env_key="OPENAI_API_KEY"}}'
-        options = [
-            "-c",
-            told,
-            "-c",
-            'model_provider="local"',
-            "-m",
-            "gpt-5.1-codex",
-            "--skip-git-repo-check",
-        ]
+        # Its usual provider, which writes Codex's summaries itself.
+        address = f'openai_base_url="{provider.url}/v1"'
+        options = ["-c", address, "-m", "gpt-5.1-codex", "--skip-git-repo-check"]
         options += ["-c", "model_auto_compact_token_limit=150000"]
         return ["exec", *options, "--dangerously-bypass-approvals-and-sandbox"]
     if name == "gemini":
