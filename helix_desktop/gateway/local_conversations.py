@@ -26,6 +26,7 @@ from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser, short
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_conversation import COUNTED_HERE, OpenAgentConversation
 from helix_desktop.gateway.agent_cost_and_savings import Figures, compute_agent_figures
+from helix_desktop.gateway.agent_identity import AGENTS_WITH_TOOLS
 from helix_desktop.gateway.conversation_matching import (
     LONG_HISTORY_MESSAGES,
     ConversationMatcher,
@@ -1651,10 +1652,17 @@ def _newest_fact_sent(known_messages: KnownMessages, ticket: Ticket) -> int:
 def _is_question_for_summary(
     arrival: Arrival, messages: Sequence[ProtocolMessage], position: RequestPosition
 ) -> bool:
-    """Whether an agent that names no session asks for its summary of a conversation."""
-    if arrival.session or not position.known_count:
+    """Whether an agent asks for its summary of a conversation. One that names no session says so."""
+    if not position.known_count:
         return False
-    return asks_for_summary(messages)
+    if not arrival.session:
+        return asks_for_summary(messages)
+    # Codex asks a provider of the user's own without tools. With results of calls in the same
+    # request, it is a step all the same: they stand nowhere else.
+    is_without_tools = arrival.agent in AGENTS_WITH_TOOLS and not arrival.tools
+    is_all_new = position.is_at_end and position.known_count == len(messages) - 1
+    is_question = not messages[-1].pieces_of_kind(PieceKind.RESULT)
+    return is_without_tools and is_all_new and is_question
 
 
 def _choose_longest_kept(

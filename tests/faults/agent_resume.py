@@ -131,8 +131,8 @@ def _opencode_settings(url: str) -> dict[str, Any]:
 def _usual_arguments(name: str, provider: Provider, home: Path) -> list[str]:
     if name == "codex":
         # Its usual provider, which writes Codex's summaries itself.
-        address = f'openai_base_url="{provider.url}/v1"'
-        options = ["-c", address, "-m", "gpt-5.1-codex", "--skip-git-repo-check"]
+        setting = f'openai_base_url="{provider.url}/v1"'
+        options = ["-c", setting, "-m", "gpt-5.1-codex", "--skip-git-repo-check"]
         options += ["-c", "model_auto_compact_token_limit=150000"]
         return ["exec", *options, "--dangerously-bypass-approvals-and-sandbox"]
     if name == "gemini":

@@ -38,6 +38,7 @@ class Session:
     agent = "Claude Code"
     name = "session"
     prefix = "t"  # Of the ids of its calls.
+    tools: tuple[facts.ToolSpec, ...] = TOOLS
 
     def __init__(self, conversations: LocalAgentConversations, *, head: str = "head") -> None:
         self.conversations = conversations
@@ -51,7 +52,7 @@ class Session:
         messages = WIRE.parse_messages({"messages": self.units})
         chain = compute_message_hashes("anthropic", messages)
         arrival = Arrival(
-            "anthropic", self.agent, self.name, self.head, "m", "system", TOOLS, chain
+            "anthropic", self.agent, self.name, self.head, "m", "system", self.tools, chain
         )
         sent = await self.conversations.receive_request(arrival, messages)
         unchanged = tuple(UnchangedMessage(position) for position in range(len(messages)))
@@ -193,6 +194,56 @@ async def test_a_session_that_begins_with_a_summary_has_the_users_words_as_its_t
         await session.ask("and the links")
         (row,) = made.list_conversations()
         assert row.title == "and the links"
+        await conversations.aclose()
+
+
+async def test_a_question_without_tools_is_paid_beside_the_steps_and_changes_no_tools(
+    tmp_path: Path,
+) -> None:
+    """Codex asks a provider of the user's own so. `cost` said then that the tools had changed."""
+    async with bench(tmp_path) as made:
+        conversations = LocalAgentConversations(made, _nobody)
+        session = Session(conversations)
+        session.agent = "Codex"
+        await session.work("count the files")
+        units = list(session.units)
+        session.tools = ()
+        sent = await session.ask("Create a handoff summary.")
+        await session.answer(sent, "All was counted.")
+        session.tools = TOOLS
+        session.units = [*units[:1], WIRE.user_message("All was counted.")]
+        last_sent = await session.ask("and the folders")
+        assert last_sent.ticket.conversation == sent.ticket.conversation
+        recorded = await made.read_conversation_facts(sent.ticket.conversation)
+        assert sum(isinstance(one.fact, facts.ToolsOffered) for one in recorded) == 1
+        (spent,) = [one.fact for one in recorded if isinstance(one.fact, facts.Spent)]
+        assert spent.usage.input == 10
+        words = [
+            part.text
+            for one in recorded
+            if isinstance(one.fact, facts.UserSaid)
+            for part in one.fact.parts
+            if isinstance(part, facts.Text)
+        ]
+        assert words == ["count the files", "All was counted.", "and the folders"]
+        await conversations.aclose()
+
+
+async def test_what_a_question_without_tools_has_of_results_is_recorded(tmp_path: Path) -> None:
+    """In the middle of a turn they stand in no other request."""
+    async with bench(tmp_path) as made:
+        conversations = LocalAgentConversations(made, _nobody)
+        session = Session(conversations)
+        session.agent = "Codex"
+        sent = await session.ask("count the files")
+        await session.answer(sent, "I look.", makes_call=True)
+        session.units.append(WIRE.result_message("t1", "Bash", "There are nine."))
+        session.tools = ()
+        sent = await session.ask("Create a handoff summary.")
+        recorded = await made.read_conversation_facts(sent.ticket.conversation)
+        (result,) = [one.fact for one in recorded if isinstance(one.fact, facts.ToolReturned)]
+        contents = await made.workspace.cache.read_contents([result.output.digest])
+        assert contents[result.output.digest] == b"There are nine."
         await conversations.aclose()
 
 
