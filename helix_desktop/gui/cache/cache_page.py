@@ -23,6 +23,7 @@ from helix_desktop.gui.cache.filter_bar import EntryFilterBar
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.found_words import list_needles_of_query
+from helix_desktop.gui.common.list_row_model import AimWatch
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shown_workspace import ShownCatalogue
@@ -63,6 +64,7 @@ class CachePage(QWidget):
         self.bar = EntryFilterBar(theme, self)
         self.model = EntriesModel(doing, self)
         self.table = EntryTable(theme, self.model, self)
+        self._aim = AimWatch(self.table)
         self.viewer = EntryViewer(theme, doing, self)
         self.entry_actions = EntryActions(theme, self._shown, self.table, self.viewer, self)
         self._figures_label = widgets.build_plain_label("", "small", self)
@@ -78,7 +80,7 @@ class CachePage(QWidget):
         self._refresh_timer = QTimer(self, interval=_REFRESH_DELAY_MS, singleShot=True)
         self._refresh_timer.timeout.connect(self._refresh_entries_now)
         self._late_refresh_timer = QTimer(self, interval=_LATE_REFRESH_DELAY_MS, singleShot=True)
-        self._late_refresh_timer.timeout.connect(self._recount_entries)
+        self._late_refresh_timer.timeout.connect(self._recount_at_rest)
         self._connect_signals()
 
     def _lay_out_cache_page(self, theme: Theme) -> None:
@@ -428,9 +430,13 @@ class CachePage(QWidget):
 
     def _refresh_entries_now(self) -> None:
         self._needs_refresh = False
-        self._recount_entries()
+        self._recount_at_rest()
         # What was stored last may not be in the index yet, and nothing may tell of it again.
         self._late_refresh_timer.start()
+
+    def _recount_at_rest(self) -> None:
+        # The newest stands first, so any output moves rows that somebody may be aiming at.
+        self._aim.run_once_at_rest(self._recount_entries)
 
     def _recount_entries(self) -> None:
         if not self.model.shows_search_hits:

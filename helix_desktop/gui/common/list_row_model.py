@@ -1,6 +1,7 @@
 """Rows for Qt's views of a list that is replaced as a whole, and the base of their painters."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from PySide6 import (
@@ -8,21 +9,31 @@ from PySide6 import (
 )  # for QStyle: importing it itself would create its 500 members at the start
 from PySide6.QtCore import (
     QAbstractListModel,
+    QEvent,
     QModelIndex,
     QObject,
     QPersistentModelIndex,
     QRectF,
     QSize,
     Qt,
+    QTimer,
 )
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QTreeWidget, QWidget
+from PySide6.QtGui import QCursor, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTreeWidget,
+    QWidget,
+)
 
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 Index = QModelIndex | QPersistentModelIndex
 NOWHERE = QModelIndex()
+AIMING_SECONDS = 1.0  # A mouse that has not moved for so long over a list rests there.
+LOOKS_FOR_REST_MS = 150
 LONGEST_LINE_OF_WORDS = 70  # So many characters of a sentence in an empty list stand in one line.
 T = TypeVar("T")
 
@@ -122,3 +133,40 @@ def draw_row_focus(painter: QPainter, option: QStyleOptionViewItem, inset: float
     side = inset + 0.5
     frame = QRectF(option.rect).adjusted(side, 0.5, -side, -0.5)
     painter.drawRoundedRect(frame, inset, inset)
+
+
+class AimWatch(QObject):
+    """Lets the rows of a list stay where they are while somebody moves the mouse over them to press
+    one. What waits is done as soon as the mouse rests or has left.
+    """
+
+    def __init__(self, view: QAbstractItemView) -> None:
+        super().__init__(view)
+        self._viewport = view.viewport()
+        self._viewport.setMouseTracking(True)
+        self._viewport.installEventFilter(self)
+        self._moved_at = 0.0
+        self._waiting: Callable[[], object] | None = None
+        self._timer = QTimer(self, interval=LOOKS_FOR_REST_MS)
+        self._timer.timeout.connect(self._act_if_at_rest)
+
+    def run_once_at_rest(self, act: Callable[[], object]) -> None:
+        """Calls `act` now or later. Of several that wait, only the last one is called."""
+        self._waiting = act
+        self._act_if_at_rest()
+
+    def _act_if_at_rest(self) -> None:
+        is_over_list = self._viewport.rect().contains(self._viewport.mapFromGlobal(QCursor.pos()))
+        if is_over_list and time.monotonic() - self._moved_at < AIMING_SECONDS:
+            self._timer.start()
+            return
+        self._timer.stop()
+        act = self._waiting
+        self._waiting = None
+        if act is not None:
+            act()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.MouseMove:
+            self._moved_at = time.monotonic()
+        return super().eventFilter(watched, event)

@@ -14,6 +14,7 @@ from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.agent_titles import describe_agent_to_continue_in
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.escape_key import EscapeCloser
+from helix_desktop.gui.common.list_row_model import AimWatch
 from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
@@ -137,6 +138,7 @@ class Sidebar(QWidget):
         self.search = ConversationSearchField(theme, self)
         self.search.setProperty("look", "search")
         self.list = ConversationList(theme, self)
+        self._aim = AimWatch(self.list)
         self._empty_list_label = widgets.build_plain_label("", "muted", self)
 
         self.importing = self._build_sidebar_link(tr("Import or record conversations…"))
@@ -243,7 +245,8 @@ class Sidebar(QWidget):
 
     def show_conversation_rows(self, rows: Sequence[ConversationListRow]) -> None:
         self._rows = rows
-        self._refill_conversation_list()
+        # The newest stands first, so any answer moves rows that somebody may be aiming at.
+        self._aim.run_once_at_rest(self._refill_conversation_list)
 
     def show_conversations_in(self, place: str) -> None:
         """The usual list (""), the archive ("archived") or the trash ("trashed")."""

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QCursor
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QListWidget, QTreeWidgetItem, QWidget
 
 from helix_desktop.engine.changes.folder_state import PathChange
 from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.gui.changes.changed_files_list import ChangedFilesList, ChangesListRow
+from helix_desktop.gui.common.list_row_model import (
+    AIMING_SECONDS,
+    LOOKS_FOR_REST_MS,
+    AimWatch,
+)
 from helix_desktop.gui.fleet.fleet_list import FleetColumn, FleetList
 from helix_desktop.gui.importing.found_conversations import FoundConversationTree
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import Theme
+from tests.turns import qt_works
 
 
 def changed_files(theme: Theme, owner: QWidget) -> QAbstractItemView:
@@ -88,3 +96,23 @@ def test_an_empty_list_says_so_and_the_keyboard_passes_it_by() -> None:
     empty = made.grab().toImage()
     made.setAccessibleDescription("")
     assert made.grab().toImage() != empty  # The sentence is painted.
+
+
+def test_rows_stay_while_the_mouse_moves_over_them(theme: Theme) -> None:
+    """They changed places under somebody who was about to press one."""
+    view = QListWidget()
+    view.resize(200, 200)
+    view.show()
+    aim = AimWatch(view)
+    done: list[str] = []
+    aim.run_once_at_rest(partial(done.append, "nobody is there"))
+    assert done == ["nobody is there"]
+    QCursor.setPos(view.viewport().mapToGlobal(QPoint(50, 50)))
+    QTest.mouseMove(view.viewport(), QPoint(50, 50))
+    aim.run_once_at_rest(partial(done.append, "replaced by the next"))
+    aim.run_once_at_rest(partial(done.append, "at rest"))
+    assert done == ["nobody is there"]
+    aim._moved_at -= AIMING_SECONDS
+    qt_works(LOOKS_FOR_REST_MS * 2)
+    assert done == ["nobody is there", "at rest"]
+    view.close()
