@@ -25,6 +25,7 @@ from helix_desktop.engine.request_changes import find_first_changed_seq
 from helix_desktop.engine.state.live_folds import count_item_tokens
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
+from helix_desktop.engine.state.view_items import MESSAGE_TOKENS
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
@@ -310,11 +311,29 @@ def compute_next_request_cost(state: Moment, context: int, cached: int, reply: i
 
 def count_context_of_next_message(state: Moment, policy: Policy, before: int) -> int:
     """Return the tokens of the next request, without those from message `before` on."""
-    context_tokens = measure_window(state, policy).used
+    return measure_window_without_end(state, policy, before).used
+
+
+def measure_window_without_end(state: Moment, policy: Policy, before: int) -> WindowMeter:
+    """Measure the next request without what stands from message `before` on, as it is after a
+    rewind to there. 0: with everything.
+
+    What the provider billed just before that message says more than what it billed last.
+    """
+    meter = measure_window(state, policy)
     if not before:
-        return context_tokens
-    replaced_tokens = count_item_tokens(state.branch.items_from_fact(before))
-    return max(0, context_tokens - estimate_billed_tokens(replaced_tokens, state))
+        return meter
+    counted = dict(meter.counted)
+    for item in state.branch.items_from_fact(before):
+        if item.blocks:
+            counted[item.blocks[0].kind] -= MESSAGE_TOKENS
+        for block in item.blocks:
+            counted[block.kind] -= block.tokens
+    for kind, tokens in counted.items():
+        counted[kind] = max(0, tokens)
+    ledger = state.record.ledger
+    used = ledger.billed_view_tokens(meter.model, before - 1, sum(counted.values()))
+    return replace(meter, parts=_share_among_kinds(used, counted), used=used, counted=counted)
 
 
 def _cost_of_keeping_alive(state: Moment, chosen: facts.ModelSet) -> float:

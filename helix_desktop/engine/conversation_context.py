@@ -60,10 +60,11 @@ class ConversationContext:
         self._folding = folding
         folding.keep_cache_alive = weakref.WeakMethod(self._keep_cache_alive)
 
-    def next_request_meter(self) -> WindowMeter:
+    def next_request_meter(self, instead_of: int = 0) -> WindowMeter:
+        """Measure the next request. `instead_of`: the message that the next one replaces."""
         expected_state = self._conversation.expected_state
         policy = self._conversation.policy_at(expected_state)
-        return context_usage.measure_window(expected_state, policy)
+        return context_usage.measure_window_without_end(expected_state, policy, instead_of)
 
     def next_message_cost(self, instead_of: int = 0) -> NextMessageCost | None:
         """Return the approximate cost of sending now, or None without prices."""

@@ -51,6 +51,10 @@ class ChatProgress(QObject):
     def _follow_side(self, side: ChatPage) -> None:
         side.bridge.events_arrived.connect(partial(self._pass_events_on, side))
         side.measuring.timeout.connect(partial(self._price_next_message, side))
+        # An edited message takes what follows it out of the context.
+        side.composer.edited_message_changed.connect(
+            lambda _edited: self._update_meter_and_price(side)
+        )
 
     def _show_progress(self, side: ChatPage) -> None:
         """Shows how far the conversation is that a side shows from now on."""
@@ -233,12 +237,13 @@ class ChatProgress(QObject):
         savings = session.conversation.state.savings_until_moment()
         paid = savings.paid + session.context.cost_of_agents()
         has_price = not lacks_price(session.conversation.expected_state)
-        meter = session.context.next_request_meter()
+        edited = side.composer.replaced_message
+        meter = session.context.next_request_meter(edited)
         self._explain_other_window(self._shown_meters.get(session.id), meter)
         self._shown_meters[session.id] = meter
         side.composer.show_window_meter(meter, replace(savings, paid=paid), has_price=has_price)
         side.composer.price.show_next_message_cost(
-            session.context.next_message_cost(),
+            session.context.next_message_cost(edited),
             session.context.message_cost_forecast(),
             session.context.estimate_saving_of_markers,
         )

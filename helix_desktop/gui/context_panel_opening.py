@@ -86,7 +86,12 @@ class ContextPanelOpener(QObject):
         next_message = session.context.estimate_next_message(
             composer.message_parts_with_tokens_to_send(), instead_of=composer.replaced_message
         )
-        panel.show_context_of(session, next_message, composer.price.describe_provider_cache())
+        panel.show_context_of(
+            session,
+            next_message,
+            composer.price.describe_provider_cache(),
+            composer.replaced_message,
+        )
 
     def open_policy_choices(self) -> None:
         if self.panel.isHidden():

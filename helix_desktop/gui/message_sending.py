@@ -172,7 +172,11 @@ class MessageSender(QObject):
             self.parts.requests.model_setup_wanted.emit()
         elif session is not None:
             not_sent = self.build_message_returner(parts)
-            MessageToSend(self, bench, session, parts, not_sent, steer).expand_command_and_send()
+            for_estimate = composer.list_parts_for_estimate(parts)
+            message = MessageToSend(
+                self, bench, session, parts, not_sent, steer, parts_for_estimate=for_estimate
+            )
+            message.expand_command_and_send()
         else:
             self._begin_conversation_with(bench, parts)
 
@@ -214,7 +218,15 @@ class MessageSender(QObject):
         awaited_name = f"new {id(parts)}"
         side.awaited_conversation = awaited_name
         put_message_back = self.build_message_returner(parts)
-        beginning = NewConversation(self, bench, side, parts, awaited_name, put_message_back)
+        beginning = NewConversation(
+            self,
+            bench,
+            side,
+            parts,
+            awaited_name,
+            put_message_back,
+            parts_for_estimate=side.composer.list_parts_for_estimate(parts),
+        )
         is_asked_about_price = bool(self.parts.settings[ASK_ABOVE])
         if is_asked_about_price:
             beginning.ask_about_price()
@@ -253,7 +265,11 @@ class MessageSender(QObject):
             self.sides.hold_message_until_open(UnsentMessage(parts, edited=seq))
         else:
             not_sent = self.build_message_returner(parts)
-            MessageToSend(self, bench, session, parts, not_sent).resend_edited(seq)
+            for_estimate = self.sides.current.composer.list_parts_for_estimate(parts)
+            message = MessageToSend(
+                self, bench, session, parts, not_sent, parts_for_estimate=for_estimate
+            )
+            message.resend_edited(seq)
 
     def build_message_returner(
         self, parts: tuple[UserPart, ...], place: DraftPlace | None = None
@@ -467,6 +483,7 @@ class NewConversation:
     parts: tuple[UserPart, ...]
     awaited_name: str
     put_message_back: OnMessageNotSent
+    parts_for_estimate: tuple[UserPart, ...] = ()  # With the tokens that are sent of each.
 
     def ask_about_price(self) -> None:
         bench = workbench_of_shown(self.bench)
@@ -481,7 +498,7 @@ class NewConversation:
 
     def _create_or_ask_about_price(self, draft_session: ShownSession) -> None:
         self.sender.send_or_ask_if_expensive(
-            draft_session.context.estimate_cost_of_sending(self.parts),
+            draft_session.context.estimate_cost_of_sending(self.parts_for_estimate or self.parts),
             send_it=self.create_and_send,
             if_declined=lambda: self._give_up(None),
         )
@@ -620,6 +637,8 @@ class MessageToSend:
     parts: tuple[UserPart, ...]
     not_sent: OnMessageNotSent
     steer: bool = False
+    # With the tokens that are sent of each part: of a long document, only its outline is.
+    parts_for_estimate: tuple[UserPart, ...] = ()
 
     @property
     def command_name(self) -> str:
@@ -653,7 +672,8 @@ class MessageToSend:
             self._ask_about_unknown_command(known_names)
 
     def _send_expanded_command(self, expanded_parts: tuple[UserPart, ...]) -> None:
-        replace(self, parts=expanded_parts, steer=False).send_or_ask_about_price()
+        expanded = replace(self, parts=expanded_parts, steer=False, parts_for_estimate=())
+        expanded.send_or_ask_about_price()
 
     def _ask_about_unknown_command(self, known_names: Sequence[str]) -> None:
         unknown_name = self.command_name
@@ -678,7 +698,7 @@ class MessageToSend:
         if needed_summary is not None:
             self._ask_to_summarize(needed_summary)
             return
-        price = self.session.context.estimate_cost_of_sending(self.parts)
+        price = self.session.context.estimate_cost_of_sending(self.parts_for_estimate or self.parts)
         saved_dollars = self.session.context.estimate_saving_of_markers()
         cheaper = None
         if saved_dollars:
@@ -735,7 +755,9 @@ class MessageToSend:
         """Sends the message instead of the earlier one at `seq`. What followed the earlier one
         is rewound, its changes to files if wanted.
         """
-        price = self.session.context.estimate_cost_of_sending(self.parts, instead_of=seq)
+        price = self.session.context.estimate_cost_of_sending(
+            self.parts_for_estimate or self.parts, instead_of=seq
+        )
         self.sender.send_or_ask_if_expensive(
             price,
             send_it=partial(self._find_changes_and_resend, seq),

@@ -629,8 +629,10 @@ class ClientContext:
     def _state(self) -> ConversationState:
         return self._session.conversation.state
 
-    def next_request_meter(self) -> WindowMeter:
-        return self._session.conversation.current_meter()
+    def next_request_meter(self, instead_of: int = 0) -> WindowMeter:
+        return context_usage.measure_window_without_end(
+            self._state, self._session.conversation.policy, instead_of
+        )
 
     def next_message_cost(self, instead_of: int = 0) -> NextMessageCost | None:
         return context_usage.estimate_next_message_cost(

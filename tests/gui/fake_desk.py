@@ -296,8 +296,10 @@ class FakeSession(StandIn):
     def current_meter(self) -> context_usage.WindowMeter:
         return context_usage.measure_window(self.state, self.policy)
 
-    def next_request_meter(self) -> context_usage.WindowMeter:
-        return self.current_meter()
+    def next_request_meter(self, instead_of: int = 0) -> context_usage.WindowMeter:
+        if not instead_of:
+            return self.current_meter()
+        return context_usage.measure_window_without_end(self.state, self.policy, instead_of)
 
     def model_whose_cost_cannot_be_limited(self) -> str:
         return self.unpriced
@@ -311,8 +313,8 @@ class FakeSession(StandIn):
     def cost_of_agents(self) -> float:
         return self.agents_cost
 
-    def next_message_cost(self) -> context_usage.NextMessageCost | None:
-        return context_usage.estimate_next_message_cost(self.state, self.policy)
+    def next_message_cost(self, instead_of: int = 0) -> context_usage.NextMessageCost | None:
+        return context_usage.estimate_next_message_cost(self.state, self.policy, before=instead_of)
 
     def message_cost_forecast(self) -> MessageCostForecast | None:
         return forecast_message_cost(self.state)

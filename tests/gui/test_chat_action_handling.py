@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,6 +147,31 @@ def test_what_an_edited_message_takes_along_is_dimmed_until_the_edit_is_given_up
     assert edited[2] > usual[2] + 60
     window.chat.composer.stop_editing_and_restore_draft()
     assert darkest_of_messages() == usual
+
+
+def test_the_meter_says_what_is_left_when_the_edited_message_is_sent(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """Everything below was dimmed, and the meter stayed at 32% until it was sent, then it said 3%."""
+    session.append(UserSaid((Text("First.", 5),)))
+    edited = session.state.seq
+    session.append(UserSaid((Text("A very long message.", 60_000),)))
+    window.chat.bridge.emit_waiting_events()
+    composer = window.chat.composer
+
+    def percent() -> int:
+        return int(re.findall(r"(\d+)%", composer._figures.text())[0])
+
+    everything = percent()
+    composer.edit_earlier_message(edited, (Text("Better."),))
+    without_end = percent()
+    assert without_end < everything - 30
+    composer.stop_editing_and_restore_draft()
+    assert percent() == everything
+    composer.edit_earlier_message(edited, (Text("Better."),))
+    QTest.keyClick(composer.text, Qt.Key.Key_Return)
+    window.chat.bridge.emit_waiting_events()
+    assert abs(percent() - without_end) <= 1
 
 
 def test_a_rewound_message_loses_neither_a_draft_nor_a_message_that_is_edited(

@@ -4,6 +4,7 @@ not sent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,17 @@ from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QLabel, QMessageBox
 
 from helix_desktop.engine.conversation_context import NeededSummary
-from helix_desktop.engine.facts import ConversationStarted, Text, UserPart, UserSaid
+from helix_desktop.engine.facts import (
+    Attachment,
+    ConversationStarted,
+    Stored,
+    Text,
+    UserPart,
+    UserSaid,
+)
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, StoreFailed
 from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.main_window import MainWindow
@@ -23,7 +32,7 @@ from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
 from helix_desktop.program_settings import ASK_ABOVE
 from helix_desktop.project.project_item import ProjectItem
 from tests.gui.fake_desk import FakeSession, FakeWorkbench
-from tests.gui.test_main_window import COMMAND, FILE, click_way, said, titles, write
+from tests.gui.test_main_window import COMMAND, FILE, click_way, own_messages, said, titles, write
 
 
 def test_a_message_is_sent_and_answered(window: MainWindow, session: FakeSession) -> None:
@@ -160,6 +169,32 @@ def test_a_message_that_cannot_be_sent_leaves_the_reader_in_place(
     monkeypatch.undo()
     window.chat.composer.send_composed_message(steer=False)
     assert canvas.scrolling.is_following_end
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_the_limit_asks_about_what_is_sent_of_a_long_document_as_the_panel_counts_it(
+    window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch, *, is_edited: bool
+) -> None:
+    """It counted all of the document, of which only the outline is sent."""
+    priced: list[int] = []
+
+    def estimate(parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
+        assert bool(instead_of) is is_edited
+        priced.append(sum(part.tokens for part in parts))
+        return 0.0
+
+    monkeypatch.setattr(session, "estimate_cost_of_sending", estimate)
+    composer = window.chat.composer
+    if is_edited:
+        composer.edit_earlier_message(own_messages(session)[0], ())
+    document = Attachment("book.pdf", Stored(Digest.of_content(b"book"), 90_000), 120_000)
+    composer.attachments.add_attachment(document)
+    composer.attachments.show_attachment_tokens(document, 900)
+    composer.send_composed_message(steer=False)
+    assert priced == [900]
+    sent = session.state.facts[-1].fact
+    assert isinstance(sent, UserSaid)
+    assert sent.parts == (document,), "the message itself has all of it"
 
 
 def test_an_edited_message_above_the_sum_is_asked_about_and_kept_where_it_is_not_sent(

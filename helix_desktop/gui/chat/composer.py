@@ -82,6 +82,9 @@ class Composer(QWidget):
         self._begun_from_new: DraftPlace | None = None
         self._was_empty = True
         self._edited = 0
+        # The last message that was sent, and as it counts for an estimate.
+        self._sent_parts: tuple[UserPart, ...] = ()
+        self._sent_parts_for_estimate: tuple[UserPart, ...] = ()
         # The draft that was set aside while the user edits an earlier message.
         self._interrupted_draft: tuple[UserPart, ...] = ()
 
@@ -373,6 +376,8 @@ class Composer(QWidget):
         if self._send.hasFocus() or self._steer.hasFocus():
             self.text.setFocus()
         edited = self._edited
+        self._sent_parts = parts
+        self._sent_parts_for_estimate = tuple(self.message_parts_with_tokens_to_send())
         self._add_to_sent_history(self.text.toPlainText())
         self.text.clear()
         self.attachments.show_attachments([])
@@ -424,6 +429,14 @@ class Composer(QWidget):
         parts: list[UserPart] = [part for part in self.message_parts() if isinstance(part, Text)]
         parts += self.attachments.attachments_with_tokens_to_send()
         return parts
+
+    def list_parts_for_estimate(self, sent_parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
+        """Returns a message with the tokens that are sent of it, as the chips said before it was
+        sent. Of a message that was written elsewhere, all of each attachment counts.
+        """
+        if sent_parts == self._sent_parts:
+            return self._sent_parts_for_estimate
+        return sent_parts
 
     def put_message_back(self, parts: Sequence[UserPart], *, takes_focus: bool = True) -> None:
         """Puts a message back into the composer, above the text that is already there."""

@@ -82,8 +82,11 @@ class ContextPanel(QWidget):
         session: ShownSession,
         next_message: NextMessageEstimate,
         words_on_cache: Sequence[str] = (),
+        replaced_message: int = 0,
     ) -> None:
-        """Shows a session's context. `words_on_cache`: how long what was sent costs less."""
+        """Shows a session's context. `words_on_cache`: how long what was sent costs less.
+        `replaced_message`: the one that is being edited, with which what follows it leaves.
+        """
         state = session.conversation.state
         has_facts = bool(state.facts)
         # What another agent sends cannot be shortened here.
@@ -92,7 +95,7 @@ class ContextPanel(QWidget):
             link.setVisible(has_facts)
 
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-            meter = session.context.next_request_meter()
+            meter = session.context.next_request_meter(replaced_message)
             expected_state = session.conversation.expected_state
             yield from build_context_boxes(ink, width, expected_state, meter, thresholds=())
             if not state.acp_agent:
