@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from helix_desktop.engine.user_preferences import UserPreferences
+from helix_desktop.engine.user_preferences import StatedDemand, UserPreferences
 
 
 def in_force(preferences: UserPreferences) -> list[str]:
@@ -111,3 +111,22 @@ def test_a_long_conversation_costs_what_its_messages_cost_and_not_their_square(
     """The summary of one with 100,000 messages went through all demands again at each of them."""
     short = min(seconds_of_long_conversation(500, is_work_done=is_work_done) for _ in range(3))
     assert seconds_of_long_conversation(8_000, is_work_done=is_work_done) < 64 * short
+
+
+@pytest.mark.parametrize(
+    ("is_task", "is_answered", "is_lasting", "files", "is_fulfilled"),
+    [
+        (True, True, False, (), True),
+        (True, False, False, (), False),
+        (False, True, False, (), False),
+        (True, True, True, (), False),
+        (True, True, False, ("a.py",), False),
+    ],
+)
+def test_only_an_answered_task_is_fulfilled_by_an_answer(
+    is_task: bool, is_answered: bool, is_lasting: bool, files: tuple[str, ...], is_fulfilled: bool
+) -> None:
+    demand = StatedDemand(
+        "x", 1, 1, frozenset(), frozenset(files), is_lasting, is_task, is_answered
+    )
+    assert demand.is_fulfilled is is_fulfilled

@@ -219,3 +219,30 @@ def test_no_message_of_a_hostile_tree_is_lost_or_read_for_ever(tmp_path: Path, s
     talk = {"title": 3, "id": f"seed {seed}", "current_node": "n1", "mapping": mapping}
     sessions = read_history_file(write(tmp_path, talk, good)).recordings
     assert "good" in {session.session for session in sessions}
+
+
+def test_of_several_calls_of_a_tool_each_gets_one_result(tmp_path: Path) -> None:
+    code = {"content_type": "code", "text": "1"}
+    file = write(
+        tmp_path,
+        conversation(
+            node("a", "root", "user", "Count"),
+            node("b", "a", "assistant", content=code, recipient="python"),
+            node("c", "b", "assistant", content=code, recipient="browser"),
+            node("d", "c", "assistant", content=code, recipient="python"),
+            node("e", "d", "tool", "last", author="python"),
+            node("f", "e", "tool", "first", author="python"),
+            node("g", "f", "tool", "page", author="browser.open"),
+            node("h", "g", "tool", "unasked", author="python"),
+        ),
+    )
+    (session,) = read_history_file(file).recordings
+    results = [
+        (each.text, each.answers) for each in session.messages if each.role == "tool" or each.beside
+    ]
+    assert results == [
+        ("first", "b"),
+        ("page", "c"),
+        ("last", "d"),
+        ("[python]\nunasked", ""),
+    ]

@@ -79,3 +79,25 @@ def test_a_call_id_that_comes_again_is_made_unique_with_its_result() -> None:
         assert results[call.id].text == f"out {number}"
     assert len(set(names)) == 3
     assert names[0] == "call_0"
+
+
+def test_of_lines_that_change_only_those_are_written_anew() -> None:
+    content = b'{"a": 1,  "keep": 0}\n{"a": 2}\n\n[1]\nnot json\n{"a": 3, "name": "\xc3\xa4"}'
+
+    def change(line: session_writing.Line) -> session_writing.Line | None:
+        if line["a"] == 2:
+            return None
+        if line["a"] == 3:
+            return {**line, "a": 4}
+        return line
+
+    changed = session_writing.change_json_lines(content, change)
+    assert changed == b'{"a": 1,  "keep": 0}\n{"a":4,"name":"\\u00e4"}\n'
+    assert session_writing.change_json_lines(b"", change) == b""
+
+
+def test_a_file_without_a_form_in_a_session_is_its_text_or_is_named() -> None:
+    text = RecordedPicture("text/plain", b"", text="words")
+    assert session_writing.describe_left_out_file(text) == "words"
+    sound = session_writing.describe_left_out_file(RecordedPicture("audio/wav", b"x"))
+    assert sound == "[A file of type audio/wav, which this agent's sessions cannot contain]"

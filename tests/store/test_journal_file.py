@@ -13,6 +13,8 @@ from helix_desktop.engine.facts import (
     Recorded,
     Rewound,
     Text,
+    TurnEnd,
+    TurnEnded,
     UserSaid,
 )
 from helix_desktop.errors import JournalCorrupt, NotFound, StoreFull, WrittenByNewerVersion
@@ -222,3 +224,15 @@ def test_a_conversation_can_go_on_from_its_very_first_fact(journal: JournalFile)
     for last in (0, -1, 5):
         with pytest.raises(NotFound, match=f"no record {last} to fork from"):
             journal.copy_conversation("a", last, "another")
+
+
+def test_what_may_be_in_a_turn_is_what_of_the_last_day_has_no_end(tmp_path: Path) -> None:
+    times = iter(range(0, 10_000_000, 3_600))
+    with closing(JournalFile(tmp_path / "journal.sqlite3", now=lambda: float(next(times)))) as file:
+        file.append_all_or_nothing("old", [said("long ago")])
+        for _ in range(30):
+            file.append_all_or_nothing("other", [ConversationStarted("B")])
+        file.append_all_or_nothing("ended", [said("one"), TurnEnded(TurnEnd.DONE)])
+        file.append_all_or_nothing("open", [said("one"), TurnEnded(TurnEnd.DONE), said("two")])
+        file.append_all_or_nothing("later", [said("one")])
+        assert file.conversations_maybe_in_turn() == ("open", "later")

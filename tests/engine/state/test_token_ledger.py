@@ -542,3 +542,15 @@ def test_facts_of_which_nothing_is_known_keep_the_numbers_of_those_after_them() 
     assert list(ledger.view_tokens_by_kind(4)) == by_kind
     assert list(ledger.view_tokens_by_kind(3)) == [0] * len(ContextKind)
     assert (ledger.shown[3], ledger.whole[3]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("unfolded", "shown", "sent", "billed"),
+    [(0, 100, 150, 1.5), (100, 100, 150, 1.5), (-1, 100, 150, 1.5), (200, 100, 150, 1.5)],
+)
+def test_what_was_never_sent_is_billed_like_what_was(
+    unfolded: int, shown: int, sent: int, billed: float
+) -> None:
+    assert SummaryBaseline()._billed_per_unfolded_token(unfolded, shown, sent) == pytest.approx(
+        billed
+    )

@@ -76,3 +76,11 @@ def test_another_width_is_laid_out_a_few_times_however_slowly(view: BoxesView) -
             break
     assert 1 <= len(widths) <= 2
     assert not view._slices.isActive()
+
+
+def test_what_lies_between_the_boxes_has_the_colour_of_the_page(view: BoxesView) -> None:
+    view.show_boxes(lambda ink, width: iter([build_note_box(ink, width, "one")]))
+    settle(view)
+    picture = view.viewport().grab().toImage()
+    expected = view._ink.token_colour(view._surface)
+    assert picture.pixelColor(picture.width() // 2, picture.height() - 5) == expected

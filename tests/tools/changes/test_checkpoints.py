@@ -625,3 +625,15 @@ async def test_what_an_undo_that_was_cut_short_left_is_known_from_the_first_chec
     await net.checkpoints.check_for_changes(thorough=True)
     assert net.checkpoints.leftovers == [f"0/{left.name}"]
     assert list(net.checkpoints.folders.known_items()) == [], "they are no files of the user"
+
+
+async def test_lines_are_counted_up_to_a_size(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = net.folder / "a"
+    file.write_text("1\n" * 5)
+    monkeypatch.setattr(checkpoints, "MOST_COUNTED_BYTES", 22)
+    fact = await net.step(lambda: file.write_text("2\n" * 6))
+    assert fact is not None
+    assert (fact.added, fact.removed) == (6, 5)
+    fact = await net.step(lambda: file.write_text("3\n" * 6))
+    assert fact is not None
+    assert (fact.files, fact.added, fact.removed) == (1, 0, 0)
