@@ -4,8 +4,8 @@ The login shell is `sh`: what a developer's own shell reads first may take secon
 time, or never end.
 
 A test fails on a log record of WARNING or above, and on a warning of Qt, that it did
-not announce with `expect`; and on any attempt to reach another machine. Random examples
-are the same on every run.
+not announce with `expect`; without one that it announced; and on any attempt to reach
+another machine. Random examples are the same on every run.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -62,6 +63,7 @@ class Surprises(logging.Handler):
         super().__init__(logging.WARNING)
         self.said: list[str] = []
         self.expected: list[re.Pattern[str]] = []
+        self.certain: list[re.Pattern[str]] = []
         self.reached: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -77,9 +79,22 @@ class Surprises(logging.Handler):
             if not any(pattern.search(words) for pattern in self.expected)
         ]
 
+    def unheard(self) -> list[str]:
+        """What was announced as certain, and never said."""
+        return [
+            pattern.pattern
+            for pattern in self.certain
+            if not any(pattern.search(words) for words in self.said)
+        ]
+
 
 SURPRISES = Surprises()
-Expect = Callable[[str], None]
+
+
+class Expect(Protocol):
+    """`may_be_missing`: it depends on the machine, or on chance, whether it is said."""
+
+    def __call__(self, pattern: str, *, may_be_missing: bool = False) -> None: ...
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -184,14 +199,24 @@ def clocks_changed_today() -> Iterator[None]:
 
 @pytest.fixture
 def expect() -> Expect:
-    """`expect(pattern)`: a log record or a warning of Qt that matches belongs to this test."""
-    return lambda pattern: SURPRISES.expected.append(re.compile(pattern))
+    """`expect(pattern)`: a log record or a warning of Qt that matches belongs to this test, which
+    fails without it.
+    """
+
+    def announce(pattern: str, *, may_be_missing: bool = False) -> None:
+        compiled = re.compile(pattern)
+        SURPRISES.expected.append(compiled)
+        if not may_be_missing:
+            SURPRISES.certain.append(compiled)
+
+    return announce
 
 
 @pytest.fixture(autouse=True)
 def _guards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     SURPRISES.said.clear()
     SURPRISES.expected.clear()
+    SURPRISES.certain.clear()
     SURPRISES.reached.clear()
     monkeypatch.setenv("HELIX_HOME", str(tmp_path / "helix home"))
     _listen_to_qt()
@@ -200,6 +225,8 @@ def _guards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         pytest.fail(f"reached beyond this machine: {SURPRISES.reached}")
     if unexpected := SURPRISES.unexpected():
         pytest.fail("said without being expected:\n" + "\n".join(unexpected))
+    if unheard := SURPRISES.unheard():
+        pytest.fail("expected and never said:\n" + "\n".join(unheard))
 
 
 def _listen_to_qt() -> None:

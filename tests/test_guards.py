@@ -19,6 +19,15 @@ def test_an_unannounced_warning_is_a_surprise_and_an_announced_one_is_not(expect
     assert SURPRISES.unexpected() == []
 
 
+def test_an_announced_warning_that_never_came_is_missed(expect: Expect) -> None:
+    expect("roof is open", may_be_missing=True)
+    assert SURPRISES.unheard() == []
+    expect("door is shut")
+    assert SURPRISES.unheard() == ["door is shut"]
+    logging.getLogger("helix_desktop.somewhere").warning("the door is shut")
+    assert SURPRISES.unheard() == []
+
+
 def test_other_machines_are_out_of_reach_and_this_one_is_not() -> None:
     with pytest.raises(ConnectionRefusedError, match="tried to reach"):
         socket.create_connection(("192.0.2.1", 80), timeout=1)

@@ -276,7 +276,8 @@ def test_a_system_message_within_a_conversation_is_the_agents_and_not_its_users(
 def test_a_long_history_that_is_refused_changed_is_asked_as_it_came(
     tmp_path: Path, status: int, expect: Expect
 ) -> None:
-    expect("the provider refused a changed request with 422")
+    if status == 422:
+        expect("the provider refused a changed request with 422")
 
     def script(asked: Asked) -> list[Block] | int:
         return status if len(asked.body["tools"]) > 1 else [Said("as it came")]

@@ -396,7 +396,7 @@ class Forgetful:
 
 
 async def test_a_server_over_http_that_forgot_us_is_connected_to_again(expect: Expect) -> None:
-    expect("Session termination failed")
+    expect("Session termination failed", may_be_missing=True)
     web = Forgetful()
     listening = await asyncio.start_server(web.answer, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
@@ -463,7 +463,7 @@ class Compressing(Forgetful):
 async def test_a_compressed_answer_over_http_is_read(
     coding: str, streams: bool, expect: Expect
 ) -> None:
-    expect("Session termination failed")
+    expect("Session termination failed", may_be_missing=True)
     assert await _called(Compressing(coding, streams)) == "said"
 
 
@@ -487,7 +487,7 @@ async def test_an_answer_over_http_that_stands_for_much_is_refused_with_a_reason
         "Error reading SSE",
         "Error in post_writer",
     ):
-        expect(line)
+        expect(line, may_be_missing=True)
     web = Compressing(coding, streams)
     said = (
         b'{"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": "%b"}]}}'
