@@ -25,7 +25,9 @@ The draw of 27 November 2026: seed 9701, 20 mutants of "acp", of "timeline" and 
 "work", that morning, and seed 7127, 40 of "work", after trials for what survived of it and of 80
 of seed 7201; seed 7211, 40 of "work", after trials for what survived of 7127; seed 7307, 20
 mutants of "acp", of "timeline" and of "fleet" each, and 50 of "all"; seed 7411, the same numbers
-of the same rooms, that afternoon, after trials of modules by what their own files ran.
+of the same rooms, that afternoon, after trials of modules by what their own files ran;
+seed 7523, the same numbers of the same rooms, that evening, after trials of modules that
+had no file of their own.
 """
 
 from __future__ import annotations
