@@ -106,9 +106,12 @@ async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console:
 
     # A format of an extension brings the name of the program whose sessions are counted.
     await load_extensions_once(arguments.places)
-    if workbench_of(workspace) is None:  # No conversation is open, so this may add to each.
-        with suppress(HelixError):
+    bench = workbench_of(workspace)
+    with suppress(HelixError):
+        if bench is None:  # No conversation is open, so this may add to each.
             await record_unanswered_questions(workspace)
+        elif bench.record_held_questions is not None:
+            await bench.record_held_questions()
     if arguments.conversation:
         return await _print_conversation_cost(arguments, workspace, console)
     sums = CostSums()

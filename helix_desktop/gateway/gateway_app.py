@@ -255,6 +255,8 @@ class GatewayApp:
         figures: list[Figures] = []
         for workspace in sorted(set(own.values())):
             async with self.memory.use_conversations(workspace) as conversations:
+                # The agent has ended, so it asks for nothing again.
+                await conversations.record_unanswered_requests()
                 figures += await conversations.figures_since(registration.since)
         return [asdict(figure) for figure in figures if figure.conversation in own]
 

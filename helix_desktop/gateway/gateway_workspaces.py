@@ -197,7 +197,8 @@ class GatewayWorkspaces:
         async with AsyncExitStack() as closing:
             workspace = await self._known.open_stored_workspace(identity)
             closing.push_async_callback(workspace.aclose)
-            bench = await closing.enter_async_context(open_single_workbench(workspace, self._where))
+            opening = open_single_workbench(workspace, self._where, holds_questions=True)
+            bench = await closing.enter_async_context(opening)
             serving = await self._serve(workspace)
             if serving is not None:
                 closing.push_async_callback(serving.finish_requests)

@@ -8,10 +8,12 @@ import asyncio
 import gc
 import logging
 import re
+import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
+from pathlib import Path
 
 from helix_desktop import concurrency, glibc_memory
 from helix_desktop.engine import content_recall, facts
@@ -21,7 +23,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.foreign_agent_facts import AgentOutput
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.engine.view import build_state
+from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_conversation import COUNTED_HERE, OpenAgentConversation
@@ -79,8 +81,10 @@ from helix_desktop.tools import recall_tools
 from helix_desktop.tools.built_in_tool import ToolArguments
 from helix_desktop.workbench.open_questions import (
     FOLDER,
+    HeldQuestion,
     OpenQuestions,
     record_unanswered_questions,
+    was_answered_since,
 )
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.unread_requests import unread_requests_of_workspace
@@ -102,6 +106,8 @@ MOST_SUMMARIES = 4  # So many texts that may be an agent's summary of a conversa
 # A shorter text without the name of a session is no question for the summary of a conversation.
 LEAST_CHARACTERS_OF_QUESTION = 2_000
 MOST_RECENT_FACTS = 200  # Among these, a conversation's newest output is looked for.
+# An agent asks again within seconds for what a killed gateway did not answer.
+MOST_HELD_SECONDS = 120.0
 # A forwarded request is recorded after this delay, or as soon as another one needs it.
 AHEAD_SECONDS = 0.05
 # Begins the blocks that clients put before a first message.
@@ -185,6 +191,9 @@ class LocalAgentConversations:
         self._ask = ask
         self.questions = OpenQuestions(bench.workspace.folder / FOLDER)
         self.unread_requests = unread_requests_of_workspace(bench.workspace.folder)
+        # By conversation: steps of killed gateways, until their agents ask for them again.
+        self._held_questions: dict[str, list[HeldQuestion]] = {}
+        bench.record_held_questions = self.record_unanswered_requests
         self._matcher = ConversationMatcher()
         # By id. The one that was used last comes last.
         self._open_conversations: dict[str, OpenAgentConversation] = {}
@@ -1333,6 +1342,7 @@ class LocalAgentConversations:
             last_seq = known_messages.last_message_seq
             if not _is_recorded_behind(conversation.state.facts, last_seq, whole_reply):
                 reply = whole_reply
+        held_questions = self._take_held_questions(known_messages.conversation, reply)
         ends_turn = replied is not None and replied.stop is not facts.Stop.CALLS
         reply_hash = next_message_hash(known_messages.chain, ticket.wire, shown_key)
 
@@ -1341,8 +1351,9 @@ class LocalAgentConversations:
             new_facts: list[facts.Fact] = []
             last_seq_of_reply = next_seq - 1
             if reply is not None:
+                new_facts.extend(_spent_as_reported(held_questions, reply, conversation.state))
+                last_seq_of_reply = next_seq + len(new_facts)
                 new_facts.append(reply)
-                last_seq_of_reply = next_seq
             received = facts.Received(
                 (reply_hash,), (last_seq_of_reply,), known_messages.session, known_messages.head
             )
@@ -1352,6 +1363,7 @@ class LocalAgentConversations:
             return tuple(new_facts)
 
         recorded_facts = await conversation.append_facts_from(reply_and_note)
+        _delete_held_notes(held_questions)
         for recorded in recorded_facts:
             if isinstance(recorded.fact, facts.Received):
                 (last_seq_of_reply,) = recorded.fact.seqs
@@ -1395,7 +1407,7 @@ class LocalAgentConversations:
         """Return the figures of open conversations. `since`: of all used after that
         time, from then on.
         """
-        await self.record_unanswered_requests()
+        await self._record_questions_held_for_long()
         all_figures: list[Figures] = []
         open_conversations = dict(self._open_conversations)
         for conversation, opened in open_conversations.items():
@@ -1502,14 +1514,51 @@ class LocalAgentConversations:
                 recorded_facts = await journal.facts_about_received_messages(row.id)
                 known_messages = known_messages_from_facts(row.id, recorded_facts, row.agent)
                 self._matcher.add_known_messages(known_messages)
+            await self._hold_unanswered_steps()
             self._has_read_stored_messages = True
 
     # --- Requests of gateways that have ended
 
+    async def _hold_unanswered_steps(self) -> None:
+        """Look which steps ended gateways have asked for. Their agents ask for them again soon."""
+        steps = await asyncio.to_thread(self.questions.list_unanswered_steps)
+        for held in steps:
+            conversation = held.question.conversation
+            if not self._bench.has_conversation(conversation):
+                continue
+            recorded_facts = await self._bench.workspace.journal.read_facts(conversation)
+            if not was_answered_since(recorded_facts, held.question):
+                self._held_questions.setdefault(conversation, []).append(held)
+
     async def record_unanswered_requests(self) -> None:
-        """Record what requests have cost whose gateway was killed before their replies came."""
+        """Record what requests have cost whose gateway was killed before their replies came: by
+        estimate, as nobody has asked for them again.
+        """
         await self._read_stored_messages_once()
+        self._held_questions.clear()
         await record_unanswered_questions(self._bench.workspace, self._open_conversation_by_name)
+
+    def _take_held_questions(
+        self, conversation: str, reply: facts.ModelReplied | None
+    ) -> list[HeldQuestion]:
+        """Return the steps that are held of a conversation if this reply says what they cost."""
+        if reply is None or not reply.usage.input:
+            return []
+        return self._held_questions.pop(conversation, [])
+
+    async def _record_questions_held_for_long(self) -> None:
+        """Do so for those that no agent seems to ask again."""
+        await self._read_stored_messages_once()
+        held_files: list[Path] = []
+        for conversation, all_held in list(self._held_questions.items()):
+            newest = max(held.question.asked for held in all_held)
+            if time.time() - newest > MOST_HELD_SECONDS:
+                del self._held_questions[conversation]
+                continue
+            held_files.extend(held.path for held in all_held)
+        await record_unanswered_questions(
+            self._bench.workspace, self._open_conversation_by_name, held_files
+        )
 
     async def _open_conversation_by_name(self, name: str) -> Conversation | None:
         known_messages = self._matcher.find_known_messages(name)
@@ -1521,8 +1570,21 @@ class LocalAgentConversations:
     async def aclose(self) -> None:
         """Close the conversations once forwarded requests are recorded."""
         await self._tasks.wait_for_all_tasks()
+        if self._held_questions:
+            await self.record_unanswered_requests()
         await self._tasks.aclose(limit=1)
         self._open_conversations.clear()
+
+
+def _spent_as_reported(
+    held_questions: Sequence[HeldQuestion], reply: facts.ModelReplied, state: ConversationState
+) -> list[facts.Spent]:
+    return [held.spent_as_reported(reply.usage, state) for held in held_questions]
+
+
+def _delete_held_notes(held_questions: Sequence[HeldQuestion]) -> None:
+    for held in held_questions:
+        held.delete_held_note()
 
 
 def _count_words_in_text(recorded_facts: Sequence[facts.Recorded], text: str) -> int:

@@ -178,6 +178,9 @@ class MovingConversations:
         shorter: Sent | None = await self._call_where_open(call)
         return shorter
 
+    async def record_unanswered_requests(self) -> None:
+        await self._call_where_open(methodcaller("record_unanswered_requests"))
+
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:
         call = methodcaller("figures_since", since)
         figures: Sequence[Figures] = await self._call_where_open(call)

@@ -170,6 +170,9 @@ class RemoteAgentConversations:
         shorter: Sent | None = await self._call_other_process("overflowed", *question)
         return shorter
 
+    async def record_unanswered_requests(self) -> None:
+        """Do nothing: the other process records them once their gateway is gone."""
+
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:
         return list(await self._call_other_process("figures", since))
 

@@ -315,9 +315,12 @@ class Workbenches:
 
 @asynccontextmanager
 async def open_single_workbench(
-    workspace: StoredWorkspace, places: ProgramFolders
+    workspace: StoredWorkspace, places: ProgramFolders, *, holds_questions: bool = False
 ) -> AsyncIterator[Workbench]:
-    """Yield a workbench for a workspace that was opened for one command."""
+    """Yield a workbench for a workspace that was opened for one command, or for a gateway.
+
+    `holds_questions`: what ended gateways asked is left to who serves agents with it.
+    """
     settings = program_settings.ProgramSettings(places.settings_file)
     consent = settings[program_settings.KEYS_IN_FILE]
     secrets = SecretStorage(places.key_file, consent=lambda: consent)
@@ -329,7 +332,7 @@ async def open_single_workbench(
         SystemClock(),
     )
     shared = await _build_program_dependencies(access, places)
-    bench = await Workbench.open_workbench(workspace, shared)
+    bench = await Workbench.open_workbench(workspace, shared, holds_questions=holds_questions)
     try:
         yield bench
     finally:

@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from helix_desktop import atomic_files
 from helix_desktop.engine.context_usage import estimate_usage_of_request
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import ModelReplied, ModelRole, Purpose, Recorded, Spent, Usage
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import HelixError, StoppedByUser
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers.model_prices import price_usage_of_agent
@@ -44,6 +45,28 @@ class UnansweredQuestion:
     model: str
     asked: float
     usage: Usage = UNKNOWN_USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class HeldQuestion:
+    """A step whose gateway was killed. It is paid for once its agent has asked for it again, as
+    nobody knows better what it cost than the provider that answers then.
+    """
+
+    question: UnansweredQuestion
+    path: Path
+
+    def spent_as_reported(self, usage: Usage, state: ConversationState) -> Spent:
+        """Return what it cost, by what the provider reports of the same request. `state`: before
+        that reply.
+        """
+        estimate = estimate_usage_of_request(state)
+        cache_read = min(estimate.cache_read, usage.input)
+        return _build_spent(self.question, Usage(usage.input, cache_read), state)
+
+    def delete_held_note(self) -> None:
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
@@ -141,14 +164,28 @@ class OpenQuestions:
         finally:
             note.delete_question_note()
 
-    def take_unanswered_questions(self) -> list[UnansweredQuestion]:
+    def list_unanswered_steps(self) -> list[HeldQuestion]:
+        """Return the steps that processes asked for which have ended. Their notes stay."""
+        if self.folder is None:
+            return []
+        steps: list[HeldQuestion] = []
+        for path in sorted(self.folder.glob("*.json")):
+            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+                question = _parse_question_note(json.loads(_read_file_of_ended_process(path)))
+                if question.purpose is Purpose.STEP:
+                    steps.append(HeldQuestion(question, path))
+        return steps
+
+    def take_unanswered_questions(self, held: Collection[Path] = ()) -> list[UnansweredQuestion]:
         """Return the questions of processes that have ended, and forget them, so that nobody else
-        pays for them again.
+        pays for them again. Those in the `held` files are left.
         """
         if self.folder is None:
             return []
         unanswered: list[UnansweredQuestion] = []
         for path in sorted(self.folder.glob("*.json")):
+            if path in held:
+                continue
             with suppress(OSError):
                 content = _take_file_of_ended_process(path)
                 # A note that cannot be read is deleted like the others: nothing else would read it.
@@ -158,6 +195,16 @@ class OpenQuestions:
 
 
 NO_NOTES = OpenQuestions()
+
+
+def _read_file_of_ended_process(path: Path) -> bytes:
+    """Return what the file of a note says. Raises OSError if its process lives."""
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+    try:
+        atomic_files.lock_open_file(handle)
+        return os.read(handle, 1 << 16)
+    finally:
+        os.close(handle)
 
 
 def _take_file_of_ended_process(path: Path) -> bytes:
@@ -186,15 +233,17 @@ def _parse_question_note(content: Any) -> UnansweredQuestion:
 
 
 async def record_unanswered_questions(
-    workspace: StoredWorkspace, open_conversation: OpenConversation | None = None
+    workspace: StoredWorkspace,
+    open_conversation: OpenConversation | None = None,
+    held: Collection[Path] = (),
 ) -> None:
     """Record what the questions of ended processes cost, by estimate.
 
     `open_conversation`: returns a conversation that may be open here already, or None if it was
-    deleted. Without it, no conversation may be open.
+    deleted. Without it, no conversation may be open. `held`: files of notes that are left.
     """
     questions = OpenQuestions(workspace.folder / FOLDER)
-    unanswered = await asyncio.to_thread(questions.take_unanswered_questions)
+    unanswered = await asyncio.to_thread(questions.take_unanswered_questions, held)
     for question in unanswered:
         # One that cannot be opened now says so when the user opens it.
         with suppress(HelixError):
@@ -210,18 +259,21 @@ async def _record_unanswered_question(
     conversation: Conversation, question: UnansweredQuestion
 ) -> None:
     state = conversation.state
-    if not state.facts or _was_answered_since(state.facts, question):
+    if not state.facts or was_answered_since(state.facts, question):
         return
     usage = question.usage
     if not usage.input:
         usage = estimate_usage_of_request(state)
+    await conversation.append_facts(_build_spent(question, usage, state))
+
+
+def _build_spent(question: UnansweredQuestion, usage: Usage, state: ConversationState) -> Spent:
     main_model = state.settings.model_for_role(ModelRole.MAIN)
     priced_usage = price_usage_of_agent(usage, "", question.model, main_model)
-    spent = Spent(question.purpose, question.model, priced_usage, is_estimate=True)
-    await conversation.append_facts(spent)
+    return Spent(question.purpose, question.model, priced_usage, is_estimate=True)
 
 
-def _was_answered_since(recorded_facts: Sequence[Recorded], question: UnansweredQuestion) -> bool:
+def was_answered_since(recorded_facts: Sequence[Recorded], question: UnansweredQuestion) -> bool:
     """Whether an answer was recorded after the question was asked: its process was killed before
     it could delete the note.
     """

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -204,15 +204,24 @@ class Workbench:
         self.queue_files = MessageQueueFiles(
             workspace.folder / "partial", self.sessions.find_open_session
         )
+        # Records by estimate what is held of ended gateways' questions.
+        self.record_held_questions: Callable[[], Awaitable[None]] | None = None
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
         workspace.watch_settings(self.size_limit.count_cache_size_soon)
 
     @classmethod
     async def open_workbench(
-        cls, workspace: StoredWorkspace, shared: ProgramDependencies
+        cls,
+        workspace: StoredWorkspace,
+        shared: ProgramDependencies,
+        *,
+        holds_questions: bool = False,
     ) -> "Workbench":
-        """Prepare the tools and list the conversations."""
+        """Prepare the tools and list the conversations.
+
+        `holds_questions`: what ended gateways asked is left to who serves agents here.
+        """
         permissions = system_prompt_and_settings.parse_permissions(workspace.settings)
         roots = [Path(root) for root in workspace.settings.roots]
         kit = await _open_folder_tools(workspace, shared, permissions, roots)
@@ -220,8 +229,9 @@ class Workbench:
         permissions.save_rule = partial(system_prompt_and_settings.save_permission_rule, workspace)
         try:
             # A read-only journal, for example, does not keep the workspace from being opened.
-            with suppress(HelixError):
-                await record_unanswered_questions(workspace)
+            if not holds_questions:
+                with suppress(HelixError):
+                    await record_unanswered_questions(workspace)
             await bench._rows.read_all_rows()
             await asyncio.to_thread(bench.copies.list_copies)
             bench.mcp_servers.start_configured_servers()

@@ -45,6 +45,7 @@ class TitleAgent(Agent):
         return {name: value for name, value in super().body().items() if name != "tools"}
 
 
+REPORTED_TOKENS = 4_321
 LOOKS: list[Block] = [Says("I look."), Calls(TOOL, {"command": "a"})]
 
 
@@ -111,6 +112,7 @@ async def test_a_request_of_a_killed_gateway_is_paid_once_by_estimate(
     held = HeldReplies(*[LOOKS] * steps_before, [Says("never read")], [Says("a wall")])
     held.may_answer.set()
     with Provider(held.answer) as provider:
+        provider.usage = lambda _: {"input": REPORTED_TOKENS, "read": 0, "write": 0}
         with gateway_process(tmp_path, provider) as (process, url):
             agent = Agent("anthropic", url, session=session)
             await take_steps(agent, steps_before)
@@ -130,6 +132,9 @@ async def test_a_request_of_a_killed_gateway_is_paid_once_by_estimate(
     assert [type(fact) for fact in before] == [ModelReplied] * steps_before
     require_estimate_of_step(spent)
     assert isinstance(reply, ModelReplied)
+    # The provider has said what the same request takes when it was sent again.
+    assert isinstance(spent, Spent)
+    assert spent.usage.input == reply.usage.input == REPORTED_TOKENS
     assert not list(tmp_path.rglob(f"{FOLDER}/*.json"))
 
 

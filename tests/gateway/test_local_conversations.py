@@ -69,6 +69,7 @@ from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.store.async_stores import StoreJournal
+from helix_desktop.workbench.open_workbench import Workbench
 from tests.conftest import Expect
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.gateway.running import PROTOCOLS, Agent
@@ -450,6 +451,40 @@ async def test_a_conversation_of_which_nothing_can_be_recorded_is_not_made(
         (row,) = made.list_conversations()
         assert row.id == sent.ticket.conversation
         await room.aclose()
+
+
+@pytest.mark.parametrize("reported", [0, 5_000])
+async def test_a_step_of_a_killed_gateway_waits_until_it_is_asked_again_or_nobody_does(
+    tmp_path: Path, reported: int
+) -> None:
+    units: list[object] = [anthropic_gateway.user_message("look around")]
+    async with bench(tmp_path) as made:
+        killed = LocalAgentConversations(made, _nobody)
+        sent = await killed.receive_request(*arrival(units))
+        conversation = sent.ticket.conversation
+        note = killed.questions.note_question(conversation, Purpose.STEP, "claude-opus-4-6")
+        note.leave_question_unanswered()
+        room = LocalAgentConversations(made, _nobody)
+        await room.figures_since()
+        assert await spent_in(made, conversation) == []
+        if reported:
+            sent = await room.receive_request(*arrival(units))
+            text = Piece(PieceKind.TEXT, "done")
+            replied = Replied((text,), "claude-opus-4-6", Stop.END, Usage(reported))
+            await room.record_agent_reply(sent.ticket, replied, "key")
+        await room.aclose()
+        (spent,) = await spent_in(made, conversation)
+        assert spent.is_estimate
+        if reported:
+            assert spent.usage.input == reported
+        assert spent.usage.input > 0
+        assert not list(tmp_path.rglob("open-questions/*.json"))
+        await killed.aclose()
+
+
+async def spent_in(made: Workbench, conversation: str) -> list[Spent]:
+    recorded_facts = await made.read_conversation_facts(conversation)
+    return [recorded.fact for recorded in recorded_facts if isinstance(recorded.fact, Spent)]
 
 
 async def test_what_was_forgotten_stands_in_no_later_request(tmp_path: Path) -> None:
