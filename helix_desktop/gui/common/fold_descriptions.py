@@ -196,8 +196,7 @@ def describe_fold(fold: Folded, fold_count: int = 1, change: str = "") -> str:
         happened = _name_for_count("what a fold did", "what folds did", fold.kind, fold_count)
     if not happened:
         happened = fold_title(fold, fold_count)
-    if agent or fold.kind is FoldKind.TRUNCATION:
-        return tr(
-            "{happened}: {change}. What was replaced stays here.", happened=happened, change=change
-        )
-    return tr("{happened}: {change}, and nothing was lost", happened=happened, change=change)
+    # Not "nothing was lost": of the important details, a summary may have only most.
+    return tr(
+        "{happened}: {change}. What was replaced stays here.", happened=happened, change=change
+    )

@@ -125,7 +125,10 @@ def test_what_a_fold_did_stands_where_it_happened(theme: Theme) -> None:
     made = laid(page_of(theme, told.facts), 1)
     (box,) = made.boxes
     assert isinstance(box, FoldLineBox)
-    assert box.text == "Older messages became a summary: 9K → 900 tokens, and nothing was lost"
+    assert (
+        box.text
+        == "Older messages became a summary: 9K → 900 tokens. What was replaced stays here."
+    )
     assert box.hot_spots[0].act == OpenFold("h")
 
 

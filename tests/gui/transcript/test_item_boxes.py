@@ -173,7 +173,7 @@ def test_the_chat_says_when_the_model_kept_few_of_the_important_details() -> Non
     words = "Summary: only 2 of 11 important details are in the text · 1.8K → 545 tokens"
     assert describe_fold(fold) == words
     good = replace(fold, details=replace(kept, kept=6, added=4))
-    assert describe_fold(good).endswith(": 1.8K → 545 tokens, and nothing was lost")
+    assert describe_fold(good).endswith(": 1.8K → 545 tokens. What was replaced stays here.")
     cut = replace(fold, kind=FoldKind.TRUNCATION, model="", details=DetailsKept())
     assert describe_fold(cut).startswith(
         "The oldest messages are no longer sent: 1.8K → 545 tokens. What was replaced"
