@@ -355,6 +355,10 @@ class ReplayLabDialog(TransientDialog):
         cell.setMinimumWidth(self.fontMetrics().averageCharWidth() * NAME_WIDTH_IN_CHARACTERS)
         name_label = build_plain_label(name, "", cell)
         meaning_label = build_plain_label(meaning, "faint", cell)
+        # The rows come when the dialog has its height, and the grid would cut off a second line.
+        meaning_label.ensurePolished()
+        lines_height = meaning_label.heightForWidth(cell.minimumWidth())
+        meaning_label.setMinimumHeight(lines_height)
         build_column(name_label, meaning_label, owner=cell, margins=0, spacing=2)
         return cell
 
