@@ -8,11 +8,14 @@ from helix_desktop.engine.sha256_digest import Digest
 
 def is_same_message(fact: facts.Fact, parts: Sequence[facts.UserPart]) -> bool:
     """Return whether a fact is the record of a message that had these parts when it was sent."""
-    if not isinstance(fact, facts.UserSaid):
-        return False
-    recorded_digests = [_digest_of_part(part) for part in fact.parts]
-    sent_digests = [_digest_of_part(part) for part in parts]
-    return recorded_digests == sent_digests
+    return isinstance(fact, facts.UserSaid) and have_same_contents(fact.parts, parts)
+
+
+def have_same_contents(first: Sequence[facts.UserPart], second: Sequence[facts.UserPart]) -> bool:
+    """Return whether two messages say the same, also if only one has its tokens counted."""
+    first_digests = [_digest_of_part(part) for part in first]
+    second_digests = [_digest_of_part(part) for part in second]
+    return first_digests == second_digests
 
 
 def _digest_of_part(part: facts.UserPart) -> Digest:

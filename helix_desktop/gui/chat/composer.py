@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QBoxLayout, QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.facts import Attachment, Recorded, Text, UserPart
+from helix_desktop.engine.message_identity import have_same_contents
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.state.token_ledger import Savings
@@ -498,7 +499,8 @@ class Composer(QWidget):
         unrecorded_with_draft = find_unrecorded_messages(waiting_and_draft, recorded)
         unrecorded = find_unrecorded_messages(waiting, recorded)
         was_draft_recorded = len(unrecorded_with_draft) == len(unrecorded)
-        if was_draft_recorded or draft in queued_since:
+        was_draft_queued = any(have_same_contents(draft, queued) for queued in queued_since)
+        if was_draft_recorded or was_draft_queued:
             self.text.clear()
             self.attachments.show_attachments(())
 
