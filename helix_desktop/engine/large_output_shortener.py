@@ -575,14 +575,22 @@ async def excerpt_attachment(
     return excerpt
 
 
+def _format_outline(stored: facts.Stored, text: str, outline_tokens: int) -> str:
+    """Return the outline of a document's text, or an empty string if it is not one."""
+    document = parse_document_text(text)
+    if document is None:
+        return ""
+    return format_document_outline(document, stored.digest.hex, outline_tokens)
+
+
 async def _excerpt_text_of_attachment(
     part: facts.Attachment, text: str, excerpt_tokens: int
 ) -> str:
     heading = f"[Attachment: {part.name}]"
     if part.document is not None:
-        document = parse_document_text(text)
-        if document is not None:
-            outline = format_document_outline(document, part.stored.digest.hex, excerpt_tokens)
+        # In a thread: of 500 pages, it takes longer than a window may stand still.
+        outline = await asyncio.to_thread(_format_outline, part.stored, text, excerpt_tokens)
+        if outline:
             return f"{heading}\n{outline}"
     preview = await build_preview_in_thread(text, excerpt_tokens)
     excerpt = large_output_choice.format_excerpt(part.stored, part.tokens, preview)

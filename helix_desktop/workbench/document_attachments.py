@@ -19,6 +19,7 @@ from helix_desktop.documents.scanned_pages import MOST_PICTURES, PICTURE_EDGE
 from helix_desktop.engine import facts
 from helix_desktop.engine.document_pages import format_document_text
 from helix_desktop.engine.ports import ContentCache, EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
@@ -83,9 +84,10 @@ class FileAttachments:
 
         original_origin = EntryOrigin("user", name, kind.media_type)
         original = await self.cache.store_content(content, original_origin)
-        pages = _list_page_texts(document, pictures)
-        text = format_document_text(name, kind.unit, document.unit_count, original.digest, pages)
-        encoded_text = text.encode("utf-8", "replace")
+        # In a thread: of 500 pages, it takes longer than a window may stand still.
+        encoded_text = await asyncio.to_thread(
+            _encode_document_text, name, document, kind, original.digest, pictures
+        )
         document_origin = facts.DocumentOrigin(original, kind.unit, document.unit_count)
         attached = [await self._attach_text(name, encoded_text, "text/plain", document_origin)]
         for picture in pictures:
@@ -164,6 +166,18 @@ def _decode_text_file(name: str, content: bytes) -> bytes:
             remedy="If it is in the workspace's folder, mention it with @: the agent can work with it by commands.",
         )
     return content
+
+
+def _encode_document_text(
+    name: str,
+    document: ReadDocument,
+    kind: DocumentKind,
+    original: Digest,
+    pictures: Sequence[PagePicture],
+) -> bytes:
+    pages = _list_page_texts(document, pictures)
+    text = format_document_text(name, kind.unit, document.unit_count, original, pages)
+    return text.encode("utf-8", "replace")
 
 
 def _list_page_texts(
