@@ -110,6 +110,7 @@ STORIES = int(os.environ.get("HELIX_STORIES", "4"))
 FIRST_SEED = int(os.environ.get("HELIX_FIRST_SEED", "0"))
 SEEDS = range(FIRST_SEED, FIRST_SEED + STORIES)
 MOMENTS = 25
+OWN_SUMMARIES = 3  # The number of the story's own one, which no other has.
 NAMED_ROWS = {
     *(context_kind_name(kind) for kind in ContextKind), "Shortened outputs, can be recalled", "Cost so far", "Sent",
     "Resent at a reduced price",
@@ -691,7 +692,7 @@ def facts_of_fold(
             "## Summary\nSo far.",
             chance.randrange(50, 3_000),
             chance.randrange(3_000, 90_000),
-            number=number,
+            number=OWN_SUMMARIES + number + 1,
             model=story.MODEL,
             why="requested by the user",
             details=DetailsKept(9, 2, 6, 1),
