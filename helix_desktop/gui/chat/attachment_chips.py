@@ -239,7 +239,7 @@ class AttachmentChips(QWidget):
         if tokens_to_send == attachment.tokens:
             return describe_attachment_size(attachment)
         sent = tr(
-            "{n} of {all} tokens",
+            "excerpt, {n} of {all} tokens",
             n=format_token_count(tokens_to_send),
             all=format_token_count(attachment.tokens),
         )
@@ -257,7 +257,11 @@ class AttachmentChips(QWidget):
             f"{label}  ✕", self, lambda: self._remove_attachment(attachment), "chip"
         )
         chip.setCursor(Qt.CursorShape.PointingHandCursor)
-        chip.setToolTip(safe_tooltip(tr("Remove {name} from the message", name=attachment.name)))
+        hint = tr("Remove {name} from the message", name=attachment.name)
+        if self._tokens_to_send(attachment) != attachment.tokens:
+            excerpt = tr("The model gets an excerpt of it and can ask for the rest. To give it certain lines, select them in the Cache and add only these.")  # fmt: skip
+            hint = f"{excerpt}\n{hint}"
+        chip.setToolTip(safe_tooltip(hint))
         chip.setAccessibleName(tr("Attachment {name}. Click to remove.", name=attachment.name))
         chip.show()
         return chip
