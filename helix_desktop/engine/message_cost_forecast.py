@@ -75,13 +75,15 @@ class ContextAfterUndo:
     """What the context holds once folds are undone, in billed tokens of the model's `window`, and
     what the next request then costs without the message, 0 if no price is known.
 
-    `is_shortened_again`: it is so full then that the next message is shortened first.
+    `is_shortened_again`: it is so full then that the next message is shortened first. Unless it
+    `fits` beside what is reserved, the Undo is refused.
     """
 
     used: int
     window: int
     dollars: float
     is_shortened_again: bool
+    fits: bool = True
 
     @property
     def used_share(self) -> float:
@@ -123,10 +125,17 @@ def estimate_context_after_undo(
         forecast = forecast_message_cost(state)
         if forecast is not None:
             dollars = max(dollars, forecast.dollars)
-    must_shorten_from = float(meter.window - meter.reserve)
+    most_that_fits = meter.window - meter.reserve
+    must_shorten_from = float(most_that_fits)
     if policy.handover != "off":
         must_shorten_from = context_usage.tokens_at_which_handover_must_start(meter, policy)
-    return ContextAfterUndo(used, meter.window, dollars, used >= must_shorten_from)
+    return ContextAfterUndo(
+        used,
+        meter.window,
+        dollars,
+        is_shortened_again=used >= must_shorten_from,
+        fits=used <= most_that_fits,
+    )
 
 
 def forecast_message_cost(state: Moment) -> MessageCostForecast | None:

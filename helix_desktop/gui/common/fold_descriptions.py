@@ -1,5 +1,6 @@
 """Describes a fold in the same words in the chat, the timeline and the inspector."""
 
+import re
 from collections.abc import Sequence
 
 from helix_desktop.engine.facts import (
@@ -25,6 +26,11 @@ _CONTEXT_KINDS: dict[FoldGroup, ContextKind] = {
     FoldGroup.NOTES: ContextKind.OBSERVATIONS,
     FoldGroup.SUMMARY: ContextKind.HANDOVER,
 }
+
+
+_REASON_THAT_BEGINS_WITH_NAME = re.compile(
+    r"^(?!the attachment “)(.+): ([\d,]+ tokens, over \d+% of the context window)$", re.DOTALL
+)
 
 
 def context_kind_of_fold(kind: FoldKind) -> ContextKind:
@@ -168,7 +174,9 @@ def describe_kept_details(fold: Folded) -> str:
 
 def describe_reason(fold: Folded) -> str:
     """Returns why the fold was made, as a sentence. Empty if that was not recorded."""
-    reason = translate_sentences(fold.why).strip()
+    # Earlier versions began with the attachment's name, which got a capital letter.
+    why = _REASON_THAT_BEGINS_WITH_NAME.sub(r"the attachment “\1” has \2", fold.why)
+    reason = translate_sentences(why).strip()
     if not reason:
         return ""
     reason = reason[0].upper() + reason[1:]

@@ -13,7 +13,7 @@ from helix_desktop.gui.common.figure_formats import format_short_day_and_time
 from helix_desktop.gui.common.fold_descriptions import context_kind_of_fold
 from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
+from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent, TimelineRewind
 from helix_desktop.gui.timeline.fold_sentences import describe_event_briefly, describe_event_title
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
@@ -119,6 +119,8 @@ class _FoldRowPainter(RowPainter):
         kind = ContextKind.OUTPUT
         if event.fold_kind is not None:
             kind = context_kind_of_fold(event.fold_kind)
+        elif isinstance(event.happened, TimelineRewind):
+            kind = ContextKind.CONVERSATION
         ring_colour = self._theme.fill_colour_of_kind(kind)
         if isinstance(event.happened, FoldFailed):
             ring_colour = self._theme.colour_of_token("danger")

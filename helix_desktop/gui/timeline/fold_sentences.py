@@ -400,18 +400,26 @@ def _describe_compaction_trigger(trigger: str) -> str:
 def describe_context_after_undo(after: ContextAfterUndo) -> str:
     """Says what an Undo puts into the context, and what the next message then costs."""
     holds = tr(
-        "After Undo, the context holds {used} of {window} tokens ({share}).",
+        "After Undo, the context would hold {used} of {window} tokens ({share}).",
         used=format_token_count(after.used),
         window=format_token_count(after.window),
         share=format_percent(after.used_share),
     )
     sentences = [holds]
+    if not after.fits:
+        sentences.append(tr("That is more than fits, so this cannot be undone now."))
+        return " ".join(sentences)
     if after.dollars >= LEAST_DOLLARS:
         sentences.append(
-            tr("The next message then costs about {price}.", price=format_dollars(after.dollars))
+            tr(
+                "The next message would then cost about {price}.",
+                price=format_dollars(after.dollars),
+            )
         )
     if after.is_shortened_again:
-        sentences.append(tr("That is so much that the next message is shortened again first."))
+        sentences.append(
+            tr("That is so much that the next message would first be shortened again.")
+        )
     return " ".join(sentences)
 
 

@@ -444,7 +444,8 @@ class TimelinePage(QWidget):
         """
         after = self._estimate_after_undo(folds)
         undo = partial(self._undo_or_redo_folds, "undo_fold", folds)
-        if after is None or not after.is_shortened_again:
+        # What does not fit is refused, with figures and what to do instead.
+        if after is None or not after.is_shortened_again or not after.fits:
             undo()
             return
         question = fold_sentences.describe_context_after_undo(after)

@@ -68,6 +68,10 @@ def test_only_what_the_model_still_sees_counts_as_kept(
         ("", ""),
         ("requested by the user", "Requested by the user."),
         ("The model said so.", "The model said so."),
+        (
+            "for i in $(seq 3): 40,859 tokens, over 25% of the context window",
+            "The attachment “for i in $(seq 3)” has 40,859 tokens, over 25% of the context window.",
+        ),
     ],
 )
 def test_a_reason_is_a_sentence(why: str, sentence: str) -> None:

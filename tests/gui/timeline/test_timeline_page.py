@@ -963,19 +963,34 @@ def test_what_an_undo_leads_to_stands_beside_it_and_a_full_window_is_asked_about
     made._choose_event(batch)
     settle()
     words = made.panel.undo_button.toolTip()
-    assert words.startswith("After Undo, the context holds ")
+    assert words.startswith("After Undo, the context would hold ")
     assert "of 128K tokens" in words
-    assert "The next message then costs about $" in words
+    assert "The next message would then cost about $" in words
     assert "shortened again" not in words
     assert words in shown_words(made)
-    session.append(ModelSet(ModelRole.MAIN, "small", 20_000, 2_000, 3.0, 15.0))
+    session.append(ModelSet(ModelRole.MAIN, "small", 24_000, 2_000, 3.0, 15.0))
     made._show_chosen_in_panel()
     QTest.mouseClick(made.panel.undo_button, LEFT)
     (box,) = made.findChildren(QMessageBox)
-    assert box.text().endswith("so much that the next message is shortened again first.")
+    assert box.text().endswith("so much that the next message would first be shortened again.")
     assert session.done == []
     next(each for each in box.buttons() if each.text() == "Undo").click()
     assert session.done == ["undo m0", "undo m1", "undo m2"]
     settle()
     assert made.panel.undo_button.text() == "Redo"
     assert made.panel.undo_button.toolTip() == ""
+
+
+def test_an_undo_that_does_not_fit_is_not_asked_about_and_says_so(
+    page: Page, settle: Settle
+) -> None:
+    made, session = page
+    session.append(Unfolded("h1"))
+    session.append(Unfolded("h2"))
+    session.append(ModelSet(ModelRole.MAIN, "small", 20_000, 2_000, 3.0, 15.0))
+    made._choose_event(made.timeline.events[1])
+    settle()
+    assert made.panel.undo_button.toolTip().endswith("so this cannot be undone now.")
+    QTest.mouseClick(made.panel.undo_button, LEFT)
+    assert made.findChildren(QMessageBox) == []
+    assert session.done == ["undo m0", "undo m1", "undo m2"], "the engine refuses it, with figures"
