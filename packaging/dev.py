@@ -24,9 +24,12 @@ import changed
 import environment
 
 ROOT = environment.ROOT
-# The first fork this process, which must have no threads of earlier tests: a fork could wait for
-# one of them for ever. The others time what a person waits for, with no other tests beside them.
-ALONE = ["tests/faults/alone", "tests/gui/alone"]
+# These fork their process, which must have no threads of earlier tests: a fork could wait for one
+# of them for ever. So they have a process of their own, beside the others.
+FORKING = ["tests/faults/alone"]
+# These time what a person waits for, with no other tests beside them.
+TIMED = ["tests/gui/alone"]
+ALONE = [*FORKING, *TIMED]
 CHANGED_SECONDS = 25  # with the start of pytest, half a minute
 REST = [f"--ignore={folder}" for folder in ALONE]
 # A worker waits for about half of its time: for the disk, a process, an answer. Two
@@ -100,7 +103,7 @@ def test(arguments: Sequence[str]) -> int:
             "from importlinter.cli import lint_imports_command as check; check()",
             "--no-logo",
         ],
-        "tests that stand alone": ["-m", "pytest", "-q", *ALONE],
+        "tests that stand alone": ["-m", "pytest", "-q", *TIMED],
     }
     types = _begin(["-m", "mypy"])  # the tests that stand alone leave a processor free
     compiling = _begin(
@@ -112,8 +115,11 @@ def test(arguments: Sequence[str]) -> int:
         # The path is as short as on the disk: that of a socket has 108 characters at most.
         where, settings = ([f"--basetemp={place}/t"], {"TMPDIR": place}) if place else ([], {})
         tests = _begin_step("tests", ["-m", "pytest", "-q", *TOGETHER, *REST, *where], settings)
+        forking = _begin(["-m", "pytest", "-q", *FORKING], settings=settings)
         print(f"\n== types\n{types.communicate()[0]}", flush=True)  # while the tests go on
         ended["types"] = types.returncode
+        print(f"\n== tests that fork\n{forking.communicate()[0]}", flush=True)
+        ended["tests that fork"] = forking.returncode
         ended["tests"] = tests()
     failed = [name for name, status in ended.items() if status]
     if failed:
