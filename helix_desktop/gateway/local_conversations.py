@@ -1719,12 +1719,13 @@ def _is_question_for_summary(
         return False
     if not arrival.session:
         return asks_for_summary(messages)
-    # Codex asks a provider of the user's own without tools. With results of calls in the same
-    # request, it is a step all the same: they stand nowhere else.
-    is_without_tools = arrival.agent in AGENTS_WITH_TOOLS and not arrival.tools
+    # Codex asks a provider of the user's own without tools.
+    if arrival.tools or arrival.agent not in AGENTS_WITH_TOOLS:
+        return False
+    # With results of calls in the same request, it is a step all the same: they stand nowhere else.
     is_all_new = position.is_at_end and position.known_count == len(messages) - 1
-    is_question = not messages[-1].pieces_of_kind(PieceKind.RESULT)
-    return is_without_tools and is_all_new and is_question
+    has_results = bool(messages[-1].pieces_of_kind(PieceKind.RESULT))
+    return is_all_new and not has_results
 
 
 def _choose_longest_kept(

@@ -183,6 +183,8 @@ class Workbench:
         self.task_retention = shared.task_retention
         self.sharing_setup = WorkspaceSharingSetup(workspace, shared.access.secrets)
         self._listeners: list[Listener] = []
+        self._checked_settings: WorkspaceConfig | None = None
+        self._mistake_in_policy = ""
         # The main models of conversations that do not use the workspace's.
         self._model_by_conversation: dict[str, str] = {}
         # For conversations in which a connected agent works: whose model writes its folds.
@@ -1028,12 +1030,16 @@ class Workbench:
     @property
     def policy_mistake(self) -> str:
         """Return what is wrong with the policy in workspace.toml, and what that means for connected
-        agents. Empty if nothing is wrong.
+        agents. Empty if nothing is wrong. Each request of an agent asks for it, so that the same
+        settings are checked once.
         """
-        mistake = system_prompt_and_settings.find_policy_mistake(self.workspace.settings)
-        if not mistake:
+        settings = self.workspace.settings
+        if settings is not self._checked_settings:
+            self._checked_settings = settings
+            self._mistake_in_policy = system_prompt_and_settings.find_policy_mistake(settings)
+        if not self._mistake_in_policy:
             return ""
-        return f"{mistake} Correct it in {self.workspace.settings_file} and open the workspace again. Until then, requests of connected agents are recorded and not shortened."
+        return f"{self._mistake_in_policy} Correct it in {self.workspace.settings_file} and open the workspace again. Until then, requests of connected agents are recorded and not shortened."
 
     @property
     def policy_name(self) -> str:
