@@ -326,11 +326,9 @@ def measure_window_without_end(state: Moment, policy: Policy, before: int) -> Wi
     counted = dict(meter.counted)
     for item in state.branch.items_from_fact(before):
         if item.blocks:
-            counted[item.blocks[0].kind] -= MESSAGE_TOKENS
+            counted[ContextKind.CONVERSATION] -= MESSAGE_TOKENS
         for block in item.blocks:
             counted[block.kind] -= block.tokens
-    for kind, tokens in counted.items():
-        counted[kind] = max(0, tokens)
     ledger = state.record.ledger
     used = ledger.billed_view_tokens(meter.model, before - 1, sum(counted.values()))
     return replace(meter, parts=_share_among_kinds(used, counted), used=used, counted=counted)

@@ -97,7 +97,11 @@ def next_takes(c: Conversation, model: str, n: int) -> int:
     """What the next request takes at n: as much as the model's last one by its report, and what
     is more or less since, by its factor.
     """
-    count = counted(c, n)
+    return takes_of(c, model, n, counted(c, n))
+
+
+def takes_of(c: Conversation, model: str, n: int, count: int) -> int:
+    """The same of a request of so many counted tokens."""
     by = factor(c, model, n)
     told = [
         (fact.usage.input, counted(c, saw(c, m)), m)
@@ -223,10 +227,14 @@ def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
         if count > 0:
             f = (sent(c, m) + (count - c_) * growth(steps)) / count
         limit = _limit_of_step(c, m)
-        full = bool(limit) and round(count * f) > limit
+        # A report of less than half of our count is not believed where something has to fit.
+        least = max(f, 1.0) if 2 * sent(c, m) < c_ else f
+        full = bool(limit) and round(count * least) > limit
         if full:
-            rest = round((limit // 10) / f) + max(0, count - last_count)
+            new = max(0, count - last_count)
+            rest = round((limit // 10) / f) + new
             full = round(rest * f) <= limit  # else no summary makes enough room
+            full = full and round(new * least) <= limit
             count = rest if full else c_
         found[m] = Usual(count, f, full, last_count, 0.0 if found_cache_empty(c, m) else share)
         summarised_away = w - count

@@ -49,6 +49,7 @@ from tests.reckoner.figures import (
     reply_at,
     saw,
     sent,
+    takes_of,
     usual_reply,
 )
 from tests.reckoner.journal import Conversation, before, settings, way
@@ -523,7 +524,9 @@ def next_message(c: Conversation, n: int, instead: int = 0) -> Next | None:
     if main is None or not writing:
         return None
     gone = sum(_tokens(item) for item in view(moment(c, n)) if instead and _begin(item) >= instead)
-    takes = max(0, meter(c, n)[1] - round(gone * main_factor(c, n)))
+    takes = meter(c, n)[1]
+    if instead:  # as it was billed before that message
+        takes = takes_of(c, main.model, instead - 1, counted(c, n) - gone)
     front, asked = in_cache(c, n)
     old = min(front, takes)
     warm = old * cached + (takes - old) * writing + reply * output

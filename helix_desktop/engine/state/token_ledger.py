@@ -339,7 +339,11 @@ class SummaryBaseline:
 
         usable_tokens = round(self.window * self.usable_share) - self.reserve
         limit = max(usable_tokens, sent)
-        if self.window == 0 or round(unfolded_tokens * factor) <= limit:
+        factor_that_fits = factor
+        if sent < LEAST_RATE * shown:
+            # The meter does not believe such a report either, and measures by our count.
+            factor_that_fits = max(factor, 1.0)
+        if self.window == 0 or round(unfolded_tokens * factor_that_fits) <= limit:
             self._remember_step(whole, unfolded_tokens)
             if unfolded_tokens == shown:
                 return as_sent
@@ -347,7 +351,11 @@ class SummaryBaseline:
 
         # It does not fit the window, so a summary would have replaced what is old.
         new_tokens = max(0, unfolded_tokens - old_tokens)
-        summary = _summarise_if_that_makes_room(old_tokens, new_tokens, factor, limit, read_share)
+        summary = None
+        if round(new_tokens * factor_that_fits) <= limit:
+            summary = _summarise_if_that_makes_room(
+                old_tokens, new_tokens, factor, limit, read_share
+            )
         if summary is None:
             # What is new is shortened, as it is here.
             self._remember_step(whole, shown)

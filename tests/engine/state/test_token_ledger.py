@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from helix_desktop.engine.context_policy import preset_policy
+from helix_desktop.engine.context_usage import measure_window
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
@@ -467,6 +469,25 @@ def test_what_leaves_no_room_for_the_reply_and_a_summary_is_not_called_saved() -
     assert told_with_output(26_000).without > 26_000
     assert told_with_output(29_000).saved_tokens == 0, "with 4,800 reserved, it does not fit"
     assert told_with_output(29_000, agent="claude").without > 29_000
+
+
+def test_what_does_not_fit_by_the_meter_is_not_called_saved_because_a_server_counts_less() -> None:
+    """An output of 40.9K tokens in a window of 32K had "saved $0.167 of $0.173"."""
+    talk = told(SystemSet("s", 1_400), window(32_000), UserSaid((Text("u", 10),)))
+    talk.add(reply(6, 300))
+    message = talk.add(UserSaid((Text("long", 40_900),)))
+    talk.fold("f", PartRef(message), kind=FoldKind.EXCERPT, tokens=370)
+    for billed in (600, 650):
+        talk.add(reply(6, billed))
+    meter = measure_window(talk.state, preset_policy("layered"))
+    assert meter.factor == 1.0, "less than half is not believed"
+    assert savings(talk).saved_tokens == 0
+    believed = told(SystemSet("s", 1_400), window(32_000), UserSaid((Text("u", 10),)))
+    believed.add(reply(6, 900))
+    message = believed.add(UserSaid((Text("long", 40_900),)))
+    believed.fold("f", PartRef(message), kind=FoldKind.EXCERPT, tokens=370)
+    believed.add(reply(6, 1_100))
+    assert savings(believed).without > 20_000
 
 
 def test_what_could_not_have_been_sent_is_never_called_saved() -> None:
