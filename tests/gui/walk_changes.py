@@ -20,7 +20,7 @@ from helix_desktop.engine.facts import UserSaid
 from helix_desktop.gui.changes.commit_button import CommitDialog
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
-from tests.gui.hands import allow, click, key, type_
+from tests.gui.hands import allow, click, key, type_, xdotool
 from tests.gui.walk_context import shown
 from tests.scripted_tour import ClockWithoutPauses
 from tests.soak.driven import HOME, drive, until
@@ -100,6 +100,8 @@ class Walk:
             await until(
                 lambda: bool(page.body.view._buttons) and page.body.view._buttons[0].isVisible()
             )
+            # Another part that comes to where Undo was pressed waits until the mouse has moved.
+            await xdotool("mousemove", "5", "5")
             await click(page.body.view._buttons[0].back)
             await until(
                 lambda wrong=wrong: wrong not in (self.folder / "src" / "calc.py").read_text()  # type: ignore[misc]

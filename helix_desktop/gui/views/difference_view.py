@@ -8,7 +8,6 @@ from PySide6.QtCore import (
     QEvent,
     QObject,
     QPoint,
-    QPointF,
     QRect,
     QRectF,
     Qt,
@@ -17,6 +16,7 @@ from PySide6.QtCore import (
     SignalInstance,
 )
 from PySide6.QtGui import (
+    QCursor,
     QFontMetrics,
     QKeyEvent,
     QKeySequence,
@@ -40,6 +40,7 @@ from helix_desktop.gui.views.comment_box import CommentBox
 from helix_desktop.gui.views.difference_layout import BOX, DifferenceLines, DifferenceRowHeights
 
 TAIL = 24
+LOOKS_FOR_MOUSE_MS = 100
 MOVED_ON = 12  # Pixels. A mouse that moved less is still where it was.
 NO_ROWS = difference_rows.build_difference_sheet((), two_columns=False)
 
@@ -86,9 +87,11 @@ class DifferenceView(TextSurface):
         self._buttons: list[HunkButtons] = []
         self._actions = True
         self._has_hunk_buttons = True
-        # Where the mouse pressed Undo last. Another part's Undo that comes there by itself is not
-        # what a second click means.
-        self._undo_pressed_at: QPointF | None = None
+        # Where the mouse pressed Undo last, and whether it is still there. Another part's Undo that
+        # comes there by itself is not what a second click means.
+        self._undo_pressed_at = QPoint()
+        self._watching_mouse = QTimer(self, interval=LOOKS_FOR_MOUSE_MS)
+        self._watching_mouse.timeout.connect(self._has_mouse_moved_on)
         self._right = True  # True if the selected text is in the right column.
 
         self._comment = CommentBox(theme, self.viewport())
@@ -260,7 +263,6 @@ class DifferenceView(TextSurface):
     def _build_hunk_buttons(self) -> HunkButtons:
         """Builds buttons that act on the hunk where they stand, which changes with scrolling."""
         buttons = HunkButtons(self.viewport())
-        buttons.back.setMouseTracking(True)
         buttons.back.installEventFilter(self)
         buttons.back.clicked.connect(lambda: self._request_undo(buttons))
         buttons.keep.clicked.connect(lambda: self._emit_hunk(self.hunk_keep_requested, buttons))
@@ -274,25 +276,21 @@ class DifferenceView(TextSurface):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Ignores presses of Undo where one was pressed before, until the mouse has moved on."""
-        if not isinstance(event, QMouseEvent):
-            return super().eventFilter(watched, event)
-        place = event.globalPosition()
-        self._forget_press_if_mouse_moved(place)
         if event.type() in (QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonDblClick):
-            if self._undo_pressed_at is not None:
+            if self._watching_mouse.isActive() and not self._has_mouse_moved_on():
                 self.setFocus()  # The press has given the focus to the button.
                 return True
-            self._undo_pressed_at = place
+            self._undo_pressed_at = QCursor.pos()
+            self._watching_mouse.start()
         return super().eventFilter(watched, event)
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        self._forget_press_if_mouse_moved(event.globalPosition())
-        super().mouseMoveEvent(event)
-
-    def _forget_press_if_mouse_moved(self, place: QPointF) -> None:
-        pressed_at = self._undo_pressed_at
-        if pressed_at is not None and (place - pressed_at).manhattanLength() > MOVED_ON:
-            self._undo_pressed_at = None
+    def _has_mouse_moved_on(self) -> bool:
+        """Whether it is elsewhere, or was meanwhile."""
+        moved = QCursor.pos() - self._undo_pressed_at
+        if moved.manhattanLength() > MOVED_ON:
+            self._watching_mouse.stop()
+            return True
+        return False
 
     def _emit_hunk(self, signal: SignalInstance, buttons: HunkButtons) -> None:
         hunk = self._hunks[buttons.hunk]
