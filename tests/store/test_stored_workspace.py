@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -271,3 +272,150 @@ async def test_what_a_conversation_refers_to_is_used(workspace: StoredWorkspace)
     entries = await workspace._used_entries()
     assert used.digest in entries
     assert unused.digest not in entries
+
+
+async def test_a_workspace_without_a_name_is_called_by_its_id(workspace: StoredWorkspace) -> None:
+    assert workspace.settings_file.parent == workspace.folder
+    workspace.change_settings({"name": None})
+    assert workspace.name == workspace.id == workspace.folder.name
+
+
+async def test_what_is_in_force_without_being_saved_is_told_to_watchers(
+    workspace: StoredWorkspace,
+) -> None:
+    heard: list[str] = []
+    workspace.watch_settings(lambda: heard.append("one"))
+    leave = workspace.watch_settings(lambda: heard.append("two"))
+    leave()
+    workspace.notify_settings_watchers()
+    await asyncio.sleep(0)
+    assert heard == ["one"]
+
+
+async def test_an_export_is_written_whole_or_not_at_all(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    stored = await workspace.cache.store_content(os.urandom(3_000), EntryOrigin("shell", "ls"))
+    await workspace.journal.append_to_journal("c", [ToolReturned("1", stored, 1)])
+    file = tmp_path / "export.tar"
+    sizes: list[int] = []
+    assert await workspace.export_to_file(file, sizes.append) == ()
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == file.stat().st_size > 3_000
+    pieces = [piece async for piece in workspace.export_pieces()]
+    assert b"" not in pieces
+    assert sum(map(len, pieces)) == file.stat().st_size
+    with pytest.raises(StoreFailed, match="could not be written") as refused:
+        await workspace.export_to_file(tmp_path / "nowhere" / "export.tar")
+    assert refused.value.remedy == "Choose another folder or file name."
+    # The workspace can be used on.
+    assert await workspace.cache.read_content(stored.digest)
+
+
+async def test_a_backup_that_was_made_is_listed(workspace: StoredWorkspace) -> None:
+    assert workspace.list_journal_backups() == ()
+    await workspace.journal.append_to_journal("c", [UserSaid((Text("hello"),))])
+    backup = await workspace.back_up_now()
+    assert [listed.path for listed in workspace.list_journal_backups()] == [backup.path]
+
+
+async def test_what_forgetting_would_change_is_said_and_then_changed(
+    workspace: StoredWorkspace,
+) -> None:
+    secret = "the-private-thing-7712"
+    stored = await workspace.cache.store_content(secret.encode() * 20, EntryOrigin("shell", "ls"))
+    other = await workspace.cache.store_content(b"other" * 20, EntryOrigin("shell", "ls"))
+    await workspace.journal.append_to_journal(
+        "c", [UserSaid((Text(f"it is {secret}"),)), ToolReturned("1", stored, 1)]
+    )
+    await workspace.journal.append_to_journal("d", [ToolReturned("1", other, 1)])
+    would, size = await workspace.find_content_to_forget(secret, ())
+    assert would.entries == (stored.digest,)
+    assert would.conversations == ("c",)
+    assert would.facts >= 1
+    assert size == workspace._stores.cache.reader.record_of_entry(stored.digest).kept
+    steps: list[tuple[int, int]] = []
+    done = await workspace.forget_content(
+        text=secret, report=lambda read, total: steps.append((read, total))
+    )
+    assert (done.entries, done.conversations) == ((stored.digest,), ("c",))
+    assert all(read < total for read, total in steps[:-1])
+    assert steps[-1][0] == steps[-1][1]
+    assert await workspace.cache.read_content(other.digest) == b"other" * 20
+    with pytest.raises(NotFound):
+        await workspace.cache.read_content(stored.digest)
+    (fact, *_) = await workspace.journal.read_facts("c")
+    assert secret not in repr(fact)
+
+
+async def test_without_a_shared_store_nothing_waits_to_be_sent_or_released(
+    workspace: StoredWorkspace,
+) -> None:
+    await workspace.journal.append_to_journal("c", [UserSaid((Text("hello"),))])
+    assert await workspace.was_written_by_worker("c") is False
+    assert await workspace.release_conversations(["c"]) == ()
+    assert len(await workspace.journal.read_facts("c")) == 1
+    assert await workspace._sync_state_if_shared() is None
+    async with workspace.pause_sharing():
+        assert workspace.link is None
+
+
+async def test_only_what_is_in_the_trash_or_named_is_deleted(workspace: StoredWorkspace) -> None:
+    for name in ("kept", "named", "empty"):
+        await workspace.journal.append_to_journal(name, [ConversationStarted(name)])
+    nothing = await workspace.delete_conversations_for_good()
+    assert nothing.conversations == ()
+    emptied = await workspace.delete_conversations_for_good({"named"})
+    assert emptied.conversations == ("named",)
+    await workspace.delete_new_conversation("empty")
+    assert {row.id for row in await workspace.journal.list_conversations()} == {"kept"}
+
+
+async def test_the_cache_is_over_its_limit_by_what_is_kept_beyond_it(
+    workspace: StoredWorkspace,
+) -> None:
+    await workspace.cache.store_content(os.urandom(5_000), EntryOrigin("shell", "ls"))
+    await workspace.index.wait_until_indexed()
+    assert await workspace.bytes_over_limit() == 0
+    kept = await workspace.index.measure_kept_bytes()
+    workspace.settings = replace(workspace.settings, limit=kept - 1_000)
+    assert await workspace.bytes_over_limit() == 1_000
+    workspace.settings = replace(workspace.settings, limit=kept + 1)
+    assert await workspace.bytes_over_limit() == 0
+
+
+async def test_who_closed_it_is_told_once_and_the_lock_is_free(
+    workspaces: AllWorkspaces, workspace: StoredWorkspace
+) -> None:
+    heard: list[str] = []
+    forget_workspace = workspace.closed
+
+    def note_closing() -> None:
+        heard.append("closed")
+        forget_workspace()
+
+    workspace.closed = note_closing
+    await workspace.aclose()
+    await workspace.aclose()
+    assert heard == ["closed"]
+    again = await workspaces.open_stored_workspace(workspace.id)
+    await again.aclose()
+
+
+async def test_what_a_killed_program_was_writing_goes_at_the_next_opening(
+    workspaces: AllWorkspaces, workspace: StoredWorkspace
+) -> None:
+    await workspace.back_up_now()
+    await workspace.aclose()
+    (workspace.folder / "partial").mkdir(exist_ok=True)
+    leftovers = [
+        workspace.folder / name
+        for name in ("journal.mending-1", "backups/a.new1", "partial/c.queue-new", "x.probe")
+    ]
+    kept = [workspace.folder / name for name in ("partial/c.queue", "notes.txt")]
+    for path in (*leftovers, *kept):
+        path.write_text("x")
+    again = await workspaces.open_stored_workspace(workspace.id)
+    await again.aclose()
+    assert [path.name for path in leftovers if path.exists()] == []
+    assert [path.name for path in kept if not path.exists()] == []
