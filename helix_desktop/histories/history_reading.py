@@ -20,6 +20,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import (
     added_formats,
     chatgpt_history,
+    cline_history,
     foreign_sqlite,
     gemini_cli_history,
     openai_history,
@@ -257,7 +258,8 @@ def _sessions_of_all_rows(
     other, their names and ids end in their number.
     """
     groups = [all_rows]
-    if known_shapes(kind) is None:
+    # Cline 3 writes one object, with all messages of the session in it.
+    if known_shapes(kind) is None or kind == cline_history.KIND:
         groups = list(_group_into_sessions(all_rows))
     for number, rows in enumerate(groups, 1):
         for session in _read_sessions_of_rows(rows, path, report, kind):

@@ -19,6 +19,7 @@ from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import (
     claude_code_history,
     cline_history,
+    copilot_history,
     gemini_cli_history,
     opencode_history,
 )
@@ -43,6 +44,12 @@ LEAST_BYTES = 1 << 20  # Less than this may be notes of an agent that nobody wor
 MOST_NAMES = 3
 # Endings of files that may hold sessions. Programs, logs and pictures lie in the same folders.
 _ENDINGS = (".jsonl", ".json", ".ndjson", ".db", ".sqlite", ".sqlite3", ".msgpack", ".zst")
+_NAMES_BESIDE_HISTORIES: Mapping[str, Sequence[str]] = {
+    gemini_cli_history.KIND: ("logs.json",),  # What was typed, which the sessions have as well.
+    cline_history.KIND: ("ui_messages.json", "task_metadata.json"),
+    # The runs of its workflows, whose messages are in the session, and whether files are watched.
+    copilot_history.KIND: ("session.db", "tracking.json"),
+}
 _BESIDE_DATABASE = ("-wal", "-shm", "-journal")
 
 
@@ -184,12 +191,9 @@ def _is_history_or_beside_one(kind: str, folder: Path, file: Path) -> bool:
     if kind == opencode_history.KIND:
         # Sessions of versions before the database.
         return file.is_relative_to(folder / "storage")
-    if kind == gemini_cli_history.KIND:
-        return file.name == "logs.json"  # What was typed, which the sessions have as well.
-    if kind == cline_history.KIND:
-        beside = ("ui_messages.json", "task_metadata.json", f"{file.parent.name}.json")
-        return file.name in beside
-    return False
+    if kind == cline_history.KIND and file.name == f"{file.parent.name}.json":
+        return True
+    return file.name in _NAMES_BESIDE_HISTORIES.get(kind, ())
 
 
 def _share_of_files(kind: str, files: Sequence[_MeasuredFile]) -> ReadShare:

@@ -267,13 +267,16 @@ def originals(more: Path | None, folder: Path) -> list[Original]:
 def rows_of(original: Original) -> list[Row]:
     text = original.content.decode()
     if original.kind == "cline":
-        return list(json.loads(text))
+        document = json.loads(text)
+        # Cline 3 writes one object, with all messages of the session in it.
+        return document if isinstance(document, list) else [document]
     return [json.loads(line) for line in text.splitlines()]
 
 
 def write_rows(original: Original, path: Path, rows: Sequence[Row]) -> None:
     if original.kind == "cline":
-        path.write_text(json.dumps(rows), "utf-8")
+        is_one_object = original.content.lstrip().startswith(b"{")
+        path.write_text(json.dumps(rows[0] if is_one_object else rows), "utf-8")
     else:
         written.lines(path, rows)
 

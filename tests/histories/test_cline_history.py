@@ -332,13 +332,16 @@ def _written_session(folder: Path) -> Path:
     return file
 
 
+@pytest.mark.parametrize("kind", ["", "cline"])
 def test_a_session_of_cline_3_is_read_with_what_the_user_typed_and_its_outputs(
-    tmp_path: Path,
+    tmp_path: Path, kind: str
 ) -> None:
     """Before, only tasks of Cline 2 were found: nothing that Cline 3 does was recorded."""
     file = _written_session(tmp_path)
     report = ReadingReport()
-    (found,) = history_reading.read_sessions(file, report)
+    # The recorder says of which program the file is.
+    (found,) = history_reading.read_sessions(file, report, kind)
+    assert (list(report.sentences_about_unknown()), list(report.unknown)) == ([], [])
     assert (found.kind, found.session, found.title, found.version) == (
         "cline",
         "1795_ab",

@@ -45,8 +45,19 @@ def test_what_the_agents_write_today_is_read_and_nothing_is_said(tmp_path: Path)
     write(tmp_path / ".local" / "share" / "opencode" / "log" / "a.log", LEAST_BYTES)
     write(tmp_path / ".cline" / "data" / "tasks" / "1" / "ui_messages.json", 30)
     write(tmp_path / ".gemini" / "tmp" / "project" / "logs.json", 30)
+    copilot = tmp_path / ".copilot" / "session-state" / "1"
+    write(copilot / "events.jsonl", 60)
+    write(copilot / "session.db", LEAST_BYTES)
+    write(copilot / "rewind-file-snapshots" / "tracking.json", 30)
     shares = shares_of(tmp_path)
-    assert sorted(shares) == ["claude-code", "cline", "codex", "gemini-cli", "opencode"]
+    assert sorted(shares) == [
+        "claude-code",
+        "cline",
+        "codex",
+        "copilot-cli",
+        "gemini-cli",
+        "opencode",
+    ]
     assert all(share.read_bytes == share.all_files.bytes > 0 for share in shares.values())
     assert sentences(tmp_path) == []
 
