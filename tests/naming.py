@@ -119,17 +119,20 @@ def _parse_package(package: Path) -> _ParsedPackage:
 
 def _imported_names(tree: ast.Module, module: str) -> Mapping[str, str]:
     """What each name of this module stands for, by the names of the modules it comes from."""
-    names = {
-        each.name: f"{module}.{each.name}" for each in tree.body if isinstance(each, ast.ClassDef)
-    }
+    names: dict[str, str] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.ClassDef):
+            names[statement.name] = f"{module}.{statement.name}"
     for node in _statements(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
-            names |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
         elif isinstance(node, ast.Import):
-            whole = {each.asname: each.name for each in node.names if each.asname}
-            names |= whole | {
-                first: first for each in node.names if (first := each.name.split(".")[0])
-            }
+            for alias in node.names:
+                if alias.asname:
+                    names[alias.asname] = alias.name
+                first = alias.name.split(".")[0]
+                names[first] = first
     return names
 
 
@@ -167,28 +170,23 @@ def _collect_definitions(
 
 def _read_class(node: ast.ClassDef, module: str, names: Mapping[str, str]) -> _PackageClass:
     bases = [_full_name(base, names) for base in node.bases]
-    methods = {each.name: each for each in node.body if isinstance(each, _Function)}
-    declared = {
-        each.target.id
-        for each in node.body
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-    }
-    stored = {
-        each.attr
-        for each in ast.walk(node)
-        if isinstance(each, ast.Attribute)
-        and isinstance(each.ctx, ast.Store)
-        and isinstance(each.value, ast.Name)
-        and each.value.id == "self"
-    }
-    return _PackageClass(
-        node.name,
-        module,
-        bases,
-        methods,
-        frozenset(declared | stored),
-        any(each == "typing.Protocol" for each in bases),
-    )
+    methods: dict[str, _Function] = {}
+    fields: set[str] = set()
+    for statement in node.body:
+        if isinstance(statement, _Function):
+            methods[statement.name] = statement
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            fields.add(statement.target.id)
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and _is_stored_in_self(inner):
+            fields.add(inner.attr)
+    is_protocol = "typing.Protocol" in bases
+    return _PackageClass(node.name, module, bases, methods, frozenset(fields), is_protocol)
+
+
+def _is_stored_in_self(attribute: ast.Attribute) -> bool:
+    is_of_self = isinstance(attribute.value, ast.Name) and attribute.value.id == "self"
+    return is_of_self and isinstance(attribute.ctx, ast.Store)
 
 
 def _full_name(base: ast.expr, names: Mapping[str, str]) -> str:
@@ -201,22 +199,21 @@ def _full_name(base: ast.expr, names: Mapping[str, str]) -> str:
 def _own_functions(parsed: _ParsedPackage) -> Iterator[tuple[str, str]]:
     """Name and module of every function whose name was chosen here, each once."""
     protocols = [each for each in parsed.classes.values() if each.is_protocol]
-    structural = {
-        each: [
-            protocol
-            for protocol in protocols
-            if protocol is not each and _implements(parsed, each, protocol)
-        ]
-        for each in parsed.classes.values()
-        if not each.is_protocol
-    }
-    for name, module, owner in parsed.definitions:
+    names_of_protocols: dict[_PackageClass, set[str]] = {}
+    for owner in parsed.classes.values():
+        names: set[str] = set()
+        for protocol in protocols:
+            if not owner.is_protocol and _implements(parsed, owner, protocol):
+                names.update(protocol.methods)
+        names_of_protocols[owner] = names
+    for name, module, owner_or_none in parsed.definitions:
         if name.startswith("__") and name.endswith("__"):
             continue
-        if owner is None or not (
-            _is_inherited(parsed, owner, name)
-            or any(name in each.methods for each in structural.get(owner, ()))
-        ):
+        if owner_or_none is None:
+            yield name, module
+            continue
+        is_of_protocol = name in names_of_protocols.get(owner_or_none, ())
+        if not is_of_protocol and not _is_inherited(parsed, owner_or_none, name):
             yield name, module
 
 

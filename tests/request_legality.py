@@ -8,10 +8,11 @@ Anthropic also demands that roles alternate and that the user is first and last.
 import itertools
 from collections.abc import Iterator
 
-from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.facts import Reasoning, ToolCall
 from helix_desktop.engine.messages import Image, Request, Role, ToolResult
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
+from tests.texts_and_calls import calls_in, texts_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +37,15 @@ def find_complaints(request: Request) -> list[str]:
 def flatten_request(request: Request) -> Iterator[FlatMessage]:
     """Yield results before the user's words, and an assistant's text with its calls."""
     for message in request.messages:
-        texts = "".join(part.text for part in message.parts if isinstance(part, Text))
+        texts = "".join(texts_in(message.parts))
         if message.role is Role.ASSISTANT:
-            yield FlatMessage(
-                "assistant",
-                texts,
-                tuple(part for part in message.parts if isinstance(part, ToolCall)),
-            )
+            yield FlatMessage("assistant", texts, tuple(calls_in(message.parts)))
             continue
-        yield from (
-            FlatMessage("tool", part.text, answers=part.call)
-            for part in message.parts
-            if isinstance(part, ToolResult)
-        )
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        for result in results:
+            yield FlatMessage("tool", result.text, answers=result.call)
         pictures = sum(isinstance(part, Image) for part in message.parts)
-        if texts or pictures or not any(isinstance(part, ToolResult) for part in message.parts):
+        if texts or pictures or not results:
             yield FlatMessage("user", texts, pictures=pictures)
 
 

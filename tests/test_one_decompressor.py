@@ -88,38 +88,29 @@ def _called(node: ast.Call) -> Iterator[str]:
     whole before anybody can count it.
     """
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    if name in {"getattr", "import_module", "__import__", "methodcaller", "attrgetter"}:
-        texts = [
-            each.value
-            for each in ast.walk(node)
-            if isinstance(each, ast.Constant) and isinstance(each.value, str)
-        ]
-        yield from (text for text in texts if text in NAMES or _module(text))
+    if name in REACH_BY_TEXT:
+        for part in ast.walk(node):
+            text = part.value if isinstance(part, ast.Constant) else None
+            if isinstance(text, str) and (text in NAMES or _module(text)):
+                yield text
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-    is_client = getattr(owner, "attr", getattr(owner, "id", "")) in {
-        "client",
-        "_client",
-        "http",
-        "httpx",
-        "httpx2",
-    }
-    streams = any(
-        word.arg == "stream" and getattr(word.value, "value", None) is True
-        for word in node.keywords
-    )
-    if is_client and name in {
-        "get",
-        "post",
-        "put",
-        "patch",
-        "delete",
-        "head",
-        "options",
-        "request",
-    }:
+    name_of_owner = getattr(owner, "attr", getattr(owner, "id", ""))
+    if name_of_owner not in CLIENTS:
+        return
+    if name in READ_WHOLE or (name == "send" and not _asks_for_stream(node)):
         yield "a reply read as a whole"
-    if is_client and name == "send" and not streams:
-        yield "a reply read as a whole"
+
+
+REACH_BY_TEXT = {"getattr", "import_module", "__import__", "methodcaller", "attrgetter"}
+CLIENTS = {"client", "_client", "http", "httpx", "httpx2"}
+READ_WHOLE = {"get", "post", "put", "patch", "delete", "head", "options", "request"}
+
+
+def _asks_for_stream(node: ast.Call) -> bool:
+    for keyword in node.keywords:
+        if keyword.arg == "stream" and isinstance(keyword.value, ast.Constant):
+            return keyword.value.value is True
+    return False
 
 
 def _module(name: str) -> str:

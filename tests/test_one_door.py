@@ -87,29 +87,39 @@ def offences(source: str, file: str = "somewhere.py") -> list[str]:
 
 def _ways(node: ast.AST, file: str) -> Iterator[str]:
     if isinstance(node, ast.Import):
-        yield from (_module(alias.name) for alias in node.names if _module(alias.name))
-        yield from (
-            "ctypes"
-            for alias in node.names
-            if alias.name.startswith("ctypes") and file not in CTYPES
-        )
+        yield from _imported(node, file)
     elif isinstance(node, ast.ImportFrom):
         yield from _imported_from(node, file)
-    elif isinstance(node, ast.Attribute) and node.attr in NAMES:
-        if (
-            node.attr not in WORDS
-            or isinstance(node.value, ast.Call)
-            or _names_a_module(node.value)
-        ):
+    elif isinstance(node, ast.Attribute):
+        if _starts_something(node):
             yield node.attr
-    elif (isinstance(node, ast.Assign | ast.NamedExpr) and _names_a_module(node.value)) or (
-        isinstance(node, ast.alias) and node.asname and node.name in MODULE_NAMES
-    ):
+    elif _renames_a_module(node):
         yield "a module by another name"
     elif isinstance(node, ast.Call):
         yield from _called(node)
         if _creates_folders_above(node):
             yield "folders that everybody may write to under an open umask: use atomic_files"
+
+
+def _starts_something(node: ast.Attribute) -> bool:
+    if node.attr not in NAMES:
+        return False
+    is_of_module = isinstance(node.value, ast.Call) or _names_a_module(node.value)
+    return is_of_module or node.attr not in WORDS
+
+
+def _renames_a_module(node: ast.AST) -> bool:
+    if isinstance(node, ast.alias):
+        return bool(node.asname) and node.name in MODULE_NAMES
+    return isinstance(node, ast.Assign | ast.NamedExpr) and _names_a_module(node.value)
+
+
+def _imported(node: ast.Import, file: str) -> Iterator[str]:
+    for alias in node.names:
+        if _module(alias.name):
+            yield _module(alias.name)
+        if alias.name.startswith("ctypes") and file not in CTYPES:
+            yield "ctypes"
 
 
 def _imported_from(node: ast.ImportFrom, file: str) -> Iterator[str]:
@@ -146,15 +156,16 @@ def _called(node: ast.Call) -> Iterator[str]:
         for text in _texts_in(node):
             if text in NAMES or _module(text):
                 yield text
-    if name == "getattr" and len(node.args) > 1:
-        is_made = not isinstance(node.args[1], ast.Constant)
-        if is_made and _names_a_module(node.args[0]):
-            yield "a name that is made, of a module"
-    if name in {"import_module", "__import__"} and node.args:
-        if isinstance(node.args[0], ast.BinOp):
-            yield "a module whose name is made"
-    if name == "vars" and node.args and _names_a_module(node.args[0]):
+    if not node.args:
+        return
+    if name in {"import_module", "__import__"} and isinstance(node.args[0], ast.BinOp):
+        yield "a module whose name is made"
+    if not _names_a_module(node.args[0]):
+        return
+    if name == "vars":
         yield "all names of a module"
+    if name == "getattr" and len(node.args) > 1 and not isinstance(node.args[1], ast.Constant):
+        yield "a name that is made, of a module"
 
 
 def _creates_folders_above(node: ast.Call) -> bool:
@@ -198,16 +209,12 @@ def keyrings(source: str) -> list[str]:
     """The libraries of the system's key stores that it imports, by whatever name."""
     if not any(library in source for library in KEYRINGS):
         return []
-    names = [
-        name
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in (
-            [each.name for each in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-        )
-    ]
+    names: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
     return [name for name in names if name.partition(".")[0] in KEYRINGS]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +89,12 @@ def arrival(units: list[object], session: str = "s") -> tuple[Arrival, list[Prot
     ), said
 
 
+async def recorded_kinds(made: Workbench, ticket: Ticket) -> list[type[Fact]]:
+    """The classes of the facts of the conversation that a request belongs to."""
+    facts = await made.read_conversation_facts(ticket.conversation)
+    return [type(recorded.fact) for recorded in facts]
+
+
 async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_is_shown_short(
     tmp_path: Path,
 ) -> None:
@@ -104,16 +111,11 @@ async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_
         units.extend(answer.message.units)
         units.append(anthropic_gateway.result_message("c1", "Bash", "a line of it\n" * 40_000))
         sent = await room.receive_request(*arrival(units))
-        assert [type(entry) for entry in sent.entries] == [
-            UnchangedMessage,
-            UnchangedMessage,
-            ChangedMessage,
-        ]
+        kinds_of_entries = [type(entry) for entry in sent.entries]
+        assert kinds_of_entries == [UnchangedMessage, UnchangedMessage, ChangedMessage]
         assert sent.recallable
-        facts = [
-            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
-        ]
-        assert [facts.count(kind) for kind in (UserSaid, ModelReplied, ToolReturned)] == [1, 1, 1]
+        kinds = Counter(await recorded_kinds(made, sent.ticket))
+        assert (kinds[UserSaid], kinds[ModelReplied], kinds[ToolReturned]) == (1, 1, 1)
         assert [row.agent for row in made.list_conversations()] == ["an agent"]
         (figure,) = await room.figures_since()
         assert figure.requests == 1
@@ -126,22 +128,29 @@ def _as_the_client_has_it(protocol: str, units: Sequence[Json], client: str) -> 
     """
     kept: list[Json] = json.loads(json.dumps(units))
     if client == "without the reasoning":
-        kept = [unit for unit in kept if unit.get("type") != "reasoning"]
-        for unit in kept:
-            unit.pop("reasoning_content", None)
-            for name in ("content", "parts"):
-                if isinstance(unit.get(name), list):
-                    unit[name] = [
-                        p
-                        for p in unit[name]
-                        if not p.get("thought") and p.get("type") != "thinking"
-                    ]
+        return _without_reasoning(kept)
     if client == "in one text" and protocol in ("anthropic", "gemini"):
         field = "content" if protocol == "anthropic" else "parts"
-        texts = [p for p in kept[0][field] if "text" in p and not p.get("thought")]
-        texts[0]["text"] = " ".join(p["text"] for p in texts)
-        kept[0][field] = [p for p in kept[0][field] if p not in texts[1:]]
+        parts = kept[0][field]
+        texts = [part for part in parts if "text" in part and not part.get("thought")]
+        texts[0]["text"] = " ".join(part["text"] for part in texts)
+        kept[0][field] = [part for part in parts if part not in texts[1:]]
     return kept
+
+
+def _without_reasoning(units: Sequence[Json]) -> list[Json]:
+    """In each protocol's own form: a unit, a field, or a part."""
+    kept = [unit for unit in units if unit.get("type") != "reasoning"]
+    for unit in kept:
+        unit.pop("reasoning_content", None)
+        for field in ("content", "parts"):
+            if isinstance(unit.get(field), list):
+                unit[field] = [part for part in unit[field] if not _is_thought(part)]
+    return kept
+
+
+def _is_thought(part: Json) -> bool:
+    return bool(part.get("thought")) or part.get("type") == "thinking"
 
 
 @pytest.mark.parametrize("client", ["as it came", "in one text", "without the reasoning"])
@@ -164,17 +173,8 @@ async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(
     ]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
-
-        async def send() -> tuple[Ticket, dict[str, Json]]:
-            messages = wire.parse_messages(body := agent.body())
-            said = messages[count_leading_instructions(messages) :]
-            chain = compute_message_hashes(protocol, said)
-            asks = Arrival(protocol, "an agent", "s", "head", "m", "system", TOOLS, chain)
-            sent = await room.receive_request(asks, said)
-            return sent.ticket, build_folded_body(protocol, body, messages, sent.entries)
-
         for blocks in replies:
-            ticket, _ = await send()
+            ticket, _ = await _send(room, agent, protocol)
             answer = wire.parse_reply(WRITERS[protocol].whole(blocks, USAGE, "1"))
             replied = Replied(answer.message.pieces, "m", answer.stop, Usage())
             await room.record_agent_reply(ticket, replied, answer.message.identity_key)
@@ -184,25 +184,46 @@ async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(
                 agent.results([(call.id, "Bash", "fine") for call in calls])
             else:
                 agent.say("go on")
-        _, body = await send()
+        _, body = await _send(room, agent, protocol)
         assert "4711" in json.dumps(body)
-        conversation = (await made.open_session(ticket.conversation)).conversation
-        for recorded in conversation.state.facts:
-            for place, part in enumerate(getattr(recorded.fact, "parts", ())):
-                if "4711" in getattr(part, "text", ""):
-                    await conversation.append_facts(Excluded(PartRef(recorded.seq, place)))
-        _, body = await send()
+        await _take_out(made, ticket, "4711")
+        _, body = await _send(room, agent, protocol)
         await room.aclose()
-    assert "4711" not in json.dumps(body)
-    assert not complaint(Asked(agent.path, {}, json.dumps(body).encode(), protocol))
-    left = [piece for message in wire.parse_messages(body) for piece in message.pieces]
-    assert [piece.kind for piece in left].count(PieceKind.CALL) == 1
-    assert [piece.kind for piece in left].count(PieceKind.RESULT) == 1
-    assert "That is all." in json.dumps(body)
-    in_one = protocol == "openai-chat" or (
-        client == "in one text" and protocol != "openai-responses"
-    )
-    assert ("I look." in json.dumps(body)) == (not in_one)
+    sent = json.dumps(body)
+    assert "4711" not in sent
+    assert not complaint(Asked(agent.path, {}, sent.encode(), protocol))
+    kinds: Counter[PieceKind] = Counter()
+    for message in wire.parse_messages(body):
+        kinds.update(piece.kind for piece in message.pieces)
+    assert kinds[PieceKind.CALL] == 1
+    assert kinds[PieceKind.RESULT] == 1
+    assert "That is all." in sent
+    # In one text with what was taken out, it left with it.
+    joins_texts = client == "in one text" and protocol != "openai-responses"
+    was_in_one = joins_texts or protocol == "openai-chat"
+    assert ("I look." in sent) == (not was_in_one)
+
+
+async def _send(
+    room: LocalAgentConversations, agent: Agent, protocol: str
+) -> tuple[Ticket, dict[str, Json]]:
+    """The agent's next request, and the body that the gateway makes of it."""
+    body = agent.body()
+    messages = WIRE_MODULES[protocol].parse_messages(body)
+    said = messages[count_leading_instructions(messages) :]
+    chain = compute_message_hashes(protocol, said)
+    asks = Arrival(protocol, "an agent", "s", "head", "m", "system", TOOLS, chain)
+    sent = await room.receive_request(asks, said)
+    return sent.ticket, build_folded_body(protocol, body, messages, sent.entries)
+
+
+async def _take_out(made: Workbench, ticket: Ticket, text: str) -> None:
+    """Every part of the conversation that has the text."""
+    conversation = (await made.open_session(ticket.conversation)).conversation
+    for recorded in conversation.state.facts:
+        for place, part in enumerate(getattr(recorded.fact, "parts", ())):
+            if text in getattr(part, "text", ""):
+                await conversation.append_facts(Excluded(PartRef(recorded.seq, place)))
 
 
 async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands_for(
@@ -514,11 +535,8 @@ async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: 
         for number in range(2):
             sent = await room.receive_request(*arrival(units))
             assert sent.ticket.ahead == (number == 1)
-            facts = [
-                type(each.fact)
-                for each in await made.read_conversation_facts(sent.ticket.conversation)
-            ]
-            assert ToolReturned not in facts  # the request is on its way
+            kinds = await recorded_kinds(made, sent.ticket)
+            assert ToolReturned not in kinds  # the request is on its way
             answer = anthropic_gateway.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
@@ -528,10 +546,8 @@ async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: 
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
             units.extend(answer.message.units)
             units.append(anthropic_gateway.result_message(f"c{number}", "Bash", "fine"))
-        facts = [
-            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
-        ]
-        assert [kind for kind in facts if kind in (ModelReplied, ToolReturned)] == [
+        kinds = await recorded_kinds(made, sent.ticket)
+        assert [kind for kind in kinds if kind in (ModelReplied, ToolReturned)] == [
             ModelReplied,
             ToolReturned,
             ModelReplied,
@@ -558,10 +574,8 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
         sent = await room.receive_request(*arrival(units))
         assert are_all_unchanged(sent.entries, len(units))
         assert not sent.recallable
-        facts = [
-            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
-        ]
-        assert ToolReturned not in facts  # the request is on its way
+        kinds = await recorded_kinds(made, sent.ticket)
+        assert ToolReturned not in kinds  # the request is on its way
         shorter = await room.fold_after_overflow(sent.ticket)
         assert shorter is not None
         assert ChangedMessage in map(type, shorter.entries)
@@ -571,13 +585,9 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
         await room._tasks.wait_for_all_tasks()
-        facts = [
-            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
-        ]
-        assert [facts.count(kind) for kind in (ToolReturned, ModelReplied)] == [
-            MESSAGES_IN_COMMIT,
-            MESSAGES_IN_COMMIT + 1,
-        ]
+        kinds = await recorded_kinds(made, sent.ticket)
+        assert kinds.count(ToolReturned) == MESSAGES_IN_COMMIT
+        assert kinds.count(ModelReplied) == MESSAGES_IN_COMMIT + 1
         units.extend(answer.message.units)
         units.append(anthropic_gateway.result_message("last", "Bash", "fine"))
         sent = await room.receive_request(*arrival(units))
@@ -598,11 +608,7 @@ async def test_what_comes_while_a_long_history_is_recorded_waits_for_nothing_and
         for number in range(3):
             sent = await room.receive_request(*arrival(units, session))
             assert are_all_unchanged(sent.entries, len(units))
-            facts = [
-                type(each.fact)
-                for each in await made.read_conversation_facts(sent.ticket.conversation)
-            ]
-            assert ToolReturned not in facts
+            assert ToolReturned not in await recorded_kinds(made, sent.ticket)
             answer = anthropic_gateway.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"new{number}")], USAGE, str(number))
             )
@@ -613,16 +619,13 @@ async def test_what_comes_while_a_long_history_is_recorded_waits_for_nothing_and
             units.extend(answer.message.units)
             units.append(anthropic_gateway.result_message(f"new{number}", "Bash", "fine"))
         await room.aclose()
-        recorded = [
-            each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)
-        ]
-        replies = [fact for fact in recorded if isinstance(fact, ModelReplied)]
+        recorded = await made.read_conversation_facts(sent.ticket.conversation)
+        replies = [each.fact for each in recorded if isinstance(each.fact, ModelReplied)]
         assert [reply.usage.input for reply in replies[-3:]] == [100, 101, 102]
-        assert len(replies) == MESSAGES_IN_COMMIT * 2 + 3
-        assert (
-            sum(isinstance(fact, ToolReturned) for fact in recorded) == MESSAGES_IN_COMMIT * 2 + 2
-        )
-        assert not any(isinstance(fact, Rewound) for fact in recorded)
+        kinds = Counter(await recorded_kinds(made, sent.ticket))
+        assert kinds[ModelReplied] == MESSAGES_IN_COMMIT * 2 + 3
+        assert kinds[ToolReturned] == MESSAGES_IN_COMMIT * 2 + 2
+        assert kinds[Rewound] == 0
         assert len(made.list_conversations()) == 1
 
 
@@ -639,10 +642,7 @@ async def test_the_recording_of_a_long_history_pauses_after_another_request(
             await room.receive_request(
                 *arrival([anthropic_gateway.user_message("hello")], f"other {number}")
             )
-        facts = [
-            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
-        ]
-        assert ToolReturned not in facts
+        assert ToolReturned not in await recorded_kinds(made, sent.ticket)
         await room._tasks.aclose(limit=0)
 
 
@@ -699,11 +699,9 @@ async def test_a_long_history_goes_on_where_recording_it_was_given_up(
         await room.receive_request(*arrival(units))
         sent = await room.receive_request(*arrival(units))
         await room.aclose()
-        facts = [
-            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
-        ]
-        assert facts.count(ToolReturned) == MESSAGES_IN_COMMIT
-        assert Rewound not in facts
+        kinds = await recorded_kinds(made, sent.ticket)
+        assert kinds.count(ToolReturned) == MESSAGES_IN_COMMIT
+        assert Rewound not in kinds
         assert taken[1] == taken[2] == len(units) - taken[0]
 
 
@@ -769,10 +767,8 @@ async def test_the_first_request_of_a_session_waits_for_few_commits(
         monkeypatch.setattr(made.workspace.journal, "append_to_journal", counted)
         sent = await room.receive_request(*arrival(history(1)))
         assert len(commits) == 3  # The conversation, its settings, and all messages.
-        facts = [
-            type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)
-        ]
-        assert facts[-5:-1] == [UserSaid, ModelReplied, ToolReturned, Received]
+        kinds = await recorded_kinds(made, sent.ticket)
+        assert kinds[-5:-1] == [UserSaid, ModelReplied, ToolReturned, Received]
         held = (
             await room._get_open_conversation(await room._known_messages_of_ticket(sent.ticket))  # type: ignore[arg-type]
         ).conversation
@@ -1014,19 +1010,25 @@ async def test_a_reply_ends_a_turn_unless_it_calls(tmp_path: Path) -> None:
         agent = Room(made)
         sent = await agent.send(anthropic_gateway.user_message("look around"))
         await agent.answer(sent, Calls("Bash", {}, "c0"), stop=Stop.CALLS)
-        assert not any(isinstance(fact, TurnEnded) for fact in await agent.facts(sent))
+        assert TurnEnded not in await recorded_kinds(made, sent.ticket)
         sent = await agent.send(anthropic_gateway.result_message("c0", "Bash", "fine"))
         assert sent.ticket.ahead
         await agent.answer(sent, Says("Done."), stop=Stop.END)
-        recorded = await made.read_conversation_facts(sent.ticket.conversation)
         ended = (await agent.facts(sent))[-1]
         assert isinstance(ended, TurnEnded)
-        (returned,) = [each.seq for each in recorded if isinstance(each.fact, ToolReturned)]
-        saw = [each.fact.saw for each in recorded if isinstance(each.fact, ModelReplied)]
+        returned = 0
+        saw: list[int] = []
+        noted: list[Received] = []
+        for recorded in await made.read_conversation_facts(sent.ticket.conversation):
+            if isinstance(recorded.fact, ToolReturned):
+                returned = recorded.seq
+            elif isinstance(recorded.fact, ModelReplied):
+                saw.append(recorded.fact.saw)
+            elif isinstance(recorded.fact, Received):
+                noted.append(recorded.fact)
         assert saw[1] > returned > saw[0], "it answers what was recorded after it was sent"
-        noted = [each.fact for each in recorded if isinstance(each.fact, Received)]
         assert [(len(one.chain), one.session, one.head) for one in noted] == [(1, "s", "head")] * 4
-        assert tuple(link for one in noted for link in one.chain) == agent.arrival()[0].chain
+        assert tuple(one.chain[0] for one in noted) == agent.arrival()[0].chain
         await agent.room.aclose()
 
 
@@ -1172,10 +1174,8 @@ async def test_while_a_long_history_is_recorded_all_of_it_counts_as_known(tmp_pa
         assert (
             await room.count_known_messages(arrival(units, "many")[0]) == LONG_HISTORY_MESSAGES + 1
         )
-        facts = [
-            type(each.fact) for each in await made.read_conversation_facts(many.ticket.conversation)
-        ]
-        assert facts.count(ToolReturned) == LONG_HISTORY_MESSAGES // 2
+        kinds = await recorded_kinds(made, many.ticket)
+        assert kinds.count(ToolReturned) == LONG_HISTORY_MESSAGES // 2
 
 
 async def test_a_history_that_is_being_recorded_stays_open_while_other_agents_come(

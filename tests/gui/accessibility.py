@@ -101,41 +101,35 @@ def controls_of(window: QWidget) -> list[Control]:
     return list(_below(root)) if root is not None else []
 
 
+STATES_TOLD = (
+    "checked", "disabled", "focusable", "focused", "expanded", "readOnly", "selected", "hasPopup", "checkable", "editable",
+    "defaultButton",
+)  # fmt: skip
+
+
 def _below(node: QAccessibleInterface) -> Iterator[Control]:
-    rows = node.role() in (Role.List, Role.Tree, Role.Table)
-    for at in range(min(node.childCount(), ROWS) if rows else node.childCount()):
-        child = node.child(at)
+    has_rows = node.role() in (Role.List, Role.Tree, Role.Table)
+    count = node.childCount()
+    for place in range(min(count, ROWS) if has_rows else count):
+        child = node.child(place)
         if child is None or not child.isValid() or child.state().invisible:
             continue
         thing = child.object()
         widget = thing if isinstance(thing, QWidget) else None
-        if widget is not None and not widget.isVisible():
-            continue
-        if isinstance(widget, QScrollBar | QHeaderView) or (
-            widget is not None and widget.isWindow() and not rows
-        ):
+        if widget is not None and _is_passed_over(widget, is_in_rows=has_rows):
             continue
         state = child.state()
-        states = [
-            name
-            for name in (
-                "checked",
-                "disabled",
-                "focusable",
-                "focused",
-                "expanded",
-                "readOnly",
-                "selected",
-                "hasPopup",
-                "checkable",
-                "editable",
-                "defaultButton",
-            )
-            if getattr(state, name)
-        ]
-        yield Control(child.role(), name_told(child), widget, tuple(states))
+        states = tuple(name for name in STATES_TOLD if getattr(state, name))
+        yield Control(child.role(), name_told(child), widget, states)
         if not isinstance(widget, QAbstractSpinBox | QComboBox | QKeySequenceEdit):
             yield from _below(child)
+
+
+def _is_passed_over(widget: QWidget, *, is_in_rows: bool) -> bool:
+    """What is not shown, what belongs to its view, and windows, which are looked at themselves."""
+    if not widget.isVisible() or isinstance(widget, QScrollBar | QHeaderView):
+        return True
+    return widget.isWindow() and not is_in_rows
 
 
 def name_told(node: QAccessibleInterface) -> str:
@@ -329,11 +323,8 @@ def pressed_by_enter_instead(widget: QWidget) -> QPushButton | None:
         return None  # It passes Enter on to the button with the keyboard.
     if isinstance(widget, QPushButton) and (widget.autoDefault() or widget.isDefault()):
         return None
-    return next(
-        (
-            each
-            for each in dialog.findChildren(QPushButton)
-            if each.isDefault() and each.isEnabled() and each.isVisible() and each is not widget
-        ),
-        None,
-    )
+    for button in dialog.findChildren(QPushButton):
+        can_be_pressed = button.isEnabled() and button.isVisible()
+        if button.isDefault() and can_be_pressed and button is not widget:
+            return button
+    return None

@@ -80,19 +80,23 @@ class Scopes(NamedTuple):
 def texts(module: Path, *, with_errors: bool = True) -> set[str]:
     """Every sentence of a module that a person may read, what is put in as `{}`."""
     tree = ast.parse((PACKAGE / module).read_text("utf-8"))
-    kinds = {name for name, value in vars(errors).items() if isinstance(value, type)}
-    kinds |= {
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and _is_error(node, kinds)
-    }
-    kinds = kinds | {"Broken", "NobodyThere", "NothingWritten"} if with_errors else set()
+    kinds = _kinds_of_errors(tree) if with_errors else set()
+    named = NAMED if with_errors else NAMED - {"remedy"}
     found: set[str] = set()
     for scope, node in _scoped(tree):
-        named = NAMED if with_errors else NAMED - {"remedy"}
         for expression in _read_by_people(node, kinds, named, getattr(scope, "name", "")):
-            found |= set(itertools.islice(_alternatives(expression, Scopes(scope, tree)), MOST))
-    return {each for text in found for each in sentences(text)}
+            for text in itertools.islice(_alternatives(expression, Scopes(scope, tree)), MOST):
+                found.update(sentences(text))
+    return found
+
+
+def _kinds_of_errors(tree: ast.Module) -> set[str]:
+    """The names of the errors that a module may raise with a sentence, its own among them."""
+    kinds = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and _is_error(node, kinds):
+            kinds.add(node.name)
+    return kinds | {"Broken", "NobodyThere", "NothingWritten"}
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -122,26 +126,32 @@ def _read_by_people(
 ) -> Iterator[ast.expr]:
     if isinstance(node, ast.Return) and function in RETURNED and node.value is not None:
         yield node.value
-    if isinstance(node, ast.Assign):
+    elif isinstance(node, ast.Assign):
         for target in node.targets:
             if _named(target) in named:
                 yield node.value
     # A text that grows: the name stands for all that it may come out as.
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+    elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         if node.target.id in named:
             yield node.target
-    if not isinstance(node, ast.Call):
-        return
-    name = _named(node.func)
-    wanted = (0,) if name in kinds else PLACES.get(name, ())
-    yield from (argument for place, argument in enumerate(node.args) if place in wanted)
-    yield from (keyword.value for keyword in node.keywords if keyword.arg in named)
-    if (
-        name == "append"
-        and isinstance(node.func, ast.Attribute)
-        and _named(node.func.value) in LISTS
-    ):
-        yield node.args[0]
+    elif isinstance(node, ast.Call):
+        yield from _arguments_read_by_people(node, kinds, named)
+
+
+def _arguments_read_by_people(
+    call: ast.Call, kinds: set[str], named: set[str]
+) -> Iterator[ast.expr]:
+    name = _named(call.func)
+    places = (0,) if name in kinds else PLACES.get(name, ())
+    for place, argument in enumerate(call.args):
+        if place in places:
+            yield argument
+    for keyword in call.keywords:
+        if keyword.arg in named:
+            yield keyword.value
+    if name == "append" and isinstance(call.func, ast.Attribute):
+        if _named(call.func.value) in LISTS:
+            yield call.args[0]
 
 
 def _named(node: ast.expr) -> str:

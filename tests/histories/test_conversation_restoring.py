@@ -359,20 +359,20 @@ def opencode_database(path: Path) -> None:
 def test_any_history_is_written_for_any_agent(tmp_path: Path, kind: str, agent: str) -> None:
     session = main_session(written.KINDS[kind](tmp_path))
     facts, content = imported(session)
-    again = read_back(
-        restoring.build_restored_session(
-            facts, content, RestoreRequest("c", agent, "/home/me/project")
-        ),
-        tmp_path,
-    )
-    words = [one.text for one in session.messages if one.role == "user" and not one.beside]
-    assert [one.text for one in again.messages if one.text in words and one.role == "user"] == words
-    whole = "\n".join(one.text for one in again.messages)
-    assert all(
-        (one.shown or one.text) in whole
-        for one in session.messages
-        if one.role in ("assistant", "tool")
-    )
+    request = RestoreRequest("c", agent, "/home/me/project")
+    restored = restoring.build_restored_session(facts, content, request)
+    again = read_back(restored, tmp_path)
+    words: list[str] = []
+    shown: list[str] = []
+    for message in session.messages:
+        if message.role == "user" and not message.beside:
+            words.append(message.text)
+        if message.role in ("assistant", "tool"):
+            shown.append(message.shown or message.text)
+    words_again = [message.text for message in again.messages if message.role == "user"]
+    assert [text for text in words_again if text in words] == words
+    whole = "\n".join(message.text for message in again.messages)
+    assert [text for text in shown if text not in whole] == []
     assert again.folder == session.folder or not session.folder
 
 

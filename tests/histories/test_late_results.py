@@ -81,14 +81,7 @@ def test_a_fork_shares_only_what_its_original_has() -> None:
 @given(st.data())
 def test_every_call_has_its_result_before_the_next_reply(data: st.DataObject) -> None:
     """Results arrive in any order, also among later replies and the user's words."""
-    sizes = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=5))
-    replies = [reply(*(f"{at}-{n}" for n in range(size))) for at, size in enumerate(sizes)]
-    messages = list[RecordedMessage](replies)
-    for at, _ in enumerate(replies):
-        messages.insert(data.draw(st.integers(0, len(messages))), [ASKED, NOTE, FAILED][at % 3])
-    results = [result(call.id) for message in replies for call in message.calls]
-    for one in data.draw(st.permutations(results)):
-        messages.insert(data.draw(st.integers(0, len(messages))), one)
+    messages = draw_messages(data)
     found = ordered(*messages)
     assert sorted(found, key=repr) == sorted(messages, key=repr), "nothing is lost or doubled"
     waiting: set[str] = set()
@@ -99,3 +92,20 @@ def test_every_call_has_its_result_before_the_next_reply(data: st.DataObject) ->
             assert not waiting
         waiting |= {call.id for call in message.calls}
     assert not waiting
+
+
+def draw_messages(data: st.DataObject) -> list[RecordedMessage]:
+    """Replies with calls in their order, and others and results anywhere among them."""
+    sizes = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=5))
+    messages: list[RecordedMessage] = []
+    results: list[RecordedMessage] = []
+    for number, size in enumerate(sizes):
+        calls = [f"{number}-{call}" for call in range(size)]
+        messages.append(reply(*calls))
+        results += [result(call) for call in calls]
+    for number in range(len(sizes)):
+        place = data.draw(st.integers(0, len(messages)))
+        messages.insert(place, [ASKED, NOTE, FAILED][number % 3])
+    for late in data.draw(st.permutations(results)):
+        messages.insert(data.draw(st.integers(0, len(messages))), late)
+    return messages

@@ -18,7 +18,7 @@ from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories.conversation_restoring import RestoreRequest
 from helix_desktop.histories.openai_chat_export import ReadContent
 from tests.histories import made_up_sessions
-from tests.histories.made_up_sessions import MadeUpSession, Said
+from tests.histories.made_up_sessions import MadeUpSession, Returned, Said
 from tests.histories.test_conversation_restoring import imported, main_session, read_back
 
 TRIALS = 12
@@ -47,11 +47,14 @@ def test_in_our_own_next_request(kind: str, tmp_path: Path) -> None:
         facts, read_content = imported(main_session(path))
         messages = next_request(facts, read_content)
         request = str(messages)
-        for words in session.shown:
-            assert repr(words)[1:-1] in request, (trial, words)
-        answered = [part for one in messages for part in one.parts if isinstance(part, ToolResult)]
-        interrupted = [one.call for one in answered if one.text == INTERRUPTED]
-        assert not set(interrupted) & set(session.results), trial
+        missing = [words for words in session.shown if repr(words)[1:-1] not in request]
+        assert missing == [], trial
+        interrupted: set[str] = set()
+        for message in messages:
+            for part in message.parts:
+                if isinstance(part, ToolResult) and part.text == INTERRUPTED:
+                    interrupted.add(part.call)
+        assert interrupted.isdisjoint(session.results), trial
         kept = {one.fact.output.digest for one in facts if isinstance(one.fact, ToolReturned)}
         for text in session.results.values():
             assert Digest.of_content(text.encode()) in kept, (trial, text)
@@ -64,18 +67,25 @@ def test_at_each_agent(kind: str, agent: str, tmp_path: Path) -> None:
         session, path = make_up(kind, trial, tmp_path / str(trial))
         facts, content = imported(main_session(path))
         path.unlink()
-        restored = restoring.build_restored_session(
-            facts, content, RestoreRequest("c", agent, "/home/me/project")
-        )
+        request = RestoreRequest("c", agent, "/home/me/project")
+        restored = restoring.build_restored_session(facts, content, request)
         sent = "\n".join(restored.texts)
-        for words in session.shown:
-            assert words in sent, (trial, words)
+        missing = [words for words in session.shown if words not in sent]
+        assert missing == [], trial
         assert session.has_unanswered_calls or INTERRUPTED not in sent
         again = read_back(restored, tmp_path / str(trial))
-        whole = "\n".join(one.text for one in again.messages)
-        for event in session.events:
-            if isinstance(event, Said) or (event.text and hasattr(event, "call")):
-                assert event.text.strip() in whole, (trial, event)
-        if kind == "codex" and again.compactions:
-            for event in session.events:
-                assert not isinstance(event, Said) or event.text in sent, "Codex keeps them all"
+        whole = "\n".join(message.text for message in again.messages)
+        lost = [text for text in texts_that_stay(session) if text.strip() not in whole]
+        assert lost == [], trial
+        if kind == "codex" and again.compactions:  # Codex keeps all that its user said.
+            said = [event.text for event in session.events if isinstance(event, Said)]
+            assert [text for text in said if text not in sent] == [], trial
+
+
+def texts_that_stay(session: MadeUpSession) -> list[str]:
+    """The user's words and the results of calls, which no writing leaves out."""
+    texts: list[str] = []
+    for event in session.events:
+        if isinstance(event, Said | Returned):
+            texts.append(event.text)
+    return [text for text in texts if text]

@@ -37,19 +37,24 @@ TRIMMED = ".,;:!?()[]{}<>\"'`=*·…"
 async def lost(facts: Sequence[Recorded], cache: ContentCache) -> set[str]:
     """Details of this conversation that can no longer be reached from its view."""
     shown = build_state(facts)
-    texts = [await _text(block, cache) for block in shown.get_view().blocks]
-    named = {digest for text in texts for digest in _hashes(text)}
-    named |= {stored.digest for block in shown.get_view().blocks for stored in block.cached}
-    texts += [await _content(digest, cache) for digest in sorted(named)]
+    texts: list[str] = []
+    reachable: set[Digest] = set()
+    for block in shown.get_view().blocks:
+        text = await _text(block, cache)
+        texts.append(text)
+        reachable.update(_hashes(text))
+        reachable.update(stored.digest for stored in block.cached)
+    for digest in sorted(reachable):
+        texts.append(await _content(digest, cache))
     flat = " ".join(" ".join(_unescaped(text).split()) for text in texts).replace("\0", NUL)
-    words = set(flat.replace("(", " ").replace('"', " ").replace("'", " ").split())
+    words = flat.replace("(", " ").replace('"', " ").replace("'", " ").split()
     stripped = {word.strip(TRIMMED) for word in words}
     wanted: set[str] = set()
     for recorded in shown.facts_on_path():
         if shown.branch.has_message(recorded.seq):
             async for text, by in _said(recorded, cache):
                 wanted |= set(details(text.replace("\0", NUL), by))
-    return {one for one in wanted if one not in stripped and one not in flat}
+    return {detail for detail in wanted if detail not in stripped and detail not in flat}
 
 
 def details(text: str, by: str) -> Iterator[str]:
@@ -62,13 +67,11 @@ def details(text: str, by: str) -> Iterator[str]:
             yield plain
     for line in text.splitlines():
         flat = " ".join(line.split())
-        if (
-            by == "tool"
-            and len(flat) < 200
-            and flat.partition(":")[0].endswith(("Error", "Exception"))
-        ):
+        names_failure = flat.partition(":")[0].endswith(("Error", "Exception"))
+        if by == "tool" and names_failure and len(flat) < 200:
             yield flat
-        if by == "user" and len(flat) < 250 and ORDERS & set(flat.lower().rstrip(".!").split()):
+        is_order = not ORDERS.isdisjoint(flat.lower().rstrip(".!").split())
+        if by == "user" and is_order and len(flat) < 250:
             yield flat
 
 
