@@ -85,18 +85,19 @@ async def test_a_cache_that_lost_entries_is_reported_until_they_are_back(
     for path in (workspace.folder / "cache").iterdir():
         path.write_bytes(bytes(path.stat().st_size))
     for _ in range(2):
-        findings = [
-            each async for each in installation_checks._check_workspaces(installation_in(where))
-        ]
+        findings = await findings_in_workspaces(where)
         bad = [each for each in findings if each.state is DoctorFindingState.BAD]
         assert [each.says for each in bad] == ["Cache entries that are damaged or lost: 1."]
     workspace = await workspaces.open_stored_workspace(known.id)
     await workspace.cache.store_content(b"output" * 900, EntryOrigin("shell"))
     await workspace.aclose()
-    findings = [
-        each async for each in installation_checks._check_workspaces(installation_in(where))
-    ]
-    assert [each.state for each in findings] == [DoctorFindingState.GOOD]
+    (finding,) = await findings_in_workspaces(where)
+    assert finding.state is DoctorFindingState.GOOD
+
+
+async def findings_in_workspaces(where: ProgramFolders) -> list[DoctorFinding]:
+    found = installation_checks._check_workspaces(installation_in(where))
+    return [finding async for finding in found]
 
 
 async def test_what_is_wrong_with_a_workspace_is_named_and_the_others_are_looked_at(

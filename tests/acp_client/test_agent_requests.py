@@ -456,20 +456,22 @@ async def test_a_command_is_allowed_in_the_folder_that_its_card_named_alone(
 ) -> None:
     session = await bench.start_conversation(acp_agent="Script")
     (folder / "src" / "deep").mkdir()
-    shown, others = ("src", ["src/deep", ""]) if key else (".", ["src", "src/deep"])
-    asked = permit("execute", rawInput={"command": "ls", **({key: f"{folder}/src"} if key else {})})
-    same = [f"run-in {folder / shown} ls", *(["run-in - ls"] if not key else [])]
-    other = [f"run-in {folder / each} ls" for each in others]
+    raw_input = {"command": "ls"}
+    if key:
+        raw_input[key] = f"{folder}/src"
+        where = "outside the sandbox, in src,"
+        same = [f"run-in {folder}/src ls"]
+        other = [f"run-in {folder}/src/deep ls", f"run-in {folder} ls"]
+        titles = [f"Run a command in {folder}/src/deep", "Run a command"]
+    else:
+        where = "outside the sandbox,"
+        same = [f"run-in {folder} ls", "run-in - ls"]
+        other = [f"run-in {folder}/src ls", f"run-in {folder}/src/deep ls"]
+        titles = [f"Run a command in {folder}/src", f"Run a command in {folder}/src/deep"]
+    asked = permit("execute", rawInput=raw_input)
     await run_turn(session, "\n".join([asked, *same, *other]), YES)
-    named = (
-        f"it would run outside the sandbox, in {shown}, so it can only be allowed once"
-        if key
-        else "it would run outside the sandbox, so it can only be allowed once"
-    )
-    assert ASKED[0].why == named
-    assert [one.title for one in ASKED[1:]] == [
-        f"Run a command in {folder / each}" if each else "Run a command" for each in others
-    ]
+    assert ASKED[0].why == f"it would run {where} so it can only be allowed once"
+    assert [one.title for one in ASKED[1:]] == titles
 
 
 async def test_a_card_of_another_kind_with_the_words_of_an_allowed_command_is_asked(
@@ -565,12 +567,14 @@ async def test_a_command_is_recorded_as_what_ran_and_not_as_what_its_call_is_nam
     begun = json.dumps({"toolCallId": "over", "title": "read", "status": "completed"})
     lines = f"tell {begun}\nrun-as over read echo one\nrun-as new read echo two"
     await run_turn(session, lines, YES)
-    ran = [call for call in calls(session) if call.name == "run_command"]
-    assert [json.loads(call.arguments)["command"] for call in ran] == ["echo one", "echo two"]
+    first, second = [call for call in calls(session) if call.name == "run_command"]
+    assert json.loads(first.arguments)["command"] == "echo one"
+    assert json.loads(second.arguments)["command"] == "echo two"
     returned = {fact.call: fact.head for fact in facts_of(session, ToolReturned)}
-    assert [returned[call.id].split()[0] for call in ran] == ["one", "two"]
+    assert returned[first.id].startswith("one")
+    assert returned[second.id].startswith("two")
     decided = {fact.call for fact in facts_of(session, Decided)}
-    assert decided == {call.id for call in ran}
+    assert decided == {first.id, second.id}
 
 
 async def test_words_and_requests_of_another_session_are_not_this_ones(

@@ -184,10 +184,13 @@ async def test_lines_of_nothing_but_space_are_not_passed_over() -> None:
         lines = more[1] if more else ""
         if not lines:
             break
-    ranges = [re.match(r"\[lines (\d+)-(\d+) of 10\]", page) for page in pages]
-    ends = [0, *(int(each[2]) for each in ranges if each)]
-    assert [int(each[1]) for each in ranges if each] == [end + 1 for end in ends[:-1]]
-    assert ends[-1] == 10
+    end = 0
+    for page in pages:
+        lines_of_page = re.match(r"\[lines (\d+)-(\d+) of 10\]", page)
+        assert lines_of_page
+        assert int(lines_of_page[1]) == end + 1
+        end = int(lines_of_page[2])
+    assert end == 10
     assert "the end" in pages[-1]
 
 

@@ -19,12 +19,12 @@ async def test_one_batch_is_one_transaction_of_a_fold_for_each_part() -> None:
     kept, seqs = await with_outputs()
     refs = [PartRef(seq) for seq in seqs]
     recorded_folds = await kept.folding._shortener.replace_with_markers(refs, "because")
-    (_,) = {recorded.time for recorded in recorded_folds}
     folds = kept.folds(FoldKind.MARKER)
-    (_,) = {fold.batch for fold in folds}
-    names = {fold.fold for fold in folds}
-    assert len(recorded_folds) == len(folds) == len(names) == 3
-    for fold in folds:
+    assert len(recorded_folds) == len(folds) == 3
+    assert len({fold.fold for fold in folds}) == 3
+    for recorded, fold in zip(recorded_folds, folds, strict=True):
+        assert recorded.time == recorded_folds[0].time
+        assert fold.batch == folds[0].batch
         assert MARKER.match(fold.text)
         assert fold.tokens < fold.tokens_before
         assert fold.why.startswith("because: 3 parts, ")

@@ -4,6 +4,7 @@ pins and crashes.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -372,13 +373,13 @@ def test_pins_are_in_every_view_word_for_word(script: list[tuple[str, int, int]]
         branch = talk.state.branch
         shown = {block.source: block.content for block in talk.view().blocks if not block.fold}
         for recorded in map(branch.message_at, branch.order):
-            said = recorded.fact
-            if isinstance(said, UserSaid):
-                for index, part in enumerate(said.parts):
-                    ref = PartRef(recorded.seq, index)
-                    blank = isinstance(part, Text) and not part.text.strip()
-                    if branch.is_pinned(ref) and not branch.is_excluded(ref) and not blank:
-                        assert shown.get(ref) == part
+            parts = recorded.fact.parts if isinstance(recorded.fact, UserSaid) else ()
+            for index, part in enumerate(parts):
+                ref = PartRef(recorded.seq, index)
+                is_blank = isinstance(part, Text) and not part.text.strip()
+                is_left_out = is_blank or branch.is_excluded(ref)
+                if branch.is_pinned(ref) and not is_left_out:
+                    assert shown.get(ref) == part
 
     played(script, check)
 
@@ -388,12 +389,11 @@ def test_pins_are_in_every_view_word_for_word(script: list[tuple[str, int, int]]
 def test_live_folds_nest_or_lie_apart(script: list[tuple[str, int, int]]) -> None:
     def check(talk: Talk, fact: Fact) -> None:
         spans = [live.cover for live in talk.state.live_folds if isinstance(live.cover, Span)]
-        for index, one in enumerate(spans):
-            for other in spans[:index]:
-                apart = one.last < other.first or other.last < one.first
-                inside = other.first <= one.first and one.last <= other.last
-                around = one.first <= other.first and other.last <= one.last
-                assert apart or inside or around
+        for one, other in itertools.combinations(spans, 2):
+            first, second = sorted((one, other), key=lambda span: (span.first, -span.last))
+            is_apart = first.last < second.first
+            is_inside = second.last <= first.last
+            assert is_apart or is_inside
 
     played(script, check)
 

@@ -10,6 +10,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedPicture,
     RecordedSession,
 )
+from tests.texts_and_calls import calls_in
 
 SAYS = RecordedMessage("user", "say")
 REPLY = RecordedMessage("assistant", "reply")
@@ -60,21 +61,16 @@ def test_ids_times_and_pictures_as_the_formats_have_them() -> None:
 
 def test_a_call_id_that_comes_again_is_made_unique_with_its_result() -> None:
     """A provider refused the whole session: local servers use the same ids in each reply."""
-    asks = [
-        RecordedMessage("assistant", "", parts=(ToolCall("call_0", "run", f'{{"n": {n}}}'),))
-        for n in range(3)
-    ]
-    answers = [RecordedMessage("tool", f"out {n}", answers="call_0") for n in range(3)]
-    listed = list(
-        session_writing.list_items_with_results(
-            session(*(one for pair in zip(asks, answers, strict=True) for one in pair))
-        )
-    )
+    messages: list[RecordedMessage] = []
+    for number in range(3):
+        call = ToolCall("call_0", "run", f'{{"n": {number}}}')
+        messages.append(RecordedMessage("assistant", "", parts=(call,)))
+        messages.append(RecordedMessage("tool", f"out {number}", answers="call_0"))
+    items = session_writing.list_items_with_results(session(*messages))
     names = []
-    for number, (item, results) in enumerate(listed):
+    for number, (item, results) in enumerate(items):
         assert isinstance(item, RecordedMessage)
-        call = item.parts[0]
-        assert isinstance(call, ToolCall)
+        (call,) = calls_in(item.parts)
         names.append(call.id)
         assert results[call.id].text == f"out {number}"
     assert len(set(names)) == 3

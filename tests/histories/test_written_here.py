@@ -62,17 +62,20 @@ def outputs(recording: RecordedSession) -> list[RecordedMessage]:
 )
 def test_a_question_a_call_its_output_and_an_answer(tmp_path: Path, kind: str) -> None:
     (recording,) = recordings(kind, tmp_path)
-    said = [
-        message for message in recording.messages if message.role != "system" and not message.beside
-    ]
-    assert [message.role for message in said] == ["user", "assistant", "tool", "assistant"]
-    assert "QUESTION-MARK" in said[0].text
-    assert said[1].reasoning or kind == "cline"
-    assert "OUTPUT-MARK" in said[2].text
-    assert "All done. DONE-MARK" in said[3].text
-    assert said[1].usage.input == 100
+    said: list[RecordedMessage] = []
+    for message in recording.messages:
+        assert message.time
+        if message.role != "system" and not message.beside:
+            said.append(message)
+    question, call, output, answer = said
+    assert (question.role, call.role, output.role) == ("user", "assistant", "tool")
+    assert answer.role == "assistant"
+    assert "QUESTION-MARK" in question.text
+    assert call.reasoning or kind == "cline"
+    assert "OUTPUT-MARK" in output.text
+    assert "All done. DONE-MARK" in answer.text
+    assert call.usage.input == 100
     assert (recording.kind, recording.folder) == (kind.removesuffix("-json"), "/home/me/project")
-    assert all(message.time for message in recording.messages)
 
 
 def test_claude_code(tmp_path: Path) -> None:

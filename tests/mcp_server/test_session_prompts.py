@@ -173,13 +173,12 @@ async def test_gemini_cli_which_fills_required_arguments_alone_hands_over_what_w
     tmp_path: Path,
 ) -> None:
     async with _agent_with_outputs(tmp_path, STEPS[:3]) as (_, client, _):
-        prompts = {one.name: one for one in (await client.list_prompts()).prompts}
-        assert [each.name for each in prompts["recall"].arguments or [] if each.required] == [
-            "words"
-        ]
-        assert not any(
-            each.required for each in prompts["keep"].arguments or []
-        )  # Claude Code keeps the last output.
+        required: dict[str, list[str]] = {}
+        for prompt in (await client.list_prompts()).prompts:
+            arguments = prompt.arguments or []
+            required[prompt.name] = [each.name for each in arguments if each.required]
+        assert required["recall"] == ["words"]
+        assert required["keep"] == [], "Claude Code keeps the last output"
         gemini = types.Implementation(name="gemini-cli-mcp-client", version="1")
         async with mcp.Client(client.server, client_info=gemini, cache=None) as own:
             for line in ("recall took 14 seconds", "keep took 14 seconds"):

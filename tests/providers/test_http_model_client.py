@@ -27,6 +27,7 @@ from helix_desktop.providers.model_prices import ModelInfo, TokenPrices, fill_in
 from helix_desktop.providers.provider_catalog import connect_model_client
 from tests.peers.peer import Answer, Cut, Pause, json_answer
 from tests.providers.asking import PROTOCOLS, QUICK, Instant, Protocol, after_a_call, asking, heard
+from tests.texts_and_calls import calls_in
 
 TWO_CALLS = [("read", {"path": "a.txt"}), ("read", {"path": "ü/b c.txt"})]
 
@@ -108,10 +109,10 @@ async def test_parallel_calls_come_whole_and_in_order(
     with protocol.peer([protocol.reply("Reading both.", calls=TWO_CALLS)]) as peer:
         deltas, reply = await heard(protocol.client(peer, connections, clock), asking())
     assert (reply.stop, calls_of(reply)) == (Stop.CALLS, TWO_CALLS)
-    ids = [part.id for part in reply.parts if isinstance(part, ToolCall)]
-    assert len(set(ids)) == 2
+    first, second = calls_in(reply.parts)
+    assert first.id != second.id
     pieces = [delta for delta in deltas if isinstance(delta, CallDelta)]
-    for index, call in enumerate(part for part in reply.parts if isinstance(part, ToolCall)):
+    for index, call in enumerate((first, second)):
         mine = [piece for piece in pieces if piece.index == index]
         assert "".join(piece.arguments for piece in mine) == call.arguments
         assert (mine[0].id, mine[0].name) == (call.id, "read")

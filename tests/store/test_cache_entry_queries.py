@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,13 +119,12 @@ def test_each_filter_in_each_order_is_what_it_says(
     wanted = [row for row in everything if holds(row)]
     assert len(wanted) > 0
     assert asked.count_entries(chosen) == len(wanted)
-    for sort in EntrySort:
-        for descending in (False, True):
-            rows = asked.entries_page((chosen, sort, descending), 0, COUNT)
-            expected = sorted(
-                wanted, key=lambda row: (value(row, sort), row.number), reverse=descending
-            )
-            assert [row.number for row in rows] == [row.number for row in expected]
+    for sort, descending in itertools.product(EntrySort, (False, True)):
+        expected = sorted(wanted, key=lambda row: (value(row, sort), row.number))
+        if descending:
+            expected.reverse()
+        rows = asked.entries_page((chosen, sort, descending), 0, COUNT)
+        assert [row.number for row in rows] == [row.number for row in expected]
 
 
 @pytest.mark.parametrize("name", ["everything", "unused", "tool"])
@@ -205,9 +205,11 @@ def test_what_collection_takes_first(asked: CacheEntryQueries) -> None:
     rows = {row.stored.digest: row for row in asked.entries_page(NEWEST, 0, COUNT)}
     first = [rows[digest] for digest in asked.unused_entries()]
     assert [row.time for row in first] == sorted(row.time for row in first)
-    assert all(
-        row.uses == 0 and row.about.tool and not row.pinned and not row.gone for row in first
-    )
+    for row in first:
+        assert row.uses == 0
+        assert row.about.tool
+        assert not row.pinned
+        assert not row.gone
 
 
 def test_what_only_a_fold_refers_to_is_not_collected(

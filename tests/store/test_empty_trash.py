@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,9 @@ async def names(workspace: StoredWorkspace) -> set[str]:
 
 async def test_nothing_of_it_can_be_reached_any_more(workspace: StoredWorkspace) -> None:
     secret = "the-private-thing-9931"
-    output, picture, before = [
-        await put(workspace, f"{secret} {kind}") for kind in ("output", "picture", "before")
-    ]
+    output = await put(workspace, f"{secret} output")
+    picture = await put(workspace, f"{secret} picture")
+    before = await put(workspace, f"{secret} before")
     attached = await put(workspace, f"{secret} attached", EntryOrigin("user", "notes.txt"))
     change = FileChanged("a.py", before.digest, None)
     facts: list[Fact] = [
@@ -84,28 +85,26 @@ async def test_nothing_of_it_can_be_reached_any_more(workspace: StoredWorkspace)
     await workspace.back_up_now()
     (workspace.folder / "damaged").mkdir()
     (workspace.folder / "damaged" / "journal.sqlite3").write_text(secret)
-    rows = [
-        await workspace.index.find_entry_row(each.digest)
-        for each in (output, picture, before, attached)
-    ]
+    kept_bytes = 0
+    for stored in (output, picture, before, attached):
+        row = await workspace.index.find_entry_row(stored.digest)
+        assert row is not None
+        kept_bytes += row.kept
 
     emptied = await workspace.delete_conversations_for_good()
 
     assert emptied.conversations == ("gone",)
     assert emptied.entries == 4
-    assert emptied.bytes == sum(row.kept for row in rows if row is not None) > 0
+    assert emptied.bytes == kept_bytes > 0
     assert await there(workspace, output, picture, before, attached) == [False] * 4
     assert await names(workspace) == {"other"}
     await workspace.index.wait_until_indexed()
     assert await workspace.index.search_index("private") == ()
     await workspace.aclose()
     assert stands_in(workspace.folder, secret) == []
-    with_backup = [JournalFile(copy.path) for copy in workspace.list_journal_backups()]
-    assert [[row.id for row in journal.conversation_rows()] for journal in with_backup] == [
-        ["other"]
-    ]
-    for journal in with_backup:
-        journal.close()
+    (copy,) = workspace.list_journal_backups()
+    with closing(JournalFile(copy.path)) as journal:
+        assert [row.id for row in journal.conversation_rows()] == ["other"]
 
 
 async def test_the_same_output_of_a_later_conversation_is_stored_again(

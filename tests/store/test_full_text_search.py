@@ -113,17 +113,17 @@ async def test_words_that_stand_almost_everywhere_are_found_without_being_ranked
     workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(full_text_search, "RANKED", 5)
-    stored = [
-        await workspace.cache.store_content(f"common {n} rare{n % 4}".encode(), SHELL)
-        for n in range(12)
-    ]
+    digests: list[Digest] = []
+    for number in range(12):
+        text = f"common {number} rare{number % 4}"
+        digests.append((await workspace.cache.store_content(text.encode(), SHELL)).digest)
     await workspace.index.wait_until_indexed()
     newest = await workspace.index.search_index("common", limit=3)
-    assert [hit.digest for hit in newest] == [one.digest for one in stored[:-4:-1]]
+    assert [hit.digest for hit in newest] == [digests[11], digests[10], digests[9]]
     both = await workspace.index.search_index("common rare1")
-    assert {hit.digest for hit in both} == {one.digest for one in stored[1::4]}
+    assert {hit.digest for hit in both} == {digests[1], digests[5], digests[9]}
     some = await workspace.index.search_index("common rare2 absent")
-    assert {hit.digest for hit in some} == {one.digest for one in stored[2::4]}
+    assert {hit.digest for hit in some} == {digests[2], digests[6], digests[10]}
 
 
 async def test_a_filter_finds_what_is_older_than_many_places_that_it_leaves_out(

@@ -171,11 +171,12 @@ def test_what_path_and_variables_name_is_there_without_what_lies_beside_it(base:
 
 
 def test_openings_have_names_of_their_own_and_name_places_in_the_home() -> None:
-    assert len({one.name for one in OPENINGS}) == len(OPENINGS)
-    assert not [
-        path for one in OPENINGS for path in one.paths if path.startswith("/") or ".." in path
-    ]
-    assert all(os.path.normpath(path) == path for one in OPENINGS for path in one.paths)
+    assert len({opening.name for opening in OPENINGS}) == len(OPENINGS)
+    for opening in OPENINGS:
+        for path in opening.paths:
+            assert not path.startswith("/")
+            assert ".." not in path
+            assert os.path.normpath(path) == path
 
 
 async def test_a_cache_is_there_though_a_link_stands_for_it_and_one_with_a_toolchain_in_it_is_a_folder(

@@ -147,12 +147,12 @@ def recorded_steps(trace: Path, most: int) -> tuple[str, list[Step]]:
     messages = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
     results = {m["tool_call_id"]: m["content"] for m in messages if m["role"] == "tool"}
     asked = next(m["content"] for m in messages if m["role"] == "user")
-    steps = [
-        Step(m["content"] or "", tuple(_call(call, results) for call in m.get("tool_calls") or ()))
-        for m in messages
-        if m["role"] == "assistant"
-    ]
-    return asked, [step for step in steps if step.calls][:most]
+    steps: list[Step] = []
+    for message in messages:
+        if message["role"] == "assistant" and message.get("tool_calls"):
+            calls = tuple(_call(call, results) for call in message["tool_calls"])
+            steps.append(Step(message["content"] or "", calls))
+    return asked, steps[:most]
 
 
 def _call(call: dict[str, Any], results: dict[str, str]) -> tuple[str, dict[str, Any], str]:

@@ -153,11 +153,24 @@ async def test_a_run_answers_and_says_what_it_cost(desks: Desks, folder: Path) -
         assert len(claimed.session.all_facts) > len(recorded), (
             "not what the conversation began with"
         )
-        # Another computer finds it done, and asks for nothing.
+
+
+async def test_another_computer_finds_a_task_done_and_asks_for_nothing(
+    desks: Desks, folder: Path
+) -> None:
+    async with running(desks, folder, reply("done")) as runs:
+        run, claimed = await runs.new(FleetTaskOrder("write"))
+        await run.run_task()
         again, _ = runs.of(claimed.task)
         assert (await again.run_task()).state is FleetTaskState.DONE
         assert len(runs.server.bodies) == 1
         assert again.list_recorded_facts() == []
+
+
+async def test_what_a_run_claims_follows_whether_it_is_ending(desks: Desks, folder: Path) -> None:
+    async with running(desks, folder, reply("done")) as runs:
+        run, claimed = await runs.new(FleetTaskOrder("write", budget=2.5))
+        await run.run_task()
         claim = run.build_claim()
         assert (claim.budget, claim.is_ending()) == (2.5, False)
         claimed.is_ending = True

@@ -65,6 +65,7 @@ from tests.peers.peer import Answer, Peer
 from tests.peers.responses_server import ResponsesServer
 from tests.peers.strict import RULES, strictly
 from tests.scripted_tour import ClockWithoutPauses
+from tests.texts_and_calls import user_texts
 
 
 def _line(role: str, session: str, time: str) -> str:
@@ -774,28 +775,34 @@ async def test_a_compaction_that_wrote_the_file_anew_is_a_fold_over_what_stood_b
         written.lines(path, claude_compacted())
     else:
         written.lines(path, codex_compacted(path))
+    said = [one.seq for one in before if isinstance(one.fact, UserSaid)]
     for _ in range(2):  # the second time nothing is new
         await brought(workspace, path)
         (facts,) = await whole(workspace)
         assert facts[: len(before)] == before
+        assert not any(isinstance(one.fact, Rewound) for one in facts)
         (fold,) = [one.fact for one in facts if isinstance(one.fact, Folded)]
         assert "The files were listed." in fold.text
-        assert not [one for one in facts if isinstance(one.fact, Rewound)]
-        said = [one.seq for one in before if isinstance(one.fact, UserSaid)]
         assert isinstance(fold.cover, Span)
-        assert (fold.cover.first, fold.cover.last < said[-1]) == (
-            said[0],
-            True,
-        )  # the last turn was kept
+        assert fold.cover.first == said[0]
+        assert fold.cover.last < said[-1], "the last turn was kept"
         state = build_state(facts)
         assert fold.fold in state.branch.live
         assert len(state.facts_on_path()) == len(facts)
-    path.write_text(
-        path.read_text("utf-8") + json.dumps(written.claude_said(11, 10, "at last")) + "\n", "utf-8"
-    )
-    if kind == "claude-code":
-        await brought(workspace, path)
-        assert any(isinstance(one.fact, UserSaid) and one.fact.parts[0].text == "at last" for one in (await whole(workspace))[0])  # type: ignore[union-attr]  # fmt: skip
+
+
+async def test_a_session_goes_on_behind_a_compaction_that_wrote_the_file_anew(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    path = written.KINDS["claude-code"](tmp_path)
+    await brought(workspace, path)
+    written.lines(path, claude_compacted())
+    await brought(workspace, path)
+    more = json.dumps(written.claude_said(11, 10, "at last"))
+    path.write_text(f"{path.read_text('utf-8')}{more}\n", "utf-8")
+    await brought(workspace, path)
+    (facts,) = await whole(workspace)
+    assert "at last" in user_texts(facts)
 
 
 async def test_a_file_whose_beginning_was_cut_off_loses_nothing(

@@ -482,16 +482,18 @@ async def test_what_is_forgotten_is_gone_from_open_conversations_and_from_the_di
     assert returned.output.digest in purged.entries
     assert purged.conversations == (session.id,)
     assert ConversationReplaced(session.id) in events
-    assert list(session.all_facts) == list(await bench.workspace.journal.read_facts(session.id))
-    assert (
-        "abcd-efgh-1234"
-        not in f"{session.all_facts}{session.conversation.current_view()}{await session.context.rebuild_request()}{bench.list_conversations()}"
-    )
+    stored = await bench.workspace.journal.read_facts(session.id)
+    assert list(session.all_facts) == list(stored)
+    next_request = await session.context.rebuild_request()
+    view = session.conversation.current_view()
+    for place in (stored, view, next_request, bench.list_conversations()):
+        assert "abcd-efgh-1234" not in str(place)
     assert list(other.all_facts) == untouched
     assert (await told(session, "hello again")).reason is TurnEnd.DONE
-    assert [r.seq for r in session.all_facts] == list(range(1, len(session.all_facts) + 1))
-    files = [path for path in bench.workspace.folder.rglob("*") if path.is_file()]
-    assert not [path for path in files if b"abcd-efgh-1234" in path.read_bytes()]
+    seqs = [recorded.seq for recorded in session.all_facts]
+    assert seqs == list(range(1, len(seqs) + 1))
+    for path in bench.workspace.folder.rglob("*"):
+        assert not path.is_file() or b"abcd-efgh-1234" not in path.read_bytes(), path
 
 
 async def test_nothing_is_forgotten_while_a_conversation_works(desks: Desks, folder: Path) -> None:
@@ -762,32 +764,29 @@ async def test_two_forks_of_one_conversation_have_a_model_each(
         ChatServer([reply("One.")]) as one,
         ChatServer([reply("Two."), reply("And two again.")]) as two,
     ):
-        for name, server in (("one", one), ("two", two)):
-            desk.configured.save_provider(ProviderConfig(name, base_url=server.base_url))
+        desk.configured.save_provider(ProviderConfig("one", base_url=one.base_url))
+        desk.configured.save_provider(ProviderConfig("two", base_url=two.base_url))
         bench = await desk.create_workspace("Pairs", folder)
         await bench.choose_model_for_role(MODEL)
         begun = await bench.start_conversation("The first")
         await told(begun, "hello")
-        models = {"one/a": "first · a", "two/b": "first · b"}
-        sessions = [
-            await bench.fork_conversation(begun.id, title=title) for title in models.values()
-        ]
-        for session, model in zip(sessions, models, strict=True):
-            await bench.save_conversation_model(session.id, model)
-        for session in sessions:
+        first = await bench.fork_conversation(begun.id, title="first · a")
+        second = await bench.fork_conversation(begun.id, title="first · b")
+        await bench.save_conversation_model(first.id, "one/a")
+        await bench.save_conversation_model(second.id, "two/b")
+        for session in (first, second):
             session.send_message((Text("Which?"),))
-        for session in sessions:
+        for session in (first, second):
             await asyncio.wait_for(session.wait_until_idle(), 60)
-        assert [len(server.bodies) for server in (one, two)] == [1, 1]
-        assert all(
-            "hello" in str(server.bodies) and "Which?" in str(server.bodies)
-            for server in (one, two)
-        )
-        rows = [bench.conversation_row(session.id) for session in sessions]
-        assert [row.title for row in rows if row] == ["first · a", "first · b"]
+        for server in (one, two):
+            (body,) = server.bodies
+            assert "hello" in str(body)
+            assert "Which?" in str(body)
+        titles = {row.id: row.title for row in bench.list_conversations()}
+        assert (titles[first.id], titles[second.id]) == ("first · a", "first · b")
         await desk.aclose()
         opened = await desks().open_workspace(bench.id)
-        again = await opened.open_session(sessions[1].id)
+        again = await opened.open_session(second.id)
         assert (opened.main_model_name, opened.model_of_conversation(again.id)) == (MODEL, "two/b")
         await told(again, "go on")
         assert len(two.bodies) == 2

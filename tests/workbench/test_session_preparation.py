@@ -79,21 +79,27 @@ def test_another_process_reads_the_same(
     prepared = _prepare(files, 0)
     assert prepared == prepared_here
 
-    sessions = [session for session in prepared if isinstance(session, SessionToImport)]
+    sessions: list[SessionToImport] = []
+    finished_files: list[Path] = []
+    complaints: list[str] = []
+    for each in prepared:
+        match each:
+            case SessionToImport():
+                sessions.append(each)
+            case Path():
+                finished_files.append(each)
+            case str():
+                complaints.append(each)
+    assert finished_files == [file for file, _ in files]
+    assert "gone.jsonl" in "\n".join(complaints)
     assert len(sessions) >= len(files) - 1
     for session in sessions:
         assert session.meter is not None
         assert session.drafts
-    with_keys = [session.file.name for session in sessions if session.keys]
-    assert with_keys == ["odd.jsonl"]
+    assert [session.file.name for session in sessions if session.keys] == ["odd.jsonl"]
     # Copilot's log has events that are no messages.
     with_unread_lines = {session.file.name for session in sessions if session.unread}
     assert with_unread_lines == {"odd.jsonl", "events.jsonl"}
-
-    finished_files = [path for path in prepared if isinstance(path, Path)]
-    assert finished_files == [file for file, _ in files]
-    complaints = [sentence for sentence in prepared if isinstance(sentence, str)]
-    assert "gone.jsonl" in "\n".join(complaints)
 
 
 @pytest.mark.parametrize("heard", [1, 3, 5])

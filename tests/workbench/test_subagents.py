@@ -19,6 +19,7 @@ from helix_desktop.engine.facts import (
     ConversationStarted,
     PolicySet,
     Recorded,
+    ReplyPart,
     Stop,
     Text,
     ToolCall,
@@ -36,6 +37,7 @@ from helix_desktop.project import project_files as folders
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.workbench import Workbench, partial_replies
 from tests.engine.agent import calls, says
+from tests.texts_and_calls import texts_in
 from tests.workbench.conftest import Desks
 from tests.workbench.test_open_workbench import MODEL, bench_on
 from tests.workbench.test_rules_and_skills import trusting
@@ -57,16 +59,7 @@ class Team:
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         self.requests.append(request)
-        said = [
-            part.text
-            for message in request.messages
-            for part in message.parts
-            if isinstance(part, Text)
-        ]
-        words = next(
-            (text for text in reversed(said) if any(key in text for key in self.answers)), ""
-        )
-        key = max((key for key in self.answers if key in words), key=len, default="")
+        key = self._find_key(request)
         script = self.answers.get(key, [])
         self.working += 1
         self.most = max(self.most, self.working)
@@ -76,11 +69,25 @@ class Team:
         finally:
             self.working -= 1
         reply = script.pop(0) if script else says(f"done with {key or 'it'}")
-        number = len(self.requests)
-        parts = tuple(
-            replace(p, id=f"{p.id}-{number}") if isinstance(p, ToolCall) else p for p in reply.parts
-        )
-        yield replace(reply, parts=parts, usage=Usage(input=10, output=1, cost=self.cost))
+        parts: list[ReplyPart] = []
+        for part in reply.parts:
+            if isinstance(part, ToolCall):  # No two calls have one id.
+                parts.append(replace(part, id=f"{part.id}-{len(self.requests)}"))
+            else:
+                parts.append(part)
+        usage = Usage(input=10, output=1, cost=self.cost)
+        yield replace(reply, parts=tuple(parts), usage=usage)
+
+    def _find_key(self, request: Request) -> str:
+        """The longest one that stands in the newest text with any."""
+        said: list[str] = []
+        for message in request.messages:
+            said += texts_in(message.parts)
+        for text in reversed(said):
+            keys = [key for key in self.answers if key in text]
+            if keys:
+                return max(keys, key=len)
+        return ""
 
 
 @pytest.fixture

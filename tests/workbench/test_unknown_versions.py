@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.facts import BroughtIn, Fact, ModelReplied, ToolReturned, UserSaid
+from helix_desktop.engine.facts import BroughtIn, Fact, ToolReturned
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.workbench.history_imports import HistoryImport
 from tests.histories import written
+from tests.texts_and_calls import reply_texts, user_texts
 
 RECORD = {
     "type": "novelty",
@@ -159,13 +160,10 @@ async def test_what_is_known_is_read_the_rest_is_kept_and_said(
 
 
 def _what_is_known_was_read(facts: Sequence[Fact]) -> None:
-    said: list[str] = []
-    for fact in facts:
-        if isinstance(fact, UserSaid | ModelReplied):
-            said += [part.text for part in fact.parts if hasattr(part, "text")]
-    assert "list the files" in said
-    assert "Done." in said
-    assert any(text.startswith("Again.") for text in said)
+    assert "list the files" in user_texts(facts)
+    replies = reply_texts(facts)
+    assert "Done." in replies
+    assert any(text.startswith("Again.") for text in replies)
     assert any(isinstance(fact, ToolReturned) for fact in facts)
 
 

@@ -84,18 +84,29 @@ def test_the_sums_are_those_of_what_is_left_however_much_of_it_a_fold_covers(
 
 def check_sums(branch: ConversationBranch) -> None:
     """The sums that a branch keeps are those of its items, counted one by one."""
-    total_tokens = sum(item.tokens for item in branch.items)
+    total_tokens = 0
+    shown_messages = 0
+    plain_tokens = 0
+    token_births = 0
+    clearable_tokens = 0
+    plain_outputs: list[int] = []
+    for item in branch.items:
+        total_tokens += item.tokens
+        shown_messages += bool(item.blocks)
+        if item.fold:
+            continue
+        plain_tokens += item.tokens
+        token_births += item.tokens * item.born
+        clearable_tokens += count_clearable_tokens(item.blocks)
+        if any(map(is_worth_a_marker, item.blocks)):
+            plain_outputs.append(item.first)
     assert branch.tokens.total() == total_tokens
     assert branch.token_sums.sum_before(10) == total_tokens
-    assert branch.shown_messages == sum(bool(item.blocks) for item in branch.items)
-
-    plain = [item for item in branch.items if not item.fold]
-    assert branch.plain_tokens == sum(item.tokens for item in plain)
-    assert branch.token_births == sum(item.tokens * item.born for item in plain)
-    clearable_tokens = sum(count_clearable_tokens(item.blocks) for item in plain)
+    assert branch.shown_messages == shown_messages
+    assert branch.plain_tokens == plain_tokens
+    assert branch.token_births == token_births
     assert branch.freed_sums.sum_before(10) == clearable_tokens
-    worth_a_marker = [item.first for item in plain if any(map(is_worth_a_marker, item.blocks))]
-    assert branch.plain_outputs == worth_a_marker
+    assert branch.plain_outputs == plain_outputs
 
 
 def test_from_which_item_on_something_changed() -> None:

@@ -491,16 +491,23 @@ def test_in_the_smallest_window_at_twice_the_size_every_way_to_send_can_be_read(
 ) -> None:
     """The three buttons were pressed together until none of their words could be read."""
     composer._theme.set_zoom(2.0)
-    composer.resize(560, 500)
-    composer.show()
-    composer.show_run_state(ConversationActivity.THINKING)
-    composer.text.setPlainText("go on")
-    composer.show_waiting_messages([(Text("one"),), (Text("two"),)], 1)
-    QApplication.processEvents()
+    show_while_thinking(composer, 560, 500)
     for button in (composer._stop, composer._steer, composer._send):
         assert button.isVisible()
         assert button.width() >= button.sizeHint().width(), button.text()
         assert button.geometry().right() <= composer.width()
+    composer._theme.set_zoom(1.0)
+    composer.resize(760, 700)
+    QApplication.processEvents()
+    line = composer._attach.geometry().adjusted(0, 0, 1_000, 0)
+    assert line.intersects(composer._send.geometry()), "one line"
+
+
+def test_in_the_smallest_window_at_twice_the_size_the_second_waiting_message_is_counted(
+    composer: Composer,
+) -> None:
+    composer._theme.set_zoom(2.0)
+    show_while_thinking(composer, 560, 500)
     rows = composer.waiting.findChildren(WaitingMessageRow)
     assert [row.isVisible() for row in rows] == [True, False], "the others are counted below it"
     assert composer.waiting._more.text() == "and 1 more"
@@ -515,9 +522,16 @@ def test_in_the_smallest_window_at_twice_the_size_every_way_to_send_can_be_read(
     QApplication.processEvents()
     assert [row.isVisible() for row in rows] == [True, True]
     assert [row.more.isVisible() for row in rows] == [False, False]
-    assert composer._send.y() == composer._attach.y() or composer._send.geometry().intersects(
-        composer._attach.geometry().adjusted(0, 0, 1_000, 0)
-    ), "one line"
+
+
+def show_while_thinking(composer: Composer, width: int, height: int) -> None:
+    """With words in the field and two messages that wait."""
+    composer.resize(width, height)
+    composer.show()
+    composer.show_run_state(ConversationActivity.THINKING)
+    composer.text.setPlainText("go on")
+    composer.show_waiting_messages([(Text("one"),), (Text("two"),)], 1)
+    QApplication.processEvents()
 
 
 @pytest.mark.parametrize(("seconds_after", "left"), [(1.0, ""), (-1.0, "go on")])

@@ -46,14 +46,18 @@ def _every_line_of_a_random_change_is_there(seed: int) -> None:
     )
     text = format_unified_diff(before, after, "file")
     assert read_back(text, columns=False) == text.removesuffix("\n")
-    both = [
-        line
-        for row in build_patch_rows(text, two_columns=True)
-        for line in (row.left, row.right)
-        if line is not None
-    ]
-    one = [row.right for row in build_patch_rows(text, two_columns=False) if row.right is not None]
-    assert {(line.mark, line.text) for line in both} == {(line.mark, line.text) for line in one}
+    assert _lines_of_rows(text, two_columns=True) == _lines_of_rows(text, two_columns=False)
+
+
+def _lines_of_rows(text: str, *, two_columns: bool) -> set[tuple[str, str]]:
+    """The mark and the text of each line, on whichever side it stands."""
+    lines: set[tuple[str, str]] = set()
+    for row in build_patch_rows(text, two_columns=two_columns):
+        sides = (row.left, row.right) if two_columns else (row.right,)
+        for line in sides:
+            if line is not None:
+                lines.add((line.mark, line.text))
+    return lines
 
 
 def test_numbers_are_those_of_the_lines() -> None:

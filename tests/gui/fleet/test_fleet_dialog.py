@@ -22,6 +22,8 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPlainTextEdit,
     QPushButton,
+    QTreeWidget,
+    QTreeWidgetItem,
     QWidget,
 )
 
@@ -424,17 +426,21 @@ def choose(dialog: FleetDialog, text: str) -> None:
     dialog.tasks_page.task_list.setCurrentItem(wanted, 0, selects.ClearAndSelect | selects.Rows)
 
 
+def rows_of_tree(tree: QTreeWidget) -> list[QTreeWidgetItem]:
+    rows: list[QTreeWidgetItem] = []
+    for number in range(tree.topLevelItemCount()):
+        row = tree.topLevelItem(number)
+        assert row is not None
+        rows.append(row)
+    return rows
+
+
 def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     dialog, _, _, _parent = opened(theme, doing, places)
-    rows = [
-        dialog.tasks_page.task_list.topLevelItem(at)
-        for at in range(dialog.tasks_page.task_list.topLevelItemCount())
-    ]
-    assert [
-        [row.text(column) for column in (0, 1, 2, 4, 5, 7)] for row in rows if row is not None
-    ] == [
+    rows = rows_of_tree(dialog.tasks_page.task_list)
+    assert [[row.text(column) for column in (0, 1, 2, 4, 5, 7)] for row in rows] == [
         ["running", "Task 2", "Thesis", "build", "", "–"],
         ["running", "Task 1", "Thesis", "old (not responding)", "attempt 2", "–"],
         ["needs you", "Task 3", "Thesis", "–", "Nobody could be asked.", "–"],
@@ -443,7 +449,6 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
         ["waiting", "Task 5", "Thesis", "–", "", "–"],
     ]
     for row in rows:  # money stands below money, and each state has its dot
-        assert row is not None
         assert row.textAlignment(7) & Qt.AlignmentFlag.AlignRight
         assert not row.icon(0).isNull()
     words = {label.text() for label in dialog.findChildren(QLabel)}
@@ -454,14 +459,10 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
         "Site: The shared store does not answer.",
     } <= words
     dialog.tasks_page.filter.setText("WAITING 5")
-    assert [row.text(1) for row in rows if row is not None and not row.isHidden()] == ["Task 5"]
-    first = dialog.schedules_page.schedule_list.topLevelItem(0)
-    assert first is not None
-    assert (first.text(0), first.text(3), first.text(4)) == (
-        "08:00 (Europe/Berlin)",
-        "Thesis",
-        "Summarise",
-    )
+    assert [row.text(1) for row in rows if not row.isHidden()] == ["Task 5"]
+    first = rows_of_tree(dialog.schedules_page.schedule_list)[0]
+    told = (first.text(0), first.text(3), first.text(4))
+    assert told == ("08:00 (Europe/Berlin)", "Thesis", "Summarise")
 
 
 def test_a_waiting_task_says_for_how_many_others_it_waits() -> None:
@@ -526,7 +527,7 @@ def test_conversations_that_run_or_have_a_copy_say_what_they_changed_and_who_els
 ) -> None:
     dialog, _, went, _parent = opened(theme, doing, places)
     shown = dialog.conversations_page.conversation_list
-    rows = [shown.topLevelItem(at) for at in range(shown.topLevelItemCount())]
+    rows = rows_of_tree(shown)
     assert [[row.text(column) for column in range(8)] for row in rows if row is not None] == [
         ["needs you", "One", "Thesis", "Codex", "main", "a.py, b.py", "a.py (Two)", "$0.500"],
         ["idle", "Two", "Thesis", "", "main", "", "", "$0"],

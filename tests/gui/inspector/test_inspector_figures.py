@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -47,14 +48,13 @@ def test_parts_are_the_blocks_of_the_view() -> None:
     meter = context_usage.measure_window(now, context_policy.policy_from_fact(now.settings.policy))
     parts = inspector_figures.list_view_blocks(now)
     assert [part.block for part in parts] == list(now.get_view().blocks)
-    by_kind = {kind: sum(p.tokens for p in parts if p.block.kind is kind) for kind in ContextKind}
-    folded = (ContextKind.HANDOVER, ContextKind.OUTPUT)
-    assert all(
-        abs(by_kind[kind] * meter.factor - meter.parts[kind]) <= len(parts) for kind in folded
-    )
-    assert [part.cost for part in parts] == pytest.approx(
-        [part.tokens * meter.factor * 0.3e-6 for part in parts]
-    )
+    tokens: Counter[ContextKind] = Counter()
+    for part in parts:
+        tokens[part.block.kind] += part.tokens
+        assert part.cost == pytest.approx(part.tokens * meter.factor * 0.3e-6)
+    for kind in (ContextKind.HANDOVER, ContextKind.OUTPUT):
+        difference = tokens[kind] * meter.factor - meter.parts[kind]
+        assert abs(difference) <= len(parts)
 
 
 def test_the_cost_of_a_part_is_that_of_reading_it_from_the_providers_cache() -> None:

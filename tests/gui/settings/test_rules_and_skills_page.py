@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit, QListWidget, QPushButton
+from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit, QListWidget, QPushButton, QWidget
 
 from helix_desktop.errors import HelixError, StoreFull
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -66,26 +66,18 @@ def test_items_are_shown_trusted_and_switched(theme: Theme, desk: FakeDesk) -> N
 def test_of_many_those_whose_end_was_shown_are_trusted_at_once(
     theme: Theme, desk: FakeDesk
 ) -> None:
-    long = "\n".join(f"line {number}" for number in range(400))
     bench = desk.benches["parser"]
     bench.rules = [
-        replace(
-            ITEM,
-            name=f"skill-{number}",
-            path=Path(f"/x/{number}/SKILL.md"),
-            text=long if number == 1 else "short",
-        )
+        replace(ITEM, name=f"skill-{number}", path=Path(f"/x/{number}/SKILL.md"), text="short")
         for number in range(4)
     ]
+    long = "\n".join(f"line {number}" for number in range(400))
+    bench.rules[1] = replace(bench.rules[1], text=long)
     page = RulesAndSkillsPage(theme, bench, BackgroundRunner(now))
-    next(
-        each for each in page.findChildren(QPushButton) if each.text().startswith("Review all 4")
-    ).click()
+    button_that_begins(page, "Review all 4").click()
     dialog = page.findChildren(TrustDialog)[0]
     names = dialog.findChildren(QListWidget)[0]
-    agree = next(
-        each for each in dialog.findChildren(QPushButton) if each.text().startswith("Trust")
-    )
+    agree = button_that_begins(dialog, "Trust")
     for row in (1, 2):  # the end of the long one is never shown
         names.setCurrentRow(row)
     assert agree.text() == "Trust the 2 items you have read (of 4)"
@@ -110,15 +102,18 @@ def test_many_items_are_filtered(theme: Theme, desk: FakeDesk) -> None:
     assert [label.text() for label in titles][2:4] == ["skill-2", "skill-3"]
     page.findChildren(QLineEdit)[0].setText("SKILL-11")
     assert [label.text() for label in titles if label.isVisibleTo(page)] == ["skill-11"]
-    next(
-        each for each in page.findChildren(QPushButton) if each.text().startswith("Review all")
-    ).click()
+    button_that_begins(page, "Review all").click()
     dialog = page.findChildren(TrustDialog)[0]
     dialog.filter.setText("skill-7")
     names = dialog.findChildren(QListWidget)[0]
-    assert [names.item(row).text() for row in range(12) if not names.item(row).isHidden()] == [
-        "✓ Skill: skill-7"
-    ]
+    shown = [names.item(row) for row in range(12) if not names.item(row).isHidden()]
+    assert [item.text() for item in shown] == ["✓ Skill: skill-7"]
+
+
+def button_that_begins(parent: QWidget, words: str) -> QPushButton:
+    return next(
+        button for button in parent.findChildren(QPushButton) if button.text().startswith(words)
+    )
 
 
 def test_the_filter_stays_in_sight_as_long_as_it_hides_items(theme: Theme, desk: FakeDesk) -> None:

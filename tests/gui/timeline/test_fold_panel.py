@@ -342,20 +342,20 @@ def test_each_output_of_several_has_its_own_undo_and_what_the_button_does_is_sai
 ) -> None:
     story, event = markers(theme, written)
     boxes = boxes_of(theme, ShownFold(event, 128_000, ""))
-    lines = [box for box in boxes if isinstance(box, ToolCallBox)]
+    lines = lines_of_calls(boxes)
     assert [line.line.outcome for line in lines] == ["Undo"] * 3
     assert [line.line.status for line in lines] == [CallStatus.CACHED] * 3
     assert [line.gap for line in lines] == [6, 6, 6]
-    assert any("brings back all of these outputs" in text for text in texts_of(boxes))
+    assert "brings back all of these outputs" in " ".join(texts_of(boxes))
     written.add(Unfolded("m1"))
     story.read_next_fact(written.facts[-1])
-    lines = [
-        box
-        for box in boxes_of(theme, ShownFold(event, 128_000, ""))
-        if isinstance(box, ToolCallBox)
-    ]
+    lines = lines_of_calls(boxes_of(theme, ShownFold(event, 128_000, "")))
     assert [line.line.outcome for line in lines] == ["Undo", "Redo", "Undo"]
-    assert [line.line.status for line in lines][1] is CallStatus.DONE
+    assert lines[1].line.status is CallStatus.DONE
+
+
+def lines_of_calls(boxes: list[LayoutBox]) -> list[ToolCallBox]:
+    return [box for box in boxes if isinstance(box, ToolCallBox)]
 
 
 def test_the_only_output_has_no_words_at_its_right(theme: Theme, written: Written) -> None:

@@ -37,7 +37,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
 from helix_desktop.gui.timeline.timeline_chart import LegendRow, TimelineChart
 from helix_desktop.gui.timeline.timeline_marks import TimelineMarks
 from tests.gui.timeline.conftest import Written
-from tests.gui.timeline.recording_painter import RecordingPainter
+from tests.gui.timeline.recording_painter import PaintedWords, RecordingPainter
 
 
 def chart_of(theme: Theme, written: Written) -> tuple[TimelineChart, ConversationTimeline]:
@@ -451,11 +451,10 @@ def test_each_figure_of_the_scale_stands_beside_its_line(theme: Theme, written: 
     scale = chart.scale
     area = scale.area
     painter = drawn(chart)
-    at_left = [words for words in painter.words if words.rect.right() == area.left() - 8]
-    figures = [words for words in at_left if words.text[0].isdigit()]
+    figures = [words for words in words_of_scale(chart, painter) if words.text[0].isdigit()]
     lines = [line for line in painter.lines if line.width == 1 and not line.fill]
-    assert len(figures) == len(lines) > 3
-    assert len(figures) <= 8
+    assert len(figures) == len(lines)
+    assert 3 < len(figures) <= 8
     assert figures[0].text == "0"
     for words, line in zip(figures, lines, strict=True):
         y = scale.y_of_tokens(tokens_of(words.text))
@@ -464,14 +463,28 @@ def test_each_figure_of_the_scale_stands_beside_its_line(theme: Theme, written: 
         assert words.rect.center().y() == pytest.approx(round(y) + 0.5)
         assert words.colour == theme.colour_of_token("faint").name()
         assert words.rect.left() == 0
-    (unit,) = [words for words in at_left if words.text == "tokens"]
+
+
+def test_the_unit_stands_above_the_scale_and_the_names_of_the_rows_of_marks_below_it(
+    theme: Theme, written: Written
+) -> None:
+    chart, _story = chart_of(theme, written)
+    area = chart.scale.area
+    words = words_of_scale(chart, drawn(chart))
+    (unit,) = [each for each in words if each.text == "tokens"]
     assert unit.rect.bottom() == area.top() - 4
     assert unit.colour == theme.colour_of_token("faint").name()
-    names = [words.text for words in at_left if words not in (*figures, unit)]
-    assert names == ["You", "Files", "Errors"]
-    for words in at_left[-3:]:
-        assert words.rect.top() >= area.bottom() + 3
-        assert words.rect.left() == 0
+    others = [each.text for each in words if not each.text[0].isdigit() and each is not unit]
+    assert others == ["You", "Files", "Errors"]
+    for name in words[-3:]:
+        assert name.rect.top() >= area.bottom() + 3
+        assert name.rect.left() == 0
+
+
+def words_of_scale(chart: TimelineChart, painter: RecordingPainter) -> list[PaintedWords]:
+    """What ends at the left of the plot."""
+    end = chart.scale.area.left() - 8
+    return [words for words in painter.words if words.rect.right() == end]
 
 
 def test_a_low_chart_has_fewer_figures_so_that_none_touch(theme: Theme, written: Written) -> None:

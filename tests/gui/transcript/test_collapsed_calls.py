@@ -157,18 +157,17 @@ def test_however_it_came_the_same_is_hidden_and_never_what_needs_a_look(acts: li
     once = TranscriptItems()
     steps = grown(told)
     once.add_many_facts(told.facts)
-    assert [once.is_item_hidden(i) for i in range(len(once.all))] == [
-        steps.is_item_hidden(i) for i in range(len(steps.all))
-    ]
-    for index, item in enumerate(once.all):
-        if item.kind is TranscriptItemKind.CALL and not once.is_hidden_as_replaced(index):
+    count = len(once.all)
+    hidden = [index for index in range(count) if once.is_item_hidden(index)]
+    assert len(steps.all) == count
+    assert hidden == [index for index in range(count) if steps.is_item_hidden(index)]
+    collapsed = [index for index in hidden if not once.is_hidden_as_replaced(index)]
+    assert sorted(once.groups.collapsed_items_from(0)) == collapsed
+    for index in collapsed:
+        if once.all[index].kind is TranscriptItemKind.CALL:
             returned = once.tool_call_state(index).returned
-            assert not once.is_item_hidden(index) or (returned is not None and returned.ok)
-    assert sorted(once.groups.collapsed_items_from(0)) == [
-        i
-        for i in range(len(once.all))
-        if once.is_item_hidden(i) and not once.is_hidden_as_replaced(i)
-    ]
+            assert returned is not None
+            assert returned.ok
 
 
 def test_the_line_opens_with_a_click_and_what_is_looked_for_opens_it(

@@ -45,6 +45,7 @@ from helix_desktop.gui.transcript.chat_actions import (
 )
 from helix_desktop.gui.transcript.code_box import CodeBox
 from helix_desktop.gui.transcript.item_boxes import LINES_OF_CLOSED_CALL
+from helix_desktop.gui.transcript.layout_context import LayoutContext
 from tests.gui.transcript.facts import OUTPUT, Told, call
 from tests.gui.transcript.laid_out_items import NoContents, kinds, laid, page_of
 
@@ -197,16 +198,16 @@ def test_what_an_agent_added_is_one_line_that_opens(theme: Theme) -> None:
     page = page_of(theme, told.facts, contents)
     assert [item.kind.name for item in page.items.all] == ["ADDITION", "USER", "ADDITION"]
     added, user, attached = (laid(page, index) for index in range(3))
-    assert [box.text for box in added.boxes] == ["Claude Code added: system-reminder"]
-    assert [box.text for box in user.boxes] == ["Mend it."]
+    assert lines_of(page, 0) == ["Claude Code added: system-reminder"]
+    assert lines_of(page, 1) == ["Mend it."]
     assert user.copyable_markdown(0, user.text_length) == "Mend it."
-    assert [box.text for box in attached.boxes] == ["Claude Code added: environment context"]
+    assert lines_of(page, 2) == ["Claude Code added: environment context"]
     for made in (added, attached):
         (hot,) = made.boxes[0].hot_spots
         assert isinstance(hot.act, ToggleSection)
         page.section_amounts[hot.act.key] = 1
-    assert [box.text for box in laid(page, 0).boxes][1:] == REMINDER.split("\n")
-    assert [box.text for box in laid(page, 2).boxes][1] == "the folder is /x"
+    assert lines_of(page, 0)[1:] == REMINDER.split("\n")
+    assert lines_of(page, 2)[1] == "the folder is /x"
 
 
 def test_an_output_whose_call_is_missing_is_not_shown_as_words_of_the_user(theme: Theme) -> None:
@@ -242,14 +243,12 @@ def test_additions_in_a_row_are_one_line_that_opens_to_a_line_for_each(theme: Th
     items = page.items
     assert [item.kind.name for item in items.all] == ["ADDITION"] * 3 + ["USER", "ADDITION"]
     assert [items.is_item_hidden(index) for index in range(5)] == [False, True, True, False, False]
-    assert [box.text for box in laid(page, 0).boxes] == [
-        "Claude Code added: system-reminder ×2, task-notification"
-    ]
-    assert [box.text for box in laid(page, 4).boxes] == ["Claude Code added: system-reminder"]
+    assert lines_of(page, 0) == ["Claude Code added: system-reminder ×2, task-notification"]
+    assert lines_of(page, 4) == ["Claude Code added: system-reminder"]
     items.toggle_call_group(0)
     assert not any(items.is_item_hidden(index) for index in range(5))
-    assert [box.text for box in laid(page, 0).boxes][1:] == ["Claude Code added: system-reminder"]
-    assert [box.text for box in laid(page, 2).boxes] == ["Claude Code added: task-notification"]
+    assert lines_of(page, 0)[1:] == ["Claude Code added: system-reminder"]
+    assert lines_of(page, 2) == ["Claude Code added: task-notification"]
 
 
 def test_a_picture_that_a_user_sends_beside_a_reminder_is_shown(theme: Theme) -> None:
@@ -264,3 +263,8 @@ def test_a_picture_that_a_user_sends_beside_a_reminder_is_shown(theme: Theme) ->
         )
     )
     assert [item.kind.name for item in page_of(theme, told.facts).items.all] == ["ADDITION", "USER"]
+
+
+def lines_of(page: LayoutContext, index: int) -> list[str]:
+    """The text of each box of an item."""
+    return [box.text for box in laid(page, index).boxes]

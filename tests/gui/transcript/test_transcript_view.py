@@ -163,15 +163,13 @@ def test_a_link_asks_before_it_opens(
     pane: TranscriptPane, wanted: list[ChatIntent], settle: Settle
 ) -> None:
     laid = pane.view.column.lay_out_fully(1)
-    spot = next(
-        spot for spot in laid.list_hot_spots() if laid.hot_spot_and_rect(spot)[0].name == "a link"
-    )
-    QTest.mouseClick(pane.view.viewport(), LEFT, pos=at(pane, 1, laid.hot_spot_and_rect(spot)[1]))
+    spots = [laid.hot_spot_and_rect(spot) for spot in laid.list_hot_spots()]
+    link = next(rect for spot, rect in spots if spot.name == "a link")
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=at(pane, 1, link))
     settle()
     assert wanted == []
-    (box,) = [
-        w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()
-    ]
+    boxes = [each for each in QApplication.topLevelWidgets() if isinstance(each, QMessageBox)]
+    (box,) = [each for each in boxes if each.isVisible()]
     assert "https://example.org/x" in box.text()
     opening = next(b for b in box.buttons() if "Open" in b.text())
     QTest.mouseClick(opening, LEFT)
