@@ -58,5 +58,5 @@ def test_the_chip_counts_what_goes(
         Attachment("long.log", story.stored(text), 938_200)
     )
     assert [button.text() for button in buttons(window) if button.isVisible()][-1:] == [
-        "long.log · 2K of 938.2K tokens  ✕"
+        "long.log · excerpt, 2K of 938.2K tokens  ✕"
     ]
