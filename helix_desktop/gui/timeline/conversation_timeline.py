@@ -23,7 +23,11 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.fold_kinds import KINDS_OF_PARTS
 from helix_desktop.engine.messages import ContextKind
-from helix_desktop.engine.state.token_ledger import NOT_FOR_FOLDS, newest_fact_seen_by
+from helix_desktop.engine.state.token_ledger import (
+    LEAST_RATE,
+    NOT_FOR_FOLDS,
+    newest_fact_seen_by,
+)
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.tool_result_reading import (
     command_of_call,
@@ -274,10 +278,23 @@ class ConversationTimeline:
             if reply.model == NO_MODEL:
                 self._replies_of_no_model += 1
             return False
-        tokens = self.history.record.ledger.request_tokens(recorded.seq)
-        self._add_chart_point(recorded, tokens, newest_fact_seen_by(recorded))
+        newest_seen = newest_fact_seen_by(recorded)
+        tokens = self._request_tokens_as_meter_says(recorded.seq, reply.model, newest_seen)
+        self._add_chart_point(recorded, tokens, newest_seen)
         self._move_waiting_messages_to_step()
         return True
+
+    def _request_tokens_as_meter_says(self, seq: int, model: str, newest_seen: int) -> int:
+        """Returns what a request took as it was reported. Of our own requests, the meter does not
+        believe a report of less than half of what we count, so the chart does not either.
+        """
+        ledger = self.history.record.ledger
+        reported_tokens = ledger.request_tokens(seq)
+        counted_tokens = ledger.shown[newest_seen]
+        is_ours = not self._is_recorded and not self._is_foreign
+        if is_ours and reported_tokens < LEAST_RATE * counted_tokens:
+            return ledger.billed_view_tokens(model, seq, counted_tokens)
+        return reported_tokens
 
     def _move_waiting_messages_to_step(self) -> None:
         """A message stands at the step that answers it. Until there is one, it stands at the last
