@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from helix_desktop.store.fleet_notes import FleetState
 from helix_desktop.store.fleet_tasks import FleetTaskCounts, FleetTaskOrder, NewFleetTask
 from helix_desktop.workbench.fleet_telemetry import ENDPOINT, FleetTelemetry, start_telemetry
+from helix_desktop.workbench.fleet_traces import TraceEvent, TraceSpan
 from tests.peers.chat_server import reply
 from tests.workbench.conftest import Desks
 from tests.workbench.test_fleet_worker import CALL, place, worker_of
@@ -90,3 +91,26 @@ def test_with_a_collector_in_the_environment_it_is_sent_there() -> None:
     telemetry = start_telemetry("tasks", {ENDPOINT: "http://127.0.0.1:9"})
     assert telemetry is not None
     telemetry.close()
+
+
+def test_a_span_is_sent_with_its_times_events_children_and_failure() -> None:
+    exporter = InMemorySpanExporter()
+    telemetry = FleetTelemetry("tasks", SimpleSpanProcessor(exporter), InMemoryMetricReader())
+    event = TraceEvent("shortened", 11.5, {"tokens": 7})
+    child = TraceSpan("chat", 11.0, 12.0, {"model": "m"}, events=(event,))
+    telemetry.send_span(
+        TraceSpan("run", 10.0, 20.25, {"task": "t"}, "It failed.", children=(child,))
+    )
+    sent_child, sent = exporter.get_finished_spans()
+    assert (sent.name, sent.start_time, sent.end_time) == ("run", 10 * 10**9, 20_250_000_000)
+    assert dict(sent.attributes or {}) == {"task": "t"}
+    assert (sent.status.is_ok, sent.status.description) == (False, "It failed.")
+    assert sent.parent is None
+    assert sent_child.parent is not None
+    assert sent.context is not None
+    assert sent_child.parent.span_id == sent.context.span_id
+    assert (sent_child.start_time, sent_child.end_time) == (11 * 10**9, 12 * 10**9)
+    assert sent_child.status.is_unset
+    (sent_event,) = sent_child.events
+    assert (sent_event.name, sent_event.timestamp) == ("shortened", 11_500_000_000)
+    assert dict(sent_event.attributes or {}) == {"tokens": 7}

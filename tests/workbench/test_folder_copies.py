@@ -39,7 +39,7 @@ from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.tools.private_git_copy import GitCheckout
 from helix_desktop.workbench import Workbench, copy_files
-from helix_desktop.workbench.copy_files import FolderCopy, read_copy_description
+from helix_desktop.workbench.copy_files import FolderCopy
 from tests.faults import copy_trials
 from tests.tools.git_places import PROGRAMS
 from tests.workbench.conftest import Desks
@@ -1234,37 +1234,6 @@ async def test_nothing_is_asked_while_a_command_still_runs_in_the_copy(
     assert await apply_after(parent, copy) == (False, [])
     await box.run_tool_call(ToolCall("2", "stop_command", '{"name": "bg1"}'), context)
     assert await apply_after(parent, copy) == (True, [f"{project}/a"])
-
-
-def test_what_is_left_of_a_discarded_copy_is_no_problem(tmp_path: Path) -> None:
-    """A program that was killed while it deleted one may have deleted the description first."""
-    for name, problem in (("a.discarded", ""), ("b", "What describes this copy cannot be read.")):
-        (tmp_path / name / "0").mkdir(parents=True)
-        assert read_copy_description(tmp_path / name).problem == problem
-
-
-@pytest.mark.parametrize("newer", [{"later": {}}, {"repositories": [{"source": "/a", "later": 1}]}])
-def test_a_copy_that_a_newer_version_has_described_is_left_to_it(
-    tmp_path: Path, newer: dict[str, object]
-) -> None:
-    (tmp_path / "0").mkdir()
-    (tmp_path / "copy.json").write_text(
-        json.dumps({"repositories": [{"source": "/a"}], "is_whole": True, **newer})
-    )
-    copy = read_copy_description(tmp_path)
-    assert (copy.is_whole, copy.problem) == (
-        False,
-        "This copy was last used with a newer version of Helix Desktop, and only that version can bring it back.",
-    )
-
-
-@pytest.mark.parametrize(
-    "harm", ["", "[]", "{}", '{"repositories": 1}', '{"repositories": [1], "is_whole": true}']
-)
-def test_a_copy_whose_description_is_damaged_is_left_alone(tmp_path: Path, harm: str) -> None:
-    (tmp_path / "0").mkdir()
-    (tmp_path / "copy.json").write_text(harm)
-    assert read_copy_description(tmp_path).problem == "What describes this copy cannot be read."
 
 
 async def copy_with_what_a_test_run_left(
