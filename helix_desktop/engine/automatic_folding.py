@@ -453,6 +453,8 @@ class ConversationFolding:
         )
         is_cold = not cached_tokens or context_usage.is_cache_cold(situation.state, situation.now)
         material = fold_document_writer.gather_material(plan, situation)
+        if fold_document_writer.reason_not_to_fold(material):
+            return 0.0  # No model is asked for a text that could not be shorter.
         cost_in_input_tokens = handover.most_expected_writing_cost(
             situation,
             plan.span,

@@ -340,6 +340,18 @@ async def test_what_a_fold_costs_is_what_its_own_request_may_cost() -> None:
     assert longest_document < meter.used, "it would replace nothing else"
 
 
+async def test_no_cost_is_said_where_too_little_could_be_shortened() -> None:
+    """The dialog said "at most about $0.012" was said, and then that there is too little to shorten."""
+    kept = await keeping(window=32_000)
+    main = ModelSet(ModelRole.MAIN, "main", 32_000, price_input=3.0, price_output=15.0)
+    await kept.conversation.append_facts(main)
+    await kept.say("a task")
+    await worked(kept, 6, 20)
+    with pytest.raises(ActionRefused, match="too little to shorten"):
+        await kept.folding.fold_on_demand(FoldKind.HANDOVER)
+    assert kept.folding.estimate_fold_cost(FoldKind.HANDOVER) == 0
+
+
 async def test_a_fold_is_said_to_cost_more_if_the_providers_cache_cannot_be_read() -> None:
     """Rules had been added: a handover that cost $0.10 was announced for $0.03."""
     kept = await keeping(window=100_000)
