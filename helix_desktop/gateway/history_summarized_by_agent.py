@@ -19,6 +19,7 @@ from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMe
 _BEGINS_SUMMARY = re.compile(
     r"This session is being continued from a previous conversation"
     r"|The conversation history before this point was compacted into the following summary"
+    r"|Some of the conversation history has been summarized to free up context"
     r"|\s*<state_snapshot>"
 )
 # Ends the request with which Gemini CLI and Qwen Code ask for their summary.
@@ -63,7 +64,9 @@ def asks_for_summary(messages: Sequence[ProtocolMessage]) -> bool:
     return False
 
 
-def find_seq_before_summary_request(branch: ConversationBranch, summary: str) -> int:
+def find_seq_before_summary_request(
+    branch: ConversationBranch, summary: str, least_characters: int = 1
+) -> int:
     """Return the last fact before the request with which the agent asked its model for the
     summary, if the conversation ends with that; otherwise 0.
     """
@@ -76,7 +79,7 @@ def find_seq_before_summary_request(branch: ConversationBranch, summary: str) ->
         return 0
     texts = [part.text for part in reply.parts if isinstance(part, facts.Text)]
     beginning = text_of_summary("\n".join(texts))[:_COMPARED_CHARACTERS]
-    if not beginning or beginning not in summary:
+    if len(beginning) < least_characters or beginning not in summary:
         return 0
     return question_seq - 1
 

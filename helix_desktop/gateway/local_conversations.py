@@ -48,6 +48,7 @@ from helix_desktop.gateway.conversations_port import (
 from helix_desktop.gateway.history_summarized_by_agent import (
     asks_for_summary,
     begins_with_summary,
+    find_seq_before_summary_request,
     find_summary_piece,
     text_of_summary,
 )
@@ -319,6 +320,7 @@ class LocalAgentConversations:
         while True:
             if history_before is None:
                 await self._follow_shortened_outputs(arrival, messages)
+                await self._follow_changed_additions(arrival, messages)
             place = await self._find_place_of_request(arrival, messages, history_before)
             if _is_question_for_summary(arrival, messages, place.position):
                 return await self._send_question_for_summary(arrival, messages, place.position)
@@ -389,6 +391,54 @@ class LocalAgentConversations:
             async with known_messages.lock_once_recorded():
                 if await self._has_followed(arrival, messages, position, known_messages):
                     return
+
+    async def _follow_changed_additions(
+        self, arrival: Arrival, messages: Sequence[ProtocolMessage]
+    ) -> None:
+        """If the agent says all messages of a conversation with other additions of its own, as Qwen
+        Code leaves out the date when it resumes a session, let that one be found by them from now on.
+        """
+        has_reply = any(message.speaker is Speaker.ASSISTANT for message in messages)
+        if arrival.session or arrival.is_below_another or not has_reply:
+            return
+        if self._find_position_of(arrival).known_messages is not None:
+            return
+        same: list[KnownMessages] = []
+        for known_messages in self._matcher.list_without_session(arrival.agent)[:MOST_LOOKED_AT]:
+            if await self._has_same_words(known_messages, messages):
+                same.append(known_messages)
+        if len(same) != 1:
+            return
+        (known_messages,) = same
+        async with known_messages.lock_once_recorded():
+            # It may have grown meanwhile.
+            if not await self._has_same_words(known_messages, messages):
+                return
+            chain = arrival.chain[: len(known_messages.chain)]
+            seqs = list(known_messages.seqs)
+            opened = await self._get_open_conversation(known_messages)
+            received = facts.Received(
+                chain, tuple(seqs), known_messages.session, known_messages.head, replaced=len(chain)
+            )
+            await opened.conversation.append_facts(received)
+            self._matcher.replace_messages(known_messages, chain, seqs)
+
+    async def _has_same_words(
+        self, known_messages: KnownMessages, messages: Sequence[ProtocolMessage]
+    ) -> bool:
+        """Whether a request begins with all that was said in a conversation, and has more."""
+        count = len(known_messages.chain)
+        if not 2 <= count < len(messages):
+            return False
+        row = self._bench.conversation_row(known_messages.conversation)
+        if row is None or row.trashed:
+            return False
+        recorded_facts = await self._bench.read_conversation_facts(known_messages.conversation)
+        # In threads: a long conversation takes a while.
+        moment = await asyncio.to_thread(build_state, recorded_facts)
+        compared = await asyncio.to_thread(list_messages_behind_summary, messages, "")
+        kept = await asyncio.to_thread(find_kept_end, moment, compared)
+        return kept is not None and kept.is_certain and not kept.seq_before
 
     async def _has_followed(
         self,
@@ -842,7 +892,11 @@ class LocalAgentConversations:
         moment = await asyncio.to_thread(build_state, recorded_facts)
         is_imported = await asyncio.to_thread(has_imported_summary, moment, summary.text)
         if keeps_nothing(behind_summary):
-            if is_imported or any(written.is_summary for written in texts_in_summary):
+            is_written_here = find_seq_before_summary_request(
+                moment.branch, summary.text, LEAST_CHARACTERS_OF_SUMMARY
+            )
+            is_beside = any(written.is_summary for written in texts_in_summary)
+            if is_imported or is_written_here or is_beside:
                 return SummarizedConversation(known_messages, kept=None)
             return None
         kept = await asyncio.to_thread(find_kept_end, moment, behind_summary)
@@ -1718,7 +1772,8 @@ def _is_question_for_summary(
     if not position.known_count:
         return False
     if not arrival.session:
-        return asks_for_summary(messages)
+        # With tools it is recorded as any step, and a later process knows the summary by that.
+        return asks_for_summary(messages) and not arrival.tools
     # Codex asks a provider of the user's own without tools.
     if arrival.tools or arrival.agent not in AGENTS_WITH_TOOLS:
         return False

@@ -140,7 +140,9 @@ class Work:
             if SUMMARY.search(_last_said(messages)) or _asks_for_text_alone(messages):
                 self.compacted += 1
                 self._fills = False
-                return [Says(f"<summary>{SUMMARY_TEXT} It is summary {self.compacted}.</summary>")]
+                tag = "state_snapshot" if "<state_snapshot>" in _last_said(messages) else "summary"
+                text = f"{SUMMARY_TEXT} It is summary {self.compacted}."
+                return [Says(f"<{tag}>{text}</{tag}>")]
             shell = next((name for name in names if name in SHELLS), "")
             if not shell:
                 return [Says("{}")]

@@ -34,7 +34,7 @@ from types import MappingProxyType
 
 from helix_desktop import concurrency
 from tests.benchmarks import gateway_clients
-from tests.benchmarks.gateway_clients import HIDDEN, KEY, Work
+from tests.benchmarks.gateway_clients import HIDDEN, KEY, SUMMARY_TEXT, Work
 from tests.faults.agent_ends import FailingProvider, WorkWithFiles
 from tests.faults.wrap_matrix import ESTIMATE_SAID
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
@@ -53,6 +53,7 @@ MORE_OF_MCP_SERVER: Mapping[str, Mapping[str, object]] = {
 DEFERRED = re.compile(rf"mcp__[\w.-]+?__{HIDDEN}\b")
 TOOL_OF_SERVER = re.compile(rf"[\w.-]+__{HIDDEN}\b")
 MOST_SEARCHES = 8
+COMPACTS_BY_COMMAND = {"qwen": "/compress", "copilot": "/compact"}
 SESSION_FILES = {"qwen": ".qwen/projects/*/chats/*.jsonl"}
 
 
@@ -377,6 +378,37 @@ def _go_on(run: Run, arguments: Sequence[str], words: str = "") -> None:
         trial.wrong.append("it did not go on")
 
 
+def _shortens_by_command(run: Run) -> None:
+    """The agent's own command shortens its history, and it goes on behind it: one conversation, in
+    which all is paid. Qwen Code shortens nothing that its provider counts as short.
+    """
+    trial = run.trial
+    trial.provider.usage = lambda asked: {"input": len(asked.raw) // 4, "read": 0, "write": 0}
+    _plain(run)
+    command = COMPACTS_BY_COMMAND[run.agent.name]
+    with run.start(trial.provider.url, given=run.agent.goes_on, words=command) as process:
+        _run_to_its_end(trial, process, run.agent, run.steps)
+    if not trial.work.compacted:
+        trial.wrong.append("it did not shorten its history")
+    words = "MARK-behind-it"
+    trial.work.begin(run.steps)
+    with run.start(trial.provider.url, given=run.agent.goes_on, words=words) as process:
+        _run_to_its_end(trial, process, run.agent, trial.work.done + run.steps)
+    bodies = [asked.raw for asked in trial.provider.asked]
+    if not any(words.encode() in body and SUMMARY_TEXT.encode() in body for body in bodies):
+        trial.wrong.append("its summary is missing")
+    listed = json.loads(_run_helix(run, "conversation", "list", "-w", "work", "--json"))
+    if len(listed) != 1:
+        trial.wrong.append(f"it is {len(listed)} conversations")
+    for said in (USUAL_WORDS, words):
+        if said not in _run_helix(run, "conversation", "search", "-w", "work", said, "--json"):
+            trial.wrong.append(f"{said!r} was not recorded")
+    days = json.loads(_run_helix(run, "cost", "-w", "work", "--json"))["days"]
+    in_cost = sum(day["tokens"] for day in days)
+    if in_cost != trial.provider.paid_tokens:
+        trial.wrong.append(f"cost has {in_cost} tokens of {trial.provider.paid_tokens}")
+
+
 def _provider_fails(run: Run) -> None:
     """Refuses with 429, 500 and 529, is late, and cuts its streams; the files come to the same end as
     without the gateway.
@@ -489,6 +521,7 @@ SITUATIONS: Mapping[str, Callable[[Run], None]] = {
     "provider fails": _provider_fails,
     "goes on": _goes_on,
     "forked": _forked,
+    "own command for a compaction": _shortens_by_command,
 }
 
 

@@ -255,7 +255,11 @@ def list_cells_of_other_agents(folder: Path, steps: int) -> Iterator[Cell]:
             can_go_on = agent.goes_on or situation != "goes on"
             can_fork = agent.forks or situation != "forked"
             has_servers = agent.name in WITH_SERVERS or situation != "MCP"
-            if not is_in_matrix or not can_go_on or not can_fork or not has_servers:
+            has_command = agent.name in gateway_other_agents.COMPACTS_BY_COMMAND
+            can_shorten = has_command or situation != "own command for a compaction"
+            if not is_in_matrix or not can_go_on or not can_fork:
+                continue
+            if not has_servers or not can_shorten:
                 continue
             enough_steps = steps
             if situation == "provider fails":

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from helix_desktop.engine import facts
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent
@@ -346,7 +348,9 @@ async def test_a_conversation_goes_on_from_the_summary_that_its_model_wrote(tmp_
         await session.work("count the files")
         await other.work("count the folders")
         units = list(session.units)
+        session.tools = ()
         sent = await session.ask(GEMINI_QUESTION)
+        session.tools = TOOLS
         await session.answer(sent, SNAPSHOT)
         assert len(made.list_conversations()) == 2, "to ask for a summary begins nothing"
         acknowledged = WIRE.parse_reply(
@@ -371,6 +375,82 @@ async def test_a_conversation_goes_on_from_the_summary_that_its_model_wrote(tmp_
         await stranger.work("go on")
         assert len(made.list_conversations()) == 3
         await conversations.aclose()
+
+
+async def test_a_conversation_goes_on_from_the_summary_that_was_its_last_reply(
+    tmp_path: Path,
+) -> None:
+    """Copilot CLI asks for it with its tools, as for any step, and keeps nothing behind it."""
+    beginning = "Some of the conversation history has been summarized to free up context."
+    summary = "The files were counted, one by one. " * 5
+    async with bench(tmp_path) as made:
+        conversations = LocalAgentConversations(made, _nobody)
+        session = UnnamedSession(conversations)
+        other = UnnamedSession(conversations)
+        for each in (session, other):
+            each.agent = "Copilot CLI"
+        await session.work("count the files")
+        await other.work("count the folders")
+        sent = await session.ask("Please create a detailed summary of the conversation so far.")
+        await session.answer(sent, f"<summary>{summary}</summary>")
+        session.units = [WIRE.user_message(f"{beginning}\n<summary>\n{summary}\n</summary>")]
+        later = await session.work("and the links")
+        assert later.ticket.conversation == sent.ticket.conversation
+        words = await words_of(made, sent.ticket.conversation)
+        assert "count the files" in words
+        assert "count the folders" not in words
+        assert "Please create a detailed summary of the conversation so far." not in words
+        assert words[-1] == "Done: and the links."
+        # A summary that is nobody's last reply begins a session of its own.
+        other.units = [WIRE.user_message(f"{beginning}\n<summary>\n{summary[2:]}\n</summary>")]
+        await other.work("go on")
+        assert len(made.list_conversations()) == 3
+        await conversations.aclose()
+
+
+REMINDER = "<system-reminder>\nThe current date is: Saturday.\n</system-reminder>"
+
+
+def with_reminder(words: str, reminder: str) -> Any:
+    unit = WIRE.user_message(words)
+    unit["content"] = [{"type": "text", "text": reminder}, {"type": "text", "text": words}]
+    return unit
+
+
+@pytest.mark.parametrize("sessions", [1, 2])
+async def test_a_conversation_goes_on_although_its_agent_reminds_its_model_of_something_else(
+    tmp_path: Path, sessions: int
+) -> None:
+    """Qwen Code leaves out the date when it resumes a session: each resumption was a second
+    conversation. Of two sessions with the same words it cannot be known which one goes on.
+    """
+    async with bench(tmp_path) as made:
+        conversations = LocalAgentConversations(made, _nobody)
+        for number in range(sessions):
+            session = UnnamedSession(conversations)
+            session.agent = "Qwen Code"
+            reminder = REMINDER.replace("Saturday", f"Saturday {number}")
+            session.units = [with_reminder("count the files" + LONG, reminder)]
+            sent = await session.ask()
+            await session.answer(sent, "Done." + LONG)
+            await session.work("and the folders")
+        await conversations.aclose()
+        session.conversations = LocalAgentConversations(made, _nobody)
+        session.units[0] = WIRE.user_message("count the files" + LONG)
+        later = await session.work("and the links")
+        is_same = later.ticket.conversation == sent.ticket.conversation
+        assert is_same is (sessions == 1)
+        assert len(made.list_conversations()) == (1 if sessions == 1 else 3)
+        if is_same:
+            words = await words_of(made, sent.ticket.conversation)
+            assert words.count("count the files" + LONG) == 1
+            assert words[-1] == "Done: and the links."
+            # As the next process finds it.
+            await session.conversations.aclose()
+            session.conversations = LocalAgentConversations(made, _nobody)
+            last = await session.work("and all else")
+            assert last.ticket.conversation == sent.ticket.conversation
+        await session.conversations.aclose()
 
 
 def test_a_summary_is_what_the_first_tags_that_are_closed_enclose() -> None:
