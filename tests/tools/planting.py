@@ -7,10 +7,14 @@ from is made by `prepare`.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
+import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 HOOKS = (
@@ -69,7 +73,7 @@ BLINDING = {
     "a NUL in core.worktree": "printf '[core]\\nworktree=a\\0b\\n' >> t/.git/config",
     "a NUL in the name of a user's home": "printf '[include]\\npath=~a\\0/b\\n' >> t/.git/config",
     "1500 includes one in another": "git config -f t/.git/config include.path ../../i0; for i in $(seq 0 1500); do printf '[include]\\npath=i%d\\n[user]\\nname=!x\\n' $((i+1)) > i$i; done",
-    "1500 git folders that name the next": "for i in $(seq 0 1500); do mkdir -p c$i/objects c$i/refs; echo x > c$i/HEAD; echo ../c$((i+1)) > c$i/commondir; done",
+    "1500 git folders that name the next": "mkdir -p c{0..1500}/{objects,refs}; for i in $(seq 0 1500); do echo x > c$i/HEAD; echo ../c$((i+1)) > c$i/commondir; done",
     "hooks 1200 folders deep": "mkdir -p t/.git/hooks/$(printf 'd/%.0s' $(seq 1200))",
     "an editor's folder as a link to the disk": "rm -rf .vscode; ln -s / .vscode",
     "80000 settings": "yes fsmonitor=x | (echo '[core]'; head -80000) >> t/.git/config",
@@ -186,6 +190,16 @@ def _quoted(text: str) -> str:
 
 def prepare(folder: Path) -> None:
     """A repository with a commit, hooks and files of the kind that must not change."""
+    shutil.copytree(_prepared_once(), folder, symlinks=True, dirs_exist_ok=True)
+
+
+@cache
+def _prepared_once() -> Path:
+    """Where it was made, as git is started six times for it. It goes with the process."""
+    made = tempfile.TemporaryDirectory(prefix="helix-planted-")
+    atexit.register(made.cleanup)
+    folder = Path(made.name, "work")
+    folder.mkdir()
     git(folder, "init", "-q", "-b", "main", ".")
     for name, value in (("user.name", "a"), ("user.email", "a@b")):
         git(folder, "config", name, value)
@@ -201,6 +215,7 @@ def prepare(folder: Path) -> None:
     (folder / "file").write_text("x\n")
     git(folder, "add", "file")
     git(folder, "commit", "-qm", "first")
+    return folder
 
 
 def git(folder: Path, *words: str) -> None:
