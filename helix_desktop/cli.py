@@ -130,7 +130,9 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
     if not hasattr(arguments, "run"):
         _refuse_window_for_other_computer(arguments.host)
         return _open_window(arguments.home, place)
-    where = program_folders.find_program_folders(arguments.home)
+    where = program_folders.find_folders_at_start(
+        arguments.home, keeps_variables=hasattr(arguments, "keeps_variables")
+    )
     arguments.argv = given
     arguments.places = where
     stop = logs.start_logging(where.logs, logs.LogRedaction(), file="command")

@@ -5,14 +5,21 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from helix_desktop import atomic_files
-from helix_desktop.errors import StoreFailed
+from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import list_at
+from helix_desktop.processes import folders_of_agents
 
 APP = "helix-desktop"
+WORKSPACE_SETTINGS_NAME = "workspace.toml"
 # The variable in which `wrap` tells an agent its gateway addresses.
 WRAP_ADDRESSES = "HELIX_WRAP_ADDRESSES"
 SOCKET_PATH_LIMIT = 90  # Systems allow 104 to 108 bytes for a socket's path, file name included.
@@ -91,6 +98,34 @@ def find_program_folders(
         return ProgramFolders(data, config, logs, _socket_folder(data))
     base = Path(os.path.abspath(chosen.expanduser()))  # noqa: PTH100 - resolve() would follow links
     return ProgramFolders(base, base, base / "logs", _socket_folder(base))
+
+
+def find_folders_at_start(home: Path | None, *, keeps_variables: bool = False) -> ProgramFolders:
+    """Returns the folders for a process that starts: it knows the folders of all workspaces, in which
+    agents work, and its own variables no longer lead there, unless it passes them on as they are.
+    """
+    where = find_program_folders(home)
+    reader = partial(_read_folders_of_workspaces, where.workspaces_folder)
+    folders_of_agents.read_folders_when_asked(reader)
+    if keeps_variables:
+        return where
+    folders_of_agents.leave_out_variables_of_agents()
+    tempfile.tempdir = None  # It may have been one of those.
+    return replace(where, run=_socket_folder(where.data))
+
+
+def _read_folders_of_workspaces(workspaces_folder: Path) -> Sequence[str]:
+    """Returns the folders of all workspaces whose settings can be read. A list of the workspaces would
+    take twice as long.
+    """
+    folders: list[str] = []
+    for settings_path in workspaces_folder.glob(f"*/{WORKSPACE_SETTINGS_NAME}"):
+        with suppress(HelixError, OSError, ValueError):
+            document = tomllib.loads(atomic_files.read_settings_text(settings_path))
+            for root in list_at(document, "roots"):
+                if isinstance(root, str):
+                    folders.append(root)
+    return folders
 
 
 def find_unwritable_folder_error(where: ProgramFolders) -> StoreFailed | None:

@@ -38,7 +38,7 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     # garbage_collection.py, once everything is loaded.
     gc.disable()
     arguments = _parse_window_arguments(sys.argv[1:] if argv is None else argv)
-    where = program_folders.find_program_folders(home or arguments.home)
+    where = program_folders.find_folders_at_start(home or arguments.home)
     further = None
     if _is_other_window_listening(where.run):
         from helix_desktop.desktop import window_program

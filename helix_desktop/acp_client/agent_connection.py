@@ -26,14 +26,9 @@ from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import HelixError, ModelFailed, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import has_more_values, object_at, objects_at, parse_object, text_at
+from helix_desktop.processes.folders_of_agents import find_folder_without_agents
 from helix_desktop.processes.running_command import RunningCommand
-from helix_desktop.processes.starter import (
-    PIPE,
-    CommandAuthor,
-    ProcessLaunch,
-    ProcessPlace,
-    find_folder_without_agents,
-)
+from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 LONGEST_MESSAGE_BYTES = 32 << 20  # A longer message, in bytes, ends the connection.

@@ -43,7 +43,8 @@ from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import first_text, list_at, number_at, object_at, objects_at, text_at
-from helix_desktop.processes.starter import is_of_own_environment, is_setting_in_home
+from helix_desktop.processes.folders_of_agents import is_setting_in_home
+from helix_desktop.processes.starter import is_of_own_environment
 from helix_desktop.tools import file_text, workspace_roots
 from helix_desktop.tools.autorun_files import is_autorun_path
 from helix_desktop.tools.built_in_tool import FilesSeen

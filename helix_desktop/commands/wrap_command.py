@@ -425,4 +425,5 @@ def add_wrap_commands(nouns: Subparsers) -> None:
         "arguments", metavar="-- ARGS", nargs="...", help="arguments that are passed to the agent"
     )
     own_options = option_words(noun) | {"--home"}
-    noun.set_defaults(run=run_wrap_command, own_options=own_options)
+    # The agent gets all variables, as from the user's shell.
+    noun.set_defaults(run=run_wrap_command, own_options=own_options, keeps_variables=True)

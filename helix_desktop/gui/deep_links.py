@@ -20,7 +20,7 @@ from PySide6.QtGui import QDesktopServices
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.processes.starter import search_path_for_openers
+from helix_desktop.processes.folders_of_agents import environment_for_openers
 
 SCHEME = "helix"
 LONGEST = 500
@@ -132,7 +132,7 @@ def open_in_desktop_program(path: Path) -> None:
 
 
 def _open_with_desktop(url: QUrl) -> None:
-    with search_path_for_openers():  # Qt starts `xdg-open` by its name.
+    with environment_for_openers():  # Qt starts `xdg-open` by its name.
         QDesktopServices.openUrl(url)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.translation import tr
 from helix_desktop.processes import starter
+from helix_desktop.processes.folders_of_agents import environment_without_agents
 
 # In this order. The first is what Debian and Ubuntu call the terminal that the user chose.
 LINUX_TERMINALS = (
@@ -46,7 +47,8 @@ def find_terminal_command(folder: Path, environment: Mapping[str, str]) -> list[
 
 async def open_user_terminal(folder: Path) -> None:
     command = find_terminal_command(folder, os.environ)
-    launch = starter.ProcessLaunch(starter.CommandAuthor.USER, command, folder=folder)
+    environment = environment_without_agents(os.environ)
+    launch = starter.ProcessLaunch(starter.CommandAuthor.USER, command, folder, environment)
     process = await starter.start_process(
         launch, stdin=starter.DEVNULL, stdout=starter.DEVNULL, stderr=starter.DEVNULL
     )

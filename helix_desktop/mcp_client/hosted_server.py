@@ -28,7 +28,8 @@ from helix_desktop.mcp_client.server_config import (
     fill_in_references,
     secret_references,
 )
-from helix_desktop.processes.starter import find_folder_without_agents, find_users_program
+from helix_desktop.processes.folders_of_agents import find_folder_without_agents
+from helix_desktop.processes.starter import find_users_program
 from helix_desktop.secrets import McpServerSecret, McpSignIn
 
 if TYPE_CHECKING:

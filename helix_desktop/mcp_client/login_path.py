@@ -8,9 +8,14 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
 from helix_desktop.concurrency import wait_with_limit
+from helix_desktop.processes.folders_of_agents import (
+    environment_without_agents,
+    find_folder_without_agents,
+)
 from helix_desktop.processes.starter import (
     DEVNULL,
     CommandAuthor,
@@ -40,8 +45,8 @@ async def read_login_path(environment: Mapping[str, str]) -> str:
 
 def _login_shell(environment: Mapping[str, str]) -> str:
     """Return the user's shell, as the environment or else the list of users names it."""
-    shell = environment.get("SHELL")
-    if shell:
+    shell = environment.get("SHELL", "")
+    if Path(shell).is_absolute():
         return shell
     import pwd  # Windows lacks this module.
 
@@ -63,10 +68,13 @@ async def read_login_variables(
     # What the user's files print comes before the mark. The values have tabs between them.
     references = "\t".join(f"${name}" for name in names)
     command = f'printf "\\n%s%s\\n" "{_MARK.decode()}" "{references}"'
+    own_environment = environment_without_agents(environment)
     try:
-        argv = [_login_shell(environment), "-l", "-i", "-c", command]
+        argv = [_login_shell(own_environment), "-l", "-i", "-c", command]
+        # In a project, the user's files could run what stands there.
+        folder = find_folder_without_agents()
         launch = ProcessLaunch(
-            CommandAuthor.USER, argv, environment=environment, has_own_session=True
+            CommandAuthor.USER, argv, folder, own_environment, has_own_session=True
         )
         process = await start_process(launch, stderr=DEVNULL, end=_wait_until_shell_ended)
     except OSError:

@@ -11,6 +11,7 @@ from helix_desktop.errors import NotFound
 from helix_desktop.mcp_client import hosted_server
 from helix_desktop.mcp_client.login_path import read_login_path
 from helix_desktop.mcp_client.server_config import ServerConfig
+from helix_desktop.processes.folders_of_agents import environment_without_agents
 
 # Environment variables for MCP servers: enough to find programs, but none of our keys.
 PASSED_ON = (
@@ -146,7 +147,7 @@ class McpServerHost:
             if name in self._own_environment:
                 passed_on[name] = self._own_environment[name]
         passed_on["PATH"] = login_path
-        return passed_on
+        return environment_without_agents(passed_on)
 
 
 def _can_go_on(present: ServerConfig, wanted: ServerConfig) -> bool:

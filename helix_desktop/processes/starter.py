@@ -18,9 +18,8 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from enum import StrEnum
 from functools import partial
@@ -31,6 +30,12 @@ from helix_desktop import concurrency
 from helix_desktop.cancellation import end_if_cancelled
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.folders_of_agents import (
+    environment_for_openers,
+    environment_without_agents,
+    is_in_folder_of_agents,
+    search_path_without_agents,
+)
 
 PIPE = subprocess.PIPE
 DEVNULL = subprocess.DEVNULL
@@ -51,13 +56,6 @@ _OWN_CODE = (
     "import sys; sys.path += sys.argv.pop(1).split({separator!r}); sys.argv[0] = 'helix-desktop'; "
     "from helix_desktop.cli import main; sys.exit(main())"
 )
-# Real paths of folders in which agents work. See `leave_out_of_search`.
-_folders_of_agents: set[str] = set()
-_opening = threading.Lock()  # Held while PATH is another one for what opens files and addresses.
-_MOST_LINKS = 40  # As many as Linux follows.
-# Where the system's loader looks for libraries before anywhere else. An empty folder in them is the
-# working folder.
-_LIBRARY_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
 _WEB = ("http://", "https://", "mailto:")
 
 
@@ -95,20 +93,10 @@ class OutputTooLong(Exception):
 
 
 def _own_environment() -> dict[str, str]:
-    """Return this process's variables for another one, which loads no library that agents have put
-    into a folder of theirs.
+    """Return this process's variables for another one, which loads nothing that agents have put into
+    a folder of theirs.
     """
-    return without_libraries_of_agents(os.environ)
-
-
-def without_libraries_of_agents(environment: Mapping[str, str]) -> dict[str, str]:
-    kept_environment = dict(environment)
-    for name in _LIBRARY_PATHS:
-        search_path = kept_environment.pop(name, "")
-        kept_folders = search_path_without_agents(search_path)
-        if kept_folders:
-            kept_environment[name] = kept_folders
-    return kept_environment
+    return environment_without_agents(os.environ, is_of_program=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,91 +268,6 @@ def find_users_program(name: str, environment: Mapping[str, str]) -> str:
         f"The program {name} was not found.",
         remedy="Install the program, or specify its full path.",
     )
-
-
-def leave_out_of_search(folders: Iterable[Path | str]) -> None:
-    """Note folders in which agents work, until this process ends.
-
-    PATH may name some, such as a project's virtual environment that is activated. What agents have
-    put there must not run outside the sandbox just because it has the name of a program.
-    """
-    _folders_of_agents.update(os.path.realpath(folder) for folder in folders)
-
-
-def search_path_without_agents(search_path: str) -> str:
-    """Return a PATH without relative folders and folders in which agents work, for programs of ours
-    that start others by their names, as git starts ssh and gpg.
-    """
-    kept_folders: list[str] = []
-    for folder in search_path.split(os.pathsep):
-        is_absolute = os.path.isabs(folder)  # noqa: PTH117 -- a text, as it stands in PATH
-        if is_absolute and not is_in_folder_of_agents(folder):
-            kept_folders.append(folder)
-    return os.pathsep.join(kept_folders)
-
-
-def is_in_folder_of_agents(path: str) -> bool:
-    """Whether an agent can choose what stands at a path: it, or a link on the way to it, is in a
-    folder in which agents work.
-    """
-    if not _folders_of_agents:
-        return False
-    return any(_is_place_of_agents(Path(place)) for place in _list_places_on_the_way(path))
-
-
-def _is_place_of_agents(place: Path) -> bool:
-    for folder in (place, *place.parents):
-        if str(folder) in _folders_of_agents and not is_setting_in_home(place, folder):
-            return True
-    return False
-
-
-def find_folder_without_agents() -> Path:
-    """Return a folder for what the user has set up to run without naming one. In the folder in which
-    this program was started, perhaps a project, `npx` and Python would take what lies there.
-    """
-    home = Path.home()
-    if is_in_folder_of_agents(str(home)):
-        return Path(home.anchor)
-    return home
-
-
-def is_setting_in_home(place: Path, folder: Path) -> bool:
-    """Whether a place is behind a name with a dot in the user's home, which is in this folder.
-
-    An agent that works in the home sees nothing there in its commands, and asks before it writes a
-    file there: the user's programs are in such places, too.
-    """
-    home = Path(os.path.realpath(Path.home()))
-    if place == home or not (home.is_relative_to(folder) and place.is_relative_to(home)):
-        return False
-    return place.relative_to(home).parts[0].startswith(".")
-
-
-def _list_places_on_the_way(path: str) -> list[str]:
-    """Return the real places of the links that a path leads through, and of its end.
-
-    A file that is a link into the system today could be another one when it is started.
-    """
-    whole_path = Path(os.path.abspath(path))  # noqa: PTH100 -- Path.resolve would follow links
-    reached = whole_path.anchor
-    names_to_follow = list(reversed(whole_path.parts[1:]))
-    links: list[str] = []
-    while names_to_follow and len(links) < _MOST_LINKS:
-        name = names_to_follow.pop()
-        if name == os.pardir:
-            reached = os.path.dirname(reached)  # noqa: PTH120
-            continue
-        step = os.path.join(reached, name)  # noqa: PTH118
-        if not os.path.islink(step):  # noqa: PTH114
-            reached = step
-            continue
-        links.append(step)
-        target = Path(os.readlink(step))  # noqa: PTH115
-        if target.is_absolute():
-            reached = target.anchor
-        names_to_follow += reversed(target.relative_to(target.anchor).parts)
-    return [*links, os.path.realpath(path)]
 
 
 def _find_all_programs(name: str, environment: Mapping[str, str] | None) -> Iterator[str]:
@@ -637,25 +540,8 @@ def open_web_page(address: str) -> None:
     import webbrowser  # Imported here because only this function needs it.
 
     if address.startswith(_WEB):
-        with search_path_for_openers():
+        with environment_for_openers():
             webbrowser.open(address)
-
-
-@contextmanager
-def search_path_for_openers() -> Iterator[None]:
-    """Have libraries that open a file or an address in the desktop's programs search for no program in
-    a folder in which agents work. They start `xdg-open` and others by their names.
-    """
-    with _opening:
-        search_path = os.environ.get("PATH")
-        if search_path is None:
-            yield
-            return
-        os.environ["PATH"] = search_path_without_agents(search_path)
-        try:
-            yield
-        finally:
-            os.environ["PATH"] = search_path
 
 
 def argv_with_program_path(launch: ProcessLaunch) -> list[str]:
@@ -676,7 +562,7 @@ def environment_of(launch: ProcessLaunch) -> dict[str, str]:
     """
     environment = dict(launch.environment)
     if launch.author is CommandAuthor.PROGRAM:
-        environment = without_libraries_of_agents(environment)
+        environment = environment_without_agents(environment, is_of_program=True)
     is_outside = launch.place is not ProcessPlace.SANDBOX
     is_of_user = launch.author is CommandAuthor.USER and not launch.keeps_search_path
     if is_outside and is_of_user and "PATH" in environment:

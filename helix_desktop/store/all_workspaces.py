@@ -17,7 +17,7 @@ from typing import Any
 from helix_desktop import atomic_files, errors
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import delete_folder_tree
-from helix_desktop.processes.starter import leave_out_of_search
+from helix_desktop.processes.folders_of_agents import leave_out_of_search
 from helix_desktop.store import workspace_export, workspace_settings
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace

@@ -19,11 +19,12 @@ from tomlkit.exceptions import ParseError, TOMLKitError
 from helix_desktop import atomic_files
 from helix_desktop.errors import ConfigFileMistake, NotFound, WrittenByNewerVersion, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.program_folders import WORKSPACE_SETTINGS_NAME
 from helix_desktop.program_settings import find_line_of_key
 from helix_desktop.resources import read_table
 
 VERSION = 1
-NAME = "workspace.toml"
+NAME = WORKSPACE_SETTINGS_NAME
 
 _HEAD = """\
 # The settings of one Helix Desktop workspace. What you edit holds when it is opened next; comments and keys of

@@ -25,13 +25,9 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.folders_of_agents import environment_without_agents
 from helix_desktop.processes.running_command import RunningCommand, shell_command_line
-from helix_desktop.processes.starter import (
-    CommandAuthor,
-    ProcessLaunch,
-    ProcessPlace,
-    search_path_without_agents,
-)
+from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools import workspace_roots
 from helix_desktop.tools.autorun_guard import AutorunGuard
 from helix_desktop.tools.background_command import (
@@ -127,9 +123,9 @@ class WorkspaceCommands:
         environment = sandbox.build_environment(
             self.environment, network=action.network, free=runs_outside, opened=openings
         )
-        if runs_outside and "PATH" in environment:
+        if runs_outside:
             # The question named a program, and not the file that an agent may have put there.
-            environment["PATH"] = search_path_without_agents(environment["PATH"])
+            environment = environment_without_agents(environment)
         held_paths = NOTHING_HELD
         if self.guard is not None:
             shown_files = set(self.guard.hidden_files).difference(openings.hidden)

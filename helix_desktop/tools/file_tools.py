@@ -35,7 +35,8 @@ from helix_desktop.errors import (
     format_things,
 )
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.processes.starter import is_of_own_environment, is_setting_in_home
+from helix_desktop.processes.folders_of_agents import is_setting_in_home
+from helix_desktop.processes.starter import is_of_own_environment
 from helix_desktop.tools import autorun_files, file_text, glob_patterns, workspace_roots
 from helix_desktop.tools.built_in_tool import (
     AnsweredRead,

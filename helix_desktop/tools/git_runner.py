@@ -14,6 +14,7 @@ from pathlib import Path
 
 from helix_desktop.errors import ActionRefused
 from helix_desktop.processes import starter
+from helix_desktop.processes.folders_of_agents import environment_without_agents
 from helix_desktop.processes.starter import run_process
 from helix_desktop.resources import read_word_lists
 
@@ -106,9 +107,7 @@ def choose_variables(*lists: str) -> dict[str, str]:
     for name, value in os.environ.items():
         if name in wanted_names or name.startswith(tuple(beginnings)):
             chosen[name] = value
-    if "PATH" in chosen:
-        chosen["PATH"] = starter.search_path_without_agents(chosen["PATH"])
-    return starter.without_libraries_of_agents(chosen)
+    return environment_without_agents(chosen)
 
 
 def find_filtered_files(

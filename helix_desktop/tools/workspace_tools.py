@@ -14,7 +14,7 @@ from helix_desktop.cancellation import end_if_cancelled
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.processes.starter import leave_out_of_search
+from helix_desktop.processes.folders_of_agents import leave_out_of_search
 from helix_desktop.tools import (
     command_tools,
     compare_tool,

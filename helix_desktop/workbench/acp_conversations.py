@@ -22,6 +22,7 @@ from helix_desktop.acp_client.acp_agents import (
 )
 from helix_desktop.errors import ActionRefused
 from helix_desktop.mcp_client.login_path import read_login_path
+from helix_desktop.processes.folders_of_agents import environment_without_agents
 from helix_desktop.workbench import system_prompt_and_settings
 
 if TYPE_CHECKING:
@@ -108,7 +109,9 @@ class AcpConversations:
         return ConnectableAgent(agent, environment, register_route)
 
     async def _read_environment(self) -> Mapping[str, str]:
-        """Return the user's variables, as in a terminal, without those of this program."""
+        """Return the user's variables, as in a terminal, without those of this program and those that
+        lead to what agents have written.
+        """
         if not self._login_path:
             self._login_path = await read_login_path(os.environ)
         environment: dict[str, str] = {}
@@ -116,7 +119,7 @@ class AcpConversations:
             if not name.startswith("HELIX_"):
                 environment[name] = value
         environment["PATH"] = self._login_path
-        return environment
+        return environment_without_agents(environment)
 
     async def open_conversation(self, conversation: Conversation) -> ForeignConversation:
         """Return the agent's side of it. A thread imports the SDK, which takes half a second."""

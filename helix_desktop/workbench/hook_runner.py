@@ -23,6 +23,7 @@ from helix_desktop.engine.tool_call_parsing import parse_arguments
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import object_at
+from helix_desktop.processes.folders_of_agents import environment_without_agents
 from helix_desktop.processes.running_command import RunningCommand, shell_command_line
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.project import project_files as brought
@@ -343,7 +344,7 @@ class HookRunner:
         """
         sandbox = self.kit.sandbox
         environment = sandbox.build_environment(os.environ, network=True, free=True)
-        environment |= hook_variables
+        environment = environment_without_agents(environment) | hook_variables
         command_line = shell_command_line(hook.command)
         launch = ProcessLaunch(
             CommandAuthor.USER, command_line, hook.folder, environment, place=ProcessPlace.WATCHED

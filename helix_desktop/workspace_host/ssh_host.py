@@ -7,12 +7,14 @@ workspace open; that process goes on when the line breaks.
 
 import asyncio
 import logging
+import os
 import shlex
 from collections.abc import Sequence
 
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import HelixError
 from helix_desktop.processes import starter
+from helix_desktop.processes.folders_of_agents import environment_without_agents
 from helix_desktop.processes.starter import CommandAuthor, Process, ProcessLaunch
 from helix_desktop.workspace_host.byte_streams import PIECE, SocketStream
 from helix_desktop.workspace_host.kept_host import START_OF_LINE
@@ -124,7 +126,12 @@ async def _start_ssh(
 ) -> "SshStream":
     command = ssh_command(address, arguments)
     # In a session of its own, ssh cannot wait for an answer in a terminal that nobody looks at.
-    launch = ProcessLaunch(CommandAuthor.USER, command, has_own_session=not has_terminal)
+    launch = ProcessLaunch(
+        CommandAuthor.USER,
+        command,
+        environment=environment_without_agents(os.environ),
+        has_own_session=not has_terminal,
+    )
     try:
         process = await starter.start_process(launch, stdin=starter.PIPE, line_limit=PIECE)
     except FileNotFoundError:

@@ -12,7 +12,7 @@ import pytest
 
 from helix_desktop.errors import ProviderUnreachable
 from helix_desktop.mcp_client.server_config import ServerConfig
-from helix_desktop.processes import starter
+from helix_desktop.processes import folders_of_agents
 from tests.mcp_client.world import hosting, strange
 from tests.turns import lasted
 
@@ -28,11 +28,11 @@ async def test_a_server_does_not_start_in_the_folder_in_which_this_program_was_s
         folder.mkdir()
     monkeypatch.chdir(project)
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setattr(starter, "_folders_of_agents", set())
-    starter.leave_out_of_search([project])
+    monkeypatch.setattr(folders_of_agents, "_folders_of_agents", set())
+    folders_of_agents.leave_out_of_search([project])
     expected, named = home, ""
     if kind == "in the home as a workspace":
-        starter.leave_out_of_search([home])
+        folders_of_agents.leave_out_of_search([home])
         expected = Path("/")
     elif kind == "in the named folder":
         expected, named = project, str(project)

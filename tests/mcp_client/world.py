@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +75,9 @@ async def hosting(
     *configs: ServerConfig,
     approved: dict[str, str] | None = None,
     secrets: dict[str, str] | None = None,
+    further: Mapping[str, str] = {},
 ) -> AsyncIterator[Here]:
+    """`further`: variables of the program beside those that every test has."""
     tasks = OwnedTasks("test")
     news = asyncio.Event()
     here: Here
@@ -91,6 +93,7 @@ async def hosting(
         "HOME": "/",
         "SHELL": "/bin/sh",
         "OPENAI_API_KEY": "not for servers",
+        **further,
     }
 
     def approve(name: str, mark: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import helix_desktop
 from helix_desktop.errors import NotFound
-from helix_desktop.processes import starter
+from helix_desktop.processes import folders_of_agents, starter
 from helix_desktop.processes.starter import (
     CommandAuthor,
     ProcessLaunch,
@@ -133,7 +133,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which agents work, with a program `tool` that says so. The user has one, too, and
     `outer`, which starts `tool` by its name.
     """
-    monkeypatch.setattr(starter, "_folders_of_agents", set())
+    monkeypatch.setattr(folders_of_agents, "_folders_of_agents", set())
     folder = tmp_path / "project"
     for path, line in (
         (folder / "bin" / "tool", "echo of the project"),
@@ -144,7 +144,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/bin/sh\n{line}\n")
         path.chmod(0o755)
-    starter.leave_out_of_search([folder])
+    folders_of_agents.leave_out_of_search([folder])
     return folder
 
 
@@ -175,7 +175,7 @@ def test_a_link_of_a_project_into_the_system_is_no_program_of_ours(
     (project / "hop").symlink_to("/usr/bin")
     search_path = f"{project / 'bin'}:{tmp_path / 'links'}:/usr/bin"
     assert starter.find_own_program("git", {"PATH": search_path}) == "/usr/bin/git"
-    assert starter.search_path_without_agents(search_path) == "/usr/bin"
+    assert folders_of_agents.search_path_without_agents(search_path) == "/usr/bin"
     with pytest.raises(starter.UnsafeLaunch, match="agents work"):
         ProcessLaunch(CommandAuthor.PROGRAM, [str(tmp_path / "links" / "git")])
 
@@ -226,16 +226,6 @@ def test_in_a_home_as_a_workspace_the_users_own_programs_are_found(
     assert found == f"{project}/.local/bin/npx"
     monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
     assert starter.find_own_program("npx", {"PATH": search_path}) == ""
-
-
-def test_what_opens_an_address_finds_no_program_of_a_project(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search_path = f"{project}/bin:/usr/bin"
-    monkeypatch.setenv("PATH", search_path)
-    with starter.search_path_for_openers():
-        assert os.environ["PATH"] == "/usr/bin"
-    assert os.environ["PATH"] == search_path
 
 
 @pytest.fixture
