@@ -106,7 +106,8 @@ WRAP_SITUATIONS = (
     "MCP",
     "provider fails",
 )
-# Not Cline: its own client offered the tool to its model in one trial of six, and nobody knows why.
+# Not Cline: its client waits three seconds for the first answer of a server, which takes longer when
+# the gateway starts beside it on a busy machine.
 WITH_SERVERS = ("qwen", "copilot")
 ONLY_WRAPPED = ("qwen", "copilot", "cline", "aider")
 WITH_ACP = {
