@@ -510,10 +510,14 @@ class LargeOutputShortener:
 
     def _indexes_of_limited_commands(self, batch: Sequence[facts.ToolReturned]) -> list[int]:
         """Return which outputs of a batch have the lower limit, because a command printed them."""
+        tools: list[str] = []
+        for returned in batch:
+            tool = self._name_of_called_tool(returned)
+            tools.append(tool)
         meter = self.conversation.current_meter()
-        tools = [self._name_of_called_tool(returned) for returned in batch]
+        head_tokens = meter.parts[ContextKind.SYSTEM]
         return large_output_choice.find_command_outputs_to_limit(
-            batch, tools, meter.used, meter.window, meter.parts[ContextKind.SYSTEM]
+            batch, tools, meter.used, meter.window, head_tokens
         )
 
     def _build_fold_of_part(

@@ -515,7 +515,8 @@ class AgentRequestHandler:
         usage = price_usage_of_agent(reported.usage, reported.model, asked_model, None)
         is_estimate = not usage.input and not usage.output
         if is_estimate:
-            usage = Usage(input=round(len(incoming.content) / BYTES_PER_TOKEN))
+            estimated_tokens = round(len(incoming.content) / BYTES_PER_TOKEN)
+            usage = Usage(input=estimated_tokens)
         agent = agent_of_request(incoming)
         model = reported.model or asked_model
         unread = UnreadRequest(time.time(), agent, model, usage, is_estimate)

@@ -333,15 +333,18 @@ class DialogsAndNotifications(QObject):
             names[shown_row.id] = shown_row.name
         for row in self._workspaces.rows_of_others():
             names[row.id] = row.name
-        FleetDialog(
+        parts = self._parts
+        open_conversation = parts.requests.request_conversation
+        dialog = FleetDialog(
             self._workspaces.workbenches,
             names,
-            self._parts.requests.request_conversation,
-            self._parts.theme,
-            self._parts.runner,
+            open_conversation,
+            parts.theme,
+            parts.runner,
             self._window,
             self._setup.list_known_models,
-        ).show()
+        )
+        dialog.show()
 
     # --- What other presets would have cost
 

@@ -146,17 +146,15 @@ class MemoryIndex:
         them.
         """
         for content, entry in self._cache.all_contents():
+            if tool and entry.about.tool != tool:
+                continue
             text = search_words.searched_text_or_none(content, entry.about)
-            is_by_tool = not tool or entry.about.tool == tool
-            if text is None or not is_by_tool or not _has_all_terms(text, terms):
+            if text is None or not _has_all_terms(text, terms):
                 continue
             start = search_words.find_first_term(text, terms)
-            yield SearchHit(
-                search_words.cut_snippet(text, start),
-                entry.stored.digest,
-                line=text.count("\n", 0, start) + 1,
-                about=entry.about,
-            )
+            snippet = search_words.cut_snippet(text, start)
+            line = text.count("\n", 0, start) + 1
+            yield SearchHit(snippet, entry.stored.digest, line=line, about=entry.about)
 
     def _hits_in_messages(self, terms: list[str]) -> Iterable[SearchHit]:
         """Yield each fact whose text has all terms, with the passage around the first of them."""

@@ -266,7 +266,8 @@ class WorkspaceIndex:
         """Return a page of the catalogue, and then prepare what a jump far down will need."""
         order = (chosen, sort, descending)
         rows = await self._run_query(lambda asked: asked.entries_page(order, offset, limit))
-        if not self._closing and (self._prepared is None or self._prepared.done()):
+        is_preparing = self._prepared is not None and not self._prepared.done()
+        if not self._closing and not is_preparing:
             # If this fails, the next query reports the error.
             prepare = partial(CacheEntryQueries.prepare_distant_pages, order=order)
             self._prepared = self._ahead.submit_work(self._run_query_now, prepare, slow=True)

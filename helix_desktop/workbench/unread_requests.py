@@ -133,17 +133,16 @@ def unread_requests_of_workspace(folder: Path) -> UnreadRequests:
 
 
 def _parse_line(entry: Any) -> UnreadRequest:
+    usage_entry = entry["usage"]
     usage = Usage(
-        input=int(entry["usage"]["input"]),
-        cache_read=int(entry["usage"]["cache_read"]),
-        cache_write=int(entry["usage"]["cache_write"]),
-        output=int(entry["usage"]["output"]),
-        cost=float(entry["usage"]["cost"]),
+        input=int(usage_entry["input"]),
+        cache_read=int(usage_entry["cache_read"]),
+        cache_write=int(usage_entry["cache_write"]),
+        output=int(usage_entry["output"]),
+        cost=float(usage_entry["cost"]),
     )
-    return UnreadRequest(
-        float(entry["time"]),
-        str(entry["agent"]),
-        str(entry["model"]),
-        usage,
-        bool(entry["is_estimate"]),
-    )
+    time = float(entry["time"])
+    agent = str(entry["agent"])
+    model = str(entry["model"])
+    is_estimate = bool(entry["is_estimate"])
+    return UnreadRequest(time, agent, model, usage, is_estimate)

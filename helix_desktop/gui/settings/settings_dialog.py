@@ -219,56 +219,41 @@ class SettingsDialog(widgets.TransientDialog):
 
     def _add_all_settings_pages(self) -> None:
         """Adds all seven pages. What a page shows is built when it is opened."""
-        window = self._window
-        program = self._program
-        settings = window.settings
-        runner = window.background_runner
-        theme = window.theme
         build_settings = self._build_declared_settings
         once_open = self._build_once_workspace_is_open
         appearance: SettingsSections = {
             "appearance": partial(build_settings, tr("Appearance"), "Appearance"),
             "general": self._build_general_page,
-            "phone": lambda: PhoneSettingsPage(settings, program.phone_devices(), runner),
-            "shortcuts": lambda: ShortcutsPage(window.window_actions),
-            "about": lambda: AboutPage(program, runner),
+            "phone": self._build_phone_page,
+            "shortcuts": self._build_shortcuts_page,
+            "about": self._build_about_page,
         }
         models: SettingsSections = {
             "providers": self._build_providers_page,
-            "models": once_open(lambda bench: ModelsPage(window, bench, self._models)),
+            "models": once_open(self._build_models_page),
         }
         in_every = tr("In every workspace")
         instructions: SettingsSections = {
-            "instructions": once_open(lambda bench: InstructionsPage(bench, runner)),
+            "instructions": once_open(self._build_instructions_page),
             "every": partial(build_settings, in_every, "Instructions"),
-            "brought": once_open(
-                lambda bench: RulesAndSkillsPage(theme, bench, runner), says_it_waits=False
-            ),
+            "brought": once_open(self._build_rules_and_skills_page, says_it_waits=False),
         }
         before_sending = tr("Before a message is sent")
         long_conversations: SettingsSections = {
-            "policy": once_open(
-                lambda bench: LongConversationsPage(bench, runner, program.replay_policies)
-            ),
+            "policy": once_open(self._build_long_conversations_page),
             "price": partial(build_settings, before_sending, "Long conversations"),
         }
-        permissions: SettingsSections = {
-            "permissions": once_open(lambda bench: PermissionsPage(bench, program, runner)),
-        }
+        permissions: SettingsSections = {"permissions": once_open(self._build_permissions_page)}
         servers: SettingsSections = {
-            "servers": once_open(lambda bench: McpServersPage(theme, bench, program, runner)),
-            "agents": once_open(
-                lambda bench: AcpAgentsPage(bench, settings, runner), says_it_waits=False
-            ),
+            "servers": once_open(self._build_mcp_servers_page),
+            "agents": once_open(self._build_acp_agents_page, says_it_waits=False),
             "tools": partial(build_settings, tr("Tools"), "Tools"),
-            "recorder": lambda: RecorderPage(settings, program, runner),
-            "extensions": lambda: ExtensionsPage(theme, program.installed_extensions(), runner),
+            "recorder": self._build_recorder_page,
+            "extensions": self._build_extensions_page,
         }
         storage: SettingsSections = {
-            "storage": once_open(lambda bench: StoragePage(bench, program, runner)),
-            "checkpoints": once_open(
-                lambda bench: CheckpointsPage(bench, runner), says_it_waits=False
-            ),
+            "storage": once_open(self._build_storage_page),
+            "checkpoints": once_open(self._build_checkpoints_page, says_it_waits=False),
         }
         self._add_page_group(tr("Program"))
         self._add_settings_page("appearance", appearance)
@@ -280,6 +265,57 @@ class SettingsDialog(widgets.TransientDialog):
         self._add_settings_page("permissions", permissions)
         self._add_settings_page("servers", servers)
         self._add_settings_page("storage", storage)
+
+    def _build_phone_page(self) -> PhoneSettingsPage:
+        window = self._window
+        devices = self._program.phone_devices()
+        return PhoneSettingsPage(window.settings, devices, window.background_runner)
+
+    def _build_shortcuts_page(self) -> ShortcutsPage:
+        return ShortcutsPage(self._window.window_actions)
+
+    def _build_about_page(self) -> AboutPage:
+        return AboutPage(self._program, self._window.background_runner)
+
+    def _build_recorder_page(self) -> RecorderPage:
+        window = self._window
+        return RecorderPage(window.settings, self._program, window.background_runner)
+
+    def _build_extensions_page(self) -> ExtensionsPage:
+        window = self._window
+        installed = self._program.installed_extensions()
+        return ExtensionsPage(window.theme, installed, window.background_runner)
+
+    def _build_models_page(self, bench: Workbench) -> ModelsPage:
+        return ModelsPage(self._window, bench, self._models)
+
+    def _build_instructions_page(self, bench: Workbench) -> InstructionsPage:
+        return InstructionsPage(bench, self._window.background_runner)
+
+    def _build_rules_and_skills_page(self, bench: Workbench) -> RulesAndSkillsPage:
+        window = self._window
+        return RulesAndSkillsPage(window.theme, bench, window.background_runner)
+
+    def _build_long_conversations_page(self, bench: Workbench) -> LongConversationsPage:
+        runner = self._window.background_runner
+        return LongConversationsPage(bench, runner, self._program.replay_policies)
+
+    def _build_permissions_page(self, bench: Workbench) -> PermissionsPage:
+        return PermissionsPage(bench, self._program, self._window.background_runner)
+
+    def _build_mcp_servers_page(self, bench: Workbench) -> McpServersPage:
+        window = self._window
+        return McpServersPage(window.theme, bench, self._program, window.background_runner)
+
+    def _build_acp_agents_page(self, bench: Workbench) -> AcpAgentsPage:
+        window = self._window
+        return AcpAgentsPage(bench, window.settings, window.background_runner)
+
+    def _build_storage_page(self, bench: Workbench) -> StoragePage:
+        return StoragePage(bench, self._program, self._window.background_runner)
+
+    def _build_checkpoints_page(self, bench: Workbench) -> CheckpointsPage:
+        return CheckpointsPage(bench, self._window.background_runner)
 
     def _build_declared_settings(self, title: str, section: str) -> ProgramSettingsPage:
         """Builds a part of a page with the program's settings of one section."""

@@ -171,19 +171,24 @@ class FileReference:
 
 
 def find_file_references(text: str) -> Iterator[FileReference]:
-    """In the order of the text."""
+    """In the order of the text. A path without an ending is none within one that has an ending."""
     if len(text) > _LONGEST_LINE:
         return
-    matches = [match for match in _PATH.finditer(text) if _is_likely_path(match)]
-    places = [match.span() for match in matches]
+    with_ending = [match for match in _PATH.finditer(text) if _is_likely_path(match)]
+    matches = list(with_ending)
     for match in _PATH_WITHOUT_ENDING.finditer(text):
         if not _is_likely_path_without_ending(match):
             continue
-        if not any(match.start() < end and start < match.end() for start, end in places):
+        is_apart = not any(_do_overlap(match, other) for other in with_ending)
+        if is_apart:
             matches.append(match)
     matches.sort(key=re.Match.start)
     for match in matches[:_MOST_IN_A_TEXT]:
         yield _build_file_reference(match)
+
+
+def _do_overlap(one: re.Match[str], other: re.Match[str]) -> bool:
+    return one.start() < other.end() and other.start() < one.end()
 
 
 def _is_likely_path(match: re.Match[str]) -> bool:

@@ -491,22 +491,26 @@ class ConversationSync:
     async def _merge_rewritten_facts(
         self, progress: SharedProgress, head_progress: SharedProgress
     ) -> None:
-        """Merge a conversation in which something was forgotten, here or there."""
-        fetched = await self._fetch_facts(head_progress, SharedProgress(head_progress.conversation))
+        """Merge a conversation in which something was forgotten, here or there. If both have written
+        since, what stands here alone goes on in a branch.
+        """
+        conversation = head_progress.conversation
+        nothing_known = SharedProgress(conversation)
+        fetched = await self._fetch_facts(head_progress, nothing_known)
         lines = await self.thread.run_work(self.sync_state.blank_forgotten_facts, fetched)
-        branch = ""
-        async with self.open_conversations.hold_for_change(head_progress.conversation):
+        moved_to = conversation
+        async with self.open_conversations.hold_for_change(conversation):
             branch_after = await self.thread.run_work(
                 self.sync_state.merge_changed_facts, progress, lines, head_progress
             )
             if branch_after is not None:
+                lines_behind = lines[branch_after:]
                 branch = await self.thread.run_work(
-                    self._branch_if_both_wrote, head_progress, lines[branch_after:], branch_after
+                    self._branch_if_both_wrote, head_progress, lines_behind, branch_after
                 )
+                moved_to = branch or conversation
         self.leases.set_writer_from_head(head_progress)
-        self.open_conversations.on_local_facts_moved(
-            head_progress.conversation, branch or head_progress.conversation
-        )
+        self.open_conversations.on_local_facts_moved(conversation, moved_to)
 
     def _append_if_compatible(
         self,

@@ -266,20 +266,24 @@ class SharedStoreLink:
         self, transfer: ContentTransfer
     ) -> tuple[list[Digest], set[bytes], int]:
         """Return entries to forget here, the names of new tombstones, and the mark after them."""
-        remote = (await self.ensure_connected()).remote
-        tombstones, mark = await remote.run_in_thread(
-            remote.engine.fetch_tombstones, self._progress.obeyed
-        )
-        if mark < self._progress.obeyed:  # The store was reset to an older state.
+        connection = await self.ensure_connected()
+        remote = connection.remote
+        known_mark = self._progress.obeyed
+        tombstones, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, known_mark)
+        if mark < known_mark:  # The store was reset to an older state.
             tombstones, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, 0)
-        new_tombstones = [
-            tombstone for tombstone in tombstones if tombstone.name not in self._known_tombstones
-        ]
+        new_tombstones = []
+        new_names = set()
+        for tombstone in tombstones:
+            if tombstone.name not in self._known_tombstones:
+                new_tombstones.append(tombstone)
+                new_names.add(tombstone.name)
+        reader = self._stores.cache.reader
         forgotten = []
         for digest in transfer.entries_of_tombstones(new_tombstones):
-            if not self._stores.cache.reader.was_forgotten(digest):
+            if not reader.was_forgotten(digest):
                 forgotten.append(digest)
-        return forgotten, {tombstone.name for tombstone in new_tombstones}, mark
+        return forgotten, new_names, mark
 
     async def sync_content_now(self) -> None:
         """Sync everything now, or raise what prevents it."""
