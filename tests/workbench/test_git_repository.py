@@ -30,8 +30,8 @@ def project(folder: Path) -> Path:
     (folder / "a").write_text("one\n")
     (folder / "b").write_text("b\n")
     git(folder, "init", "-q", ".")
-    git(folder, "config", "user.name", "a")
-    git(folder, "config", "user.email", "a@b")
+    with (folder / ".git/config").open("a") as file:
+        file.write("[user]\n\tname = a\n\temail = a@b\n")
     git(folder, "add", "-A")
     git(folder, "commit", "-qm", "x")
     return folder
