@@ -253,3 +253,15 @@ def test_files_are_looked_for_and_saved_in_the_workspaces_folder_at_first(
         dialog = window.findChildren(QFileDialog)[-1]
         assert Path(dialog.directory().absolutePath()) == tmp_path
         dialog.close()
+
+
+def test_only_messages_for_other_programs_need_an_output_that_the_record_has_in_short(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession, tmp_path: Path
+) -> None:
+    gone = story.stored("long ago")
+    session.append(ToolReturned("1", gone, 3, head="long ago"))
+    bench.workspace.gone = {gone.digest}
+    for form, missing in (("json", False), ("markdown", False), ("openai", True)):
+        window.window_actions[f"export-{form}"].trigger()
+        save_to(window, tmp_path / form)
+        assert ("1 output is missing" in window.notices.shown_text) is missing, form

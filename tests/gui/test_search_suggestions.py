@@ -3,15 +3,21 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.engine.strategies.handover import TITLE
+from helix_desktop.errors import HelixError, StoreBusy, StoreFailed
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import match_palette_items
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.search_suggestions import suggest_unsearched_workspace
 from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.store.all_workspaces import KnownWorkspace
+from helix_desktop.store.workspace_settings import WorkspaceConfig
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench
 
@@ -243,3 +249,23 @@ def test_who_types_trash_is_not_offered_the_whole_workspace(window: MainWindow) 
     found = match_palette_items(search_suggestions.suggest_actions(window.window_actions), "trash")
     texts = [item.text for item in found]
     assert texts == ["Workspaces in the trash…", "Move conversation to trash"]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (None, "Not fully searched: the search index is out of date."),
+        (StoreBusy("It is open."), "this workspace is open in another program"),
+        (StoreFailed("It is damaged."), "Open the workspace to repair it."),
+    ],
+)
+def test_a_workspace_that_was_not_searched_says_why_and_is_opened(
+    tmp_path: Path, error: HelixError | None, words: str
+) -> None:
+    places: list[WindowPlace] = []
+    row = KnownWorkspace("w1", tmp_path, WorkspaceConfig(name="Thesis"))
+    item = suggest_unsearched_workspace(row, error, places.append)
+    assert words in item.text
+    assert item.note == "Thesis"
+    item.act()
+    assert places == [WindowPlace("workspace", "w1")]

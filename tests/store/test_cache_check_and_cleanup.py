@@ -7,7 +7,7 @@ import pytest
 
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.store import cache_records
+from helix_desktop.store import cache_check_and_cleanup, cache_records
 from helix_desktop.store.cache_check_and_cleanup import CacheCheck, VerifyResult, free_cache_bytes
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 
@@ -86,3 +86,17 @@ def test_collection_stops_when_there_is_room(cache: CacheFolder) -> None:
     assert gone == digests[2:5]
     assert freed == 24
     assert free_cache_bytes(cache, digests[2:5], 25) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("first_byte", "next_byte"), [(None, 1), (0, 1), (0x7F, 0x80), (0xFE, 0xFF), (0xFF, None)]
+)
+def test_behind_damage_the_check_goes_on_at_the_next_256th_of_all_hashes(
+    first_byte: int | None, next_byte: int | None
+) -> None:
+    before = None if first_byte is None else Digest(bytes([first_byte]) + b"\x55" * 31)
+    ahead = cache_check_and_cleanup._skip_ahead_in_hashes(before)
+    if next_byte is None:
+        assert ahead is None
+    else:
+        assert ahead == Digest(bytes([next_byte]) + b"\0" * 31)
