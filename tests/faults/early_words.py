@@ -4,7 +4,7 @@ random moments: none may be lost.
     python -m tests.faults.early_words [--starts 200] [--seed 1]
 
 Each start types numbered words from the moment the window has the keyboard. Afterwards
-each word is looked for where a user would: in the messages and the draft of the
+each word is looked for where a user would: in the messages, those that wait and the draft of the
 conversation that was shown. A failure is a word that is not there, or anywhere else. Of
 a program that was killed, words typed in its last second are not asked for. A witness
 in the program's process (key_witness.py) hears each press before Qt does: what the X
@@ -112,6 +112,9 @@ def texts_in(home: Path) -> Iterator[tuple[str, str]]:
                 "SELECT conversation, fact FROM facts WHERE fact LIKE '%UserSaid%'"
             ):
                 yield fact, conversation
+    # Messages that were sent while the agent worked on an earlier one.
+    for waiting in sorted(home.glob("workspaces/*/*/*.queue")):
+        yield waiting.read_text(), waiting.stem
     for path, value in json.loads((home / "window.json").read_text()).items():
         kind, _, place = path.partition("/")
         if kind in ("draft", "waiting"):
