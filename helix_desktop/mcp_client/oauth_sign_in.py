@@ -20,11 +20,14 @@ from pydantic import AnyUrl, ValidationError
 from helix_desktop.cancellation import end_if_cancelled
 from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import text_at
 from helix_desktop.mcp_client.reply_limits import create_limited_client, limit_reply_body
 from helix_desktop.secrets import McpSignIn
 
 SECONDS = 300.0  # The user has this many seconds to sign in.
 PATH = "/signed-in"
+_METADATA_SECONDS = 10.0
+_MOST_FOLDERS = 5  # Of a page's path.
 Read = Callable[[McpSignIn], Awaitable[str | None]]
 Keep = Callable[[McpSignIn, str], Awaitable[None]]
 Open = Callable[[str], Awaitable[object]]
@@ -89,6 +92,7 @@ class StoredSignIn:
         self._values["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
         if self.context is not None:
             self._values["ends"] = self.context.token_expiry_time
+            self._values["users_client"] = self._describe_users_client()
             self._values["endpoints"] = None
             endpoints = self.context.oauth_metadata
             if endpoints is not None:
@@ -115,7 +119,28 @@ class StoredSignIn:
             client_id=client_id,
             client_secret=secret,
             token_endpoint_auth_method=method,
+            issuer=self._issuer_of_users_client(),
         )
+
+    def _issuer_of_users_client(self) -> str | None:
+        """Return with whom the user has signed in as this client before. The server may name somebody
+        else later, who must not get the client's secret.
+        """
+        if self._values.get("users_client") != self._describe_users_client():
+            return None
+        endpoints: auth.OAuthMetadata | None = self._parse_stored_part(
+            auth.OAuthMetadata, "endpoints"
+        )
+        if endpoints is None:
+            return None
+        return str(endpoints.issuer)
+
+    def _describe_users_client(self) -> list[str]:
+        """Return the client and its server. The user may change either."""
+        server_url = ""
+        if self.context is not None:
+            server_url = self.context.server_url
+        return [self._users_client.get("clientId", ""), server_url]
 
     async def set_client_info(self, client_info: auth.OAuthClientInformationFull) -> None:
         self._values["client"] = client_info.model_dump(mode="json", exclude_none=True)
@@ -159,6 +184,8 @@ async def open_signed_in_client(
             parts = urlsplit(address)
             if open_page is None or parts.scheme not in {"http", "https"}:
                 raise ActionRefused("The server did not provide a sign-in page that can be opened.")
+            if provider.context.oauth_metadata is not None:
+                await _check_page_is_of_issuer(provider.context.oauth_metadata)
             # Only a browser that comes back with this state is answered as the user's own.
             returning_browser.expected_states = parse_qs(parts.query).get("state", [])
             await open_page(address)
@@ -184,6 +211,53 @@ async def open_signed_in_client(
                 "response": [raise_sign_in_wanted, limit_reply_body],
             }
             yield client
+
+
+async def _check_page_is_of_issuer(metadata: auth.OAuthMetadata) -> None:
+    """Raise ActionRefused if the sign-in page is one of another authorization server.
+
+    A hostile server can name the page of a server at which the user is signed in already. What comes
+    back from there would be brought to the hostile server, which could then act as the user.
+    """
+    page = httpx2.URL(str(metadata.authorization_endpoint))
+    receiver = httpx2.URL(str(metadata.token_endpoint))
+    if _origin_of(page) == _origin_of(receiver):
+        return
+    async with create_limited_client(timeout=httpx2.Timeout(_METADATA_SECONDS)) as client:
+        for address in _list_metadata_addresses(page):
+            issuer = await _fetch_issuer(client, address)
+            if issuer and issuer.rstrip("/") != str(metadata.issuer).rstrip("/"):
+                raise ActionRefused(
+                    f"The sign-in page at {page.host} belongs to another server than the one that "
+                    f"would get the answer, {receiver.host}."
+                )
+
+
+def _origin_of(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+def _list_metadata_addresses(page: httpx2.URL) -> list[httpx2.URL]:
+    """Return where whoever has a sign-in page tells its name, also for one of many in a path."""
+    addresses: list[httpx2.URL] = []
+    folders = page.path.strip("/").split("/")[:_MOST_FOLDERS]
+    for count in range(len(folders)):
+        name = "/".join(["", *folders[:count]])
+        paths = [f"{name}/.well-known/openid-configuration"]
+        for kind in ("oauth-authorization-server", "openid-configuration"):
+            paths.append(f"/.well-known/{kind}{name}")
+        for path in dict.fromkeys(paths):
+            addresses.append(page.copy_with(path=path, query=None, fragment=None))
+    return addresses
+
+
+async def _fetch_issuer(client: httpx2.AsyncClient, address: httpx2.URL) -> str:
+    """Return the issuer that metadata at an address name, or nothing if there are none."""
+    try:
+        response = await client.get(address, follow_redirects=False)
+        return text_at(response.json(), "issuer")
+    except (httpx2.HTTPError, httpx2.StreamError, ValueError, RecursionError):
+        return ""
 
 
 class _ReturningBrowser:

@@ -30,6 +30,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -42,6 +43,9 @@ class Signing(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, 
     lasts: int = 3600
     declines: bool = False
     url: str = ""
+    # In its metadata, instead of its own.
+    told_endpoints: dict[str, str] = field(default_factory=dict)
+    told_sign_in: str = ""  # The authorization server that it names, if it is another one.
     clients: dict[str, OAuthClientInformationFull] = field(default_factory=dict)
     codes: dict[str, AuthorizationCode] = field(default_factory=dict)
     tokens: dict[str, AccessToken] = field(default_factory=dict)
@@ -121,6 +125,28 @@ def _without_disconnects(app: Starlette) -> ASGIApp:
     return served
 
 
+def _with_told_endpoints(app: ASGIApp, known: Signing) -> ASGIApp:
+    """As a server that names pages of others in its metadata."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if "oauth-protected-resource" in path and known.told_sign_in:
+            resource = {"resource": known.url, "authorization_servers": [known.told_sign_in]}
+            await JSONResponse(resource)(scope, receive, send)
+            return
+        is_metadata = "oauth-authorization-server" in path
+        if not is_metadata or not known.told_endpoints:
+            await app(scope, receive, send)
+            return
+        base = known.url.removesuffix("/mcp")
+        metadata = {"issuer": f"{base}/", "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"]}  # fmt: skip
+        for name, path in (("authorization", "authorize"), ("token", "token"), ("registration", "register")):  # fmt: skip
+            metadata[f"{name}_endpoint"] = f"{base}/{path}"
+        await JSONResponse(metadata | known.told_endpoints)(scope, receive, send)
+
+    return served
+
+
 @asynccontextmanager
 async def signing(kind: type[Signing] = Signing, **given: Any) -> AsyncIterator[Signing]:
     """It runs until the end."""
@@ -137,7 +163,9 @@ async def signing(kind: type[Signing] = Signing, **given: Any) -> AsyncIterator[
         server.tool(name="whisper")(lambda: "only for those who signed in")
         running = uvicorn.Server(
             uvicorn.Config(
-                _without_disconnects(server.streamable_http_app()), log_config=None, lifespan="on"
+                _with_told_endpoints(_without_disconnects(server.streamable_http_app()), known),
+                log_config=None,
+                lifespan="on",
             )
         )
         serving = asyncio.ensure_future(running.serve([listening]))  # noqa: TID251 -- ended below
