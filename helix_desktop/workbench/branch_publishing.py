@@ -515,7 +515,8 @@ def _find_gitlab_request(state: BranchState) -> PullRequest | None:
     arguments = ["ci", "get", "--branch", state.branch]
     finished = _run_in_empty_folder("glab", arguments + repository_and_format, state)
     pipeline = _parse_output_about_request("glab", finished.stdout)
-    return PullRequest(text_at(request, "web_url"), _parse_gitlab_checks(pipeline))
+    address = _plain_web_address(text_at(request, "web_url"))
+    return PullRequest(address, _parse_gitlab_checks(pipeline))
 
 
 def _parse_output_about_request(name: str, output: bytes) -> object:
@@ -539,14 +540,14 @@ def _parse_github_request(request: object) -> PullRequest | None:
         # A job of GitHub has a conclusion once it has ended; a status of another service a state.
         outcome = first_text(row, "conclusion", "state")
         state = _STATE_BY_OUTCOME.get(outcome.casefold(), "running")
-        link = first_text(row, "detailsUrl", "targetUrl")
+        link = _plain_web_address(first_text(row, "detailsUrl", "targetUrl"))
         job_in_link = _GITHUB_JOB.search(link)
         job = ""
         if job_in_link is not None:
             job = job_in_link[1]
         name = _name_of_check(first_text(row, "name", "context"))
         checks.append(BranchCheck(name, state, link, job))
-    return PullRequest(text_at(request, "url"), checks)
+    return PullRequest(_plain_web_address(text_at(request, "url")), checks)
 
 
 def _parse_gitlab_checks(pipeline: object) -> list[BranchCheck]:
@@ -555,10 +556,17 @@ def _parse_gitlab_checks(pipeline: object) -> list[BranchCheck]:
     for row in objects_at(pipeline, "jobs")[:MOST_CHECKS]:
         name = _name_of_check(text_at(row, "name"))
         state = _STATE_BY_OUTCOME.get(text_at(row, "status"), "running")
-        link = text_at(row, "web_url")
+        link = _plain_web_address(text_at(row, "web_url"))
         job = str(number_at(row, "id"))
         checks.append(BranchCheck(name, state, link, job))
     return checks
+
+
+def _plain_web_address(written: str) -> str:
+    """Returns an address that a server names, or nothing if it is none that can be shown and opened."""
+    if len(written) <= LONGEST_ADDRESS and written.isprintable() and _ADDRESS.fullmatch(written):
+        return written
+    return ""
 
 
 def _name_of_check(written_name: str) -> str:

@@ -652,6 +652,21 @@ def test_what_github_prints_becomes_a_request_with_its_checks() -> None:
     assert len(limited.checks) == MOST_CHECKS
 
 
+@pytest.mark.parametrize(
+    "written",
+    ["file:///etc/passwd", "javascript:x", "https://x/\x1b[2J", "https://x/\u202ey", "https://x/ y", "https://x/" + "y" * 3_000],
+)  # fmt: skip
+def test_what_is_no_plain_address_of_the_web_is_no_link(written: str) -> None:
+    row = {"name": "n", "state": "FAILURE", "targetUrl": written, "web_url": written}
+    request = branch_publishing._parse_github_request(
+        {"state": "OPEN", "url": written, "statusCheckRollup": [row]}
+    )
+    assert request is not None
+    assert request.address == ""
+    assert request.checks[0].link == ""
+    assert branch_publishing._parse_gitlab_checks({"jobs": [row]})[0].link == ""
+
+
 def test_what_gitlab_prints_becomes_the_checks_of_its_pipeline() -> None:
     parse = branch_publishing._parse_gitlab_checks
     assert parse(None) == []
