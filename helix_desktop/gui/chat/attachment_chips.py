@@ -10,13 +10,14 @@ from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.facts import Attachment, DocumentOrigin, Stored, Text, UserPart
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.document_figures import (
     describe_attachment_size,
     describe_document_pages,
 )
 from helix_desktop.gui.common.widgets import build_push_button
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.rows_and_columns import build_row, clear_layout
+from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
@@ -119,6 +120,16 @@ def _shorten_in_the_middle(name: str) -> str:
     return f"{beginning}…{ending}"
 
 
+@dataclass(slots=True, eq=False)
+class ShownChip:
+    """The buttons of one attachment, and what was known of it when they were built."""
+
+    attachment: Attachment
+    tokens_to_send: int
+    picture: QPixmap | None
+    buttons: Sequence[QPushButton]
+
+
 class AttachmentChips(QWidget):
     """`changed`: one was added or removed. `unknown`: its preview is needed. `opened`:
     it was clicked.
@@ -132,6 +143,7 @@ class AttachmentChips(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._held: list[Attachment] = []
+        self._shown_chips: list[ShownChip] = []
         self._pictures: dict[Digest, QPixmap] = {}
         # The tokens that are sent of an attachment, which may be fewer than it has.
         self._sent_tokens: dict[Digest, int] = {}
@@ -149,7 +161,7 @@ class AttachmentChips(QWidget):
     def show_attachments(self, attachments: Sequence[Attachment]) -> None:
         before = self._held
         self._held = list(attachments)
-        self._rebuild_chips()
+        self._update_chips()
         if self._held != before:
             self.changed.emit()
 
@@ -158,17 +170,17 @@ class AttachmentChips(QWidget):
         if attachment.stored.digest in attached_digests:
             return
         self._held.append(attachment)
-        self._rebuild_chips()
+        self._update_chips()
         self.changed.emit()
 
     def _remove_attachment(self, attachment: Attachment) -> None:
         self._held.remove(attachment)
-        self._rebuild_chips()
+        self._update_chips()
         self.changed.emit()
 
     def show_thumbnail(self, attachment: Attachment, picture: QPixmap) -> None:
         self._pictures[attachment.stored.digest] = picture
-        self._rebuild_chips()
+        self._update_chips()
 
     @property
     def attached_token_count(self) -> int:
@@ -191,28 +203,68 @@ class AttachmentChips(QWidget):
     def show_attachment_tokens(self, attachment: Attachment, tokens: int) -> None:
         self._sent_tokens[attachment.stored.digest] = tokens
         if tokens != attachment.tokens:
-            self._rebuild_chips()
+            self._update_chips()
             self.changed.emit()
 
-    def _rebuild_chips(self) -> None:
-        """Shows the attachments anew, a thumbnail before each picture's name. Then
-        asks, by a signal, for what is not known yet of each: its thumbnail, or how many
-        tokens of it are sent.
+    def _update_chips(self) -> None:
+        """Builds the chips of what is new or has become known, and takes those away that are
+        not held any more. Then asks, by a signal, for what is not known yet of what was
+        built: its thumbnail, or how many tokens of it are sent.
         """
-        clear_layout(self._flow)
         self._forget_removed_attachments()
+        shown_before = self._shown_chips
+        self._shown_chips = []
+        built: list[Attachment] = []
         for attachment in self._held:
-            picture = self._pictures.get(attachment.stored.digest)
-            if picture is not None:
-                self._flow.addWidget(self._build_thumbnail_button(attachment, picture))
-            self._flow.addWidget(self._build_attachment_chip(attachment))
+            chip = self._take_unchanged_chip(attachment, shown_before)
+            if chip is None:
+                chip = self._build_shown_chip(attachment)
+                built.append(attachment)
+            self._shown_chips.append(chip)
+        for chip in shown_before:
+            for button in chip.buttons:
+                self._flow.removeWidget(button)
+                button.hide()
+                button.deleteLater()
+        self._place_chips_in_order()
         self.setVisible(bool(self._held))
         self.updateGeometry()
         # What is asked for may come at once, and change the list.
-        for attachment in tuple(self._held):
+        for attachment in built:
             digest = attachment.stored.digest
             if digest not in self._pictures and digest not in self._sent_tokens:
                 self.unknown.emit(attachment)
+
+    def _take_unchanged_chip(
+        self, attachment: Attachment, shown_before: list[ShownChip]
+    ) -> ShownChip | None:
+        """Removes the chip from `shown_before` that shows an attachment as it is now."""
+        picture = self._pictures.get(attachment.stored.digest)
+        tokens_to_send = self._tokens_to_send(attachment)
+        for chip in shown_before:
+            is_same = chip.attachment == attachment and chip.tokens_to_send == tokens_to_send
+            if is_same and chip.picture is picture:
+                shown_before.remove(chip)
+                return chip
+        return None
+
+    def _build_shown_chip(self, attachment: Attachment) -> ShownChip:
+        """Builds what shows an attachment, a thumbnail before a picture's name."""
+        buttons: list[QPushButton] = []
+        picture = self._pictures.get(attachment.stored.digest)
+        if picture is not None:
+            buttons.append(self._build_thumbnail_button(attachment, picture))
+        buttons.append(self._build_attachment_chip(attachment))
+        return ShownChip(attachment, self._tokens_to_send(attachment), picture, buttons)
+
+    def _place_chips_in_order(self) -> None:
+        index = 0
+        for chip in self._shown_chips:
+            for button in chip.buttons:
+                if self._flow.indexOf(button) != index:
+                    self._flow.removeWidget(button)
+                    self._flow.insertWidget(index, button)
+                index += 1
 
     def _forget_removed_attachments(self) -> None:
         held_digests = [attachment.stored.digest for attachment in self._held]
