@@ -87,7 +87,7 @@ def test_the_settings_list_own_agents_installed_ones_and_how_to_install_the_othe
     by_name = {agent.name: agent for agent in agents}
     assert len(by_name) == len(agents), "each once"
     assert by_name["Gemini CLI"].is_installed
-    assert by_name["Codex"].install_command == "npm install -g @zed-industries/codex-acp"
+    assert by_name["Codex"].install_command == "npm install -g @agentclientprotocol/codex-acp"
     assert not by_name["Codex"].is_installed
 
 
