@@ -25,14 +25,14 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QToolTip, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk
 from helix_desktop.gui.common import difference_rows
 from helix_desktop.gui.common.text_selection import NO_POSITION, TextPosition, TextSelection
 from helix_desktop.gui.common.widgets import build_push_button
 from helix_desktop.gui.rows_and_columns import build_row
-from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.theme import Theme, set_widget_mark
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.selectable_text_area import TextSurface
 from helix_desktop.gui.translation import tr
@@ -257,6 +257,7 @@ class DifferenceView(TextSurface):
             buttons.show()
         for unused_buttons in self._buttons[len(heads) :]:
             unused_buttons.hide()
+        self._show_which_undo_waits()
         if self._heights.commented_row >= 0:
             self._place_comment_box()
 
@@ -273,12 +274,15 @@ class DifferenceView(TextSurface):
         if self.window().focusWidget() is buttons.back:
             self.setFocus()
         self._emit_hunk(self.hunk_undo_requested, buttons)
+        self._show_which_undo_waits()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Ignores presses of Undo where one was pressed before, until the mouse has moved on."""
         if event.type() in (QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonDblClick):
             if self._watching_mouse.isActive() and not self._has_mouse_moved_on():
                 self.setFocus()  # The press has given the focus to the button.
+                explanation = tr("Undo works here again when the mouse has moved.")
+                QToolTip.showText(QCursor.pos(), explanation, self)
                 return True
             self._undo_pressed_at = QCursor.pos()
             self._watching_mouse.start()
@@ -289,8 +293,17 @@ class DifferenceView(TextSurface):
         moved = QCursor.pos() - self._undo_pressed_at
         if moved.manhattanLength() > MOVED_ON:
             self._watching_mouse.stop()
+            self._show_which_undo_waits()
             return True
         return False
+
+    def _show_which_undo_waits(self) -> None:
+        """Lets the Undo look disabled that takes no press until the mouse has moved. It takes keys."""
+        for buttons in self._buttons:
+            button = buttons.back
+            pressed_at = button.mapFromGlobal(self._undo_pressed_at)
+            is_there = button.rect().contains(pressed_at) and not button.isDown()
+            set_widget_mark(button, "waits", is_set=self._watching_mouse.isActive() and is_there)
 
     def _emit_hunk(self, signal: SignalInstance, buttons: HunkButtons) -> None:
         hunk = self._hunks[buttons.hunk]

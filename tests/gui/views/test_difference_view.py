@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QCursor, QFontMetrics, QGuiApplication, QPainter
+from PySide6.QtGui import QCursor, QFontMetrics, QGuiApplication, QImage, QPainter
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QPushButton, QToolTip
 
 from helix_desktop.engine.changes.diff_hunks import find_hunks
 from helix_desktop.gui.theme import Theme
@@ -99,6 +99,29 @@ def test_another_press_at_the_same_place_undoes_no_second_part(theme: Theme) -> 
     QCursor.setPos(QCursor.pos() + QPoint(14, 0))
     QTest.mouseClick(buttons.back, left, pos=middle)
     assert asked.count() == 2, "whoever moves the mouse means it"
+
+
+def picture_of(button: QPushButton) -> QImage:
+    return button.grab().toImage()
+
+
+def test_an_undo_that_takes_no_press_looks_disabled_until_the_mouse_has_moved(
+    theme: Theme,
+) -> None:
+    view = opened(theme)
+    (buttons,) = view._buttons
+    middle = buttons.back.rect().center()
+    QCursor.setPos(buttons.back.mapToGlobal(middle))
+    view.setFocus()
+    QTest.mouseMove(buttons.back, middle)
+    enabled = picture_of(buttons.back)
+    QTest.mouseClick(buttons.back, Qt.MouseButton.LeftButton, pos=middle)
+    assert picture_of(buttons.back) != enabled
+    QTest.mouseClick(buttons.back, Qt.MouseButton.LeftButton, pos=middle)
+    assert "mouse has moved" in QToolTip.text()
+    QCursor.setPos(QCursor.pos() + QPoint(14, 0))
+    assert view._has_mouse_moved_on()
+    assert picture_of(buttons.back) == enabled
 
 
 @pytest.mark.parametrize("width", [900, 330, 260])
