@@ -399,6 +399,5 @@ def _reason_as_markdown(question: PermissionQuestion) -> str:
     """Returns why the agent asks. The reason may quote a path, in which an editor would read
     some characters as Markdown.
     """
-    sentence = question.why[:1].upper() + question.why[1:]
-    reason = mark_on_one_line(sentence)
+    reason = mark_on_one_line(question.why_as_sentence)
     return re.sub(r"([^\w\s])", r"\\\1", reason)

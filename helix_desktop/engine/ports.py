@@ -276,6 +276,10 @@ class AskedProgram:
     risk: str = ""
 
 
+# How the reasons of this program begin. Others begin with a path, a host or another's words.
+_FIRST_WORDS_OF_OWN_REASONS = frozenset({"a", "it", "other", "the", "there", "this"})
+
+
 @dataclass(frozen=True, slots=True)
 class PermissionQuestion:
     """Asks whether something may be done. `preview`: a command line, diff or URL."""
@@ -299,6 +303,14 @@ class PermissionQuestion:
     programs: tuple[AskedProgram, ...] = ()  # What a command line would start.
     # Where a command of ours would run: sandbox, sandbox_network or no_sandbox. Empty: not said.
     command_access: str = ""
+
+    @property
+    def why_as_sentence(self) -> str:
+        """Why this is asked, with a capital letter unless it begins with what is not our own."""
+        first_word, _, _ = self.why.partition(" ")
+        if first_word not in _FIRST_WORDS_OF_OWN_REASONS:
+            return self.why
+        return self.why[0].upper() + self.why[1:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -368,8 +368,7 @@ def _build_phone_card(place: ConversationPlace, number: int, question: Permissio
         task = escape_html(mark_text(question.by))
         parts.append(f"<p>Asked by a sub-agent working on: {task}</p>")
     if question.why:
-        sentence = question.why[:1].upper() + question.why[1:]
-        reason = escape_html(mark_text(sentence))
+        reason = escape_html(mark_text(question.why_as_sentence))
         parts.append(f"<p>{reason}</p>")
     if question.preview:
         preview = escape_html(mark_text(question.preview))

@@ -329,6 +329,11 @@ def test_the_card_of_a_command_shows_it_word_for_word_below_the_reason() -> None
     assert card.content[0].content.text == "It changes files\n\n```\nmake *all*\n```"
 
 
+def test_a_reason_in_the_words_of_a_hook_keeps_its_first_letter() -> None:
+    card = card_of(title="Run make", why="for i in seq is a loop")
+    assert card.content[0].content.text.startswith("for i in seq is a loop")
+
+
 def test_a_card_without_a_reason_or_a_title_shows_the_call() -> None:
     card = card_of(title="")
     assert card.title == "run_command make"

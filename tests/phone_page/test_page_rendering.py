@@ -331,6 +331,11 @@ def test_a_card_has_every_word_before_its_buttons() -> None:
     )
 
 
+def test_a_reason_that_begins_with_a_host_keeps_its_first_letter() -> None:
+    why = "printer.lan is a device on your local network (10.0.0.7)"
+    assert why in words_of(card(replace(QUESTION, why=why)))
+
+
 def test_a_card_without_more_to_say_has_no_empty_lines() -> None:
     assert words_of(card(replace(QUESTION, preview=""))) == "Run a command Deny Allow once"
     assert "<p>" not in card(QUESTION)

@@ -405,10 +405,10 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._head.addWidget(title_label)
 
         reason = question.why
-        # What a server says without a form is its own text, which no translation may change.
+        # What a server says without a form is its own text, which nothing may change.
         if question.form or not is_asked_by_server(question):
-            reason = translate_sentences(reason)
-        sentence = mark_text(reason[:1].upper() + reason[1:])
+            reason = translate_sentences(question.why_as_sentence)
+        sentence = mark_text(reason)
         reason_label = widgets.build_plain_label(sentence, "small", self)
         reason_label.setVisible(bool(reason))
         width_on_one_line = self.fontMetrics().horizontalAdvance(f"{title} {sentence}")

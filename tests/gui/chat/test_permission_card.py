@@ -63,6 +63,25 @@ def buttons(approvals: PermissionQuestionPanel) -> dict[str, QPushButton]:
     return {button.text(): button for button in found if not button.isHidden()}
 
 
+@pytest.mark.parametrize(
+    ("why", "shown"),
+    [
+        ("for i in $(seq 3); do make; done", "for i in $(seq 3); do make; done"),
+        ("src/a.py is outside this workspace's folders", "src/a.py is outside this workspace's folders"),
+        ("printer.lan is a device on your local network (10.0.0.7)", "printer.lan is a device on your local network (10.0.0.7)"),
+        ("this workspace asks before commands", "This workspace asks before commands"),
+        ("it changes all the listed files at once", "It changes all the listed files at once"),
+    ],
+)  # fmt: skip
+def test_only_a_reason_of_our_own_gets_a_capital_letter(
+    approvals: PermissionQuestionPanel, why: str, shown: str
+) -> None:
+    approvals.show_waiting_questions({2: replace(COMMAND, why=why)})
+    card = approvals.visible_card
+    assert card is not None
+    assert unmark_text(card._why.text()) == shown
+
+
 def test_the_exact_command_and_every_scope_is_offered(approvals: PermissionQuestionPanel) -> None:
     assert approvals.isVisible()
     assert [edit.toPlainText() for edit in approvals.findChildren(QPlainTextEdit)] == ["cargo test"]
