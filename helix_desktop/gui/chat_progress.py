@@ -2,7 +2,7 @@
 the meter and the price of the next message.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import ModelReplied, ModelRole, Spent, UserPart
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.permission_card import (
     build_question_announcement,
@@ -86,13 +87,15 @@ class ChatProgress(QObject):
         side.approvals.show_waiting_questions(questions, undo_coverage)
 
     def _clear_draft_that_was_sent(self, side: ChatPage, session: ShownSession) -> None:
-        bench = self._showing.bench
-        if bench is None:
-            return
         composer = side.composer
-        queued_since: list[tuple[UserPart, ...]] = []
-        for message in bench.queue_files.messages_queued_since(session.id, composer.draft_saved_at):
-            queued_since.append(message.parts)
+        bench = self._showing.bench
+        waiting: Iterable[QueuedMessage] = session.queue
+        # Another process's host does not tell since when a message waits. One that says the same as
+        # the draft stands above the message box, so nothing is lost.
+        if bench is not None:
+            draft_saved_at = composer.draft_saved_at
+            waiting = bench.queue_files.messages_queued_since(session.id, draft_saved_at)
+        queued_since = [message.parts for message in waiting]
         recorded = session.conversation.state.facts
         composer.clear_draft_if_it_was_sent(recorded, queued_since=queued_since)
 

@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import FoldKind, Text, Unfolded, UserPart
 from helix_desktop.engine.session_events import MessagesQueued
 from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.errors import ActionRefused, OwnerEnded
+from helix_desktop.gui.chat.attachment_chips import encode_message_parts
 from helix_desktop.gui.inspector.request_dialog import RequestDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
@@ -301,6 +302,26 @@ def test_unconfirmed_messages_are_kept_until_the_host_has_them(
     elsewhere.unconfirmed.clear()
     session.tell(MessagesQueued(story.CONVERSATION, ()))
     assert window.state_file.get_remembered(*key, default=list[Any]()) == []
+
+
+@pytest.mark.parametrize(("waiting", "left"), [("go on", ""), ("go", "go on")])
+def test_a_draft_that_waits_at_the_host_since_a_kill_does_not_come_back(
+    window: MainWindow, waiting: str, left: str
+) -> None:
+    """The killed window had sent it and could not note that: it was sent twice."""
+    workspace = WorkspaceElsewhere(window.current_workbench)
+    draft = encode_message_parts([Text("go on")])
+    place = (workspace.id, story.CONVERSATION)
+    window.state_file.remember_value("draft", *place, value=draft)
+    window.state_file.saved_at = time.time()
+    window.state_file.opened_draft_places.discard(place)
+    session = workspace.sessions[story.CONVERSATION]
+    # A waiting message has its tokens counted, a draft has not.
+    session.queue.add_message((Text(waiting, tokens=2),), steer=False)
+    window.workspaces.bring_to_front(workspace)
+    window.sides.go_to_conversation(story.CONVERSATION)
+    assert window.chat.composer.draft_place == place
+    assert window.chat.composer.text.toPlainText() == left
 
 
 def test_whatever_is_pressed_in_the_chat_of_a_workspace_elsewhere_does_not_fail(
