@@ -85,7 +85,7 @@ def build_pairing_page(problem: str = "") -> str:
     if problem:
         problem_html = f'<p class="problem" role="alert">{escape_html(problem)}</p>'
     body = f"""<main class="narrow"><h1>Pair this device</h1>
-<p>Enter the code that your computer shows: in Helix Desktop under Settings &gt; Look, phone, shortcuts &gt; Phone &gt; Pair a device…, or after the command <code>helix-desktop resident page pair</code>.</p>{problem_html}
+<p>Enter the code that your computer shows: in Helix Desktop under Settings &gt; General &gt; Phone &gt; Pair a device…, or after the command <code>helix-desktop resident page pair</code>.</p>{problem_html}
 <form method="post" action="/pair">
 <label>Code <input name="code" autocomplete="off" autocapitalize="characters" required></label>
 <label>Name of this device <input name="name" maxlength="60" required></label>

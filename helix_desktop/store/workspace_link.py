@@ -216,7 +216,7 @@ async def store_link_secrets(
         except ActionRefused:
             raise NoUsableKeyring(
                 f"{error.what} Nothing was shared.",
-                remedy=f"Set the environment variables {ADDRESS_VARIABLE} and {KEY_VARIABLE} and run `helix-desktop workspace share` or `join` without an address, or allow a key file: click “Open file” in Settings > Look, phone, shortcuts, set file = true under [keys], and start the program again.",
+                remedy=f"Set the environment variables {ADDRESS_VARIABLE} and {KEY_VARIABLE} and run `helix-desktop workspace share` or `join` without an address, or allow a key file: click “Open file” in Settings > General, set file = true under [keys], and start the program again.",
             ) from error
 
 

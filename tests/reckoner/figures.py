@@ -147,6 +147,14 @@ def main_model_before(c: Conversation, n: int) -> ModelSet | None:
     return models[-1] if models else None
 
 
+def agent_that_writes(c: Conversation, n: int) -> str:
+    """The agent by which the conversation was begun. Empty: the user works in it here."""
+    agents = [fact.agent for m, fact in c.until(n) if isinstance(fact, ConversationStarted)]
+    if not agents:
+        return ""
+    return agents[-1]
+
+
 def usable_window_before(c: Conversation, n: int) -> int:
     """Codex writes its own summary earlier than others. Of our own requests, a tenth of the window
     is for the reply and a twentieth for a summary, up to what both need.
@@ -154,10 +162,10 @@ def usable_window_before(c: Conversation, n: int) -> int:
     model = main_model_before(c, n)
     if model is None or not model.window:
         return 0
-    agents = [fact.agent for m, fact in c.until(n) if isinstance(fact, ConversationStarted)]
-    if agents and agents[-1] == "Codex":
+    agent = agent_that_writes(c, n)
+    if agent == "Codex":
         return round(model.window * 0.9)
-    if agents and agents[-1]:
+    if agent:
         return model.window
     reply = min(8_000, model.max_output or 8_000, model.window // 10)
     return model.window - reply - min(3_000, model.window // 20)

@@ -40,6 +40,7 @@ from helix_desktop.engine.facts import (
 )
 from tests.reckoner.figures import (
     PER_MESSAGE,
+    agent_that_writes,
     brought_in,
     counted,
     factor,
@@ -370,12 +371,23 @@ def timeline(c: Conversation, n: int) -> list[Point]:
     points: list[Point] = []
     for m, fact in c.until(n):
         if isinstance(fact, ModelReplied):
-            points.append(Point(m, sent(c, m)))
+            points.append(Point(m, _figure_of_step(c, m, fact.model)))
         elif isinstance(fact, Folded):
             points += _fold_points(c, m, fact, n)
         elif isinstance(fact, Unfolded | Refolded | Rewound):
             points.append(Point(m, figure(c, m)))
     return points
+
+
+def _figure_of_step(c: Conversation, m: int, model: str) -> int:
+    """What a request took as reported. Of our own requests, a report of less than half of what was
+    counted is not believed.
+    """
+    reported = sent(c, m)
+    count = counted(c, saw(c, m))
+    if agent_that_writes(c, m) or reported >= 0.5 * count:
+        return reported
+    return takes_of(c, model, m, count)
 
 
 def _fold_points(c: Conversation, m: int, fact: Folded, n: int) -> list[Point]:

@@ -295,6 +295,9 @@ def test_the_workspaces_of_other_registrations_are_not_reached_by_a_path(
         said(f"{held.addresses[0]}/w/Secret", "hello", "a")
         assert b"hello" in provider.asked[-1].raw
         told = wrapped_agent.fetch_gateway_status(held.addresses[0], 100)
+        assert told is not None
+        unread = told.pop("unread")
         assert told == {"figures": [], "unrecorded": "There is no workspace Mine."}, (
             "none else is taken"
         )
+        assert unread["requests"] == 1
