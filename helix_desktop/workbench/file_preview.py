@@ -61,8 +61,14 @@ async def read_previewed_file(roots: WorkspaceRoots, written_path: str) -> Previ
     """Read a file for the preview, and the pages of a document. A path that names no file, or
     several, raises an error.
     """
-    path = await asyncio.to_thread(_find_written_path, roots, written_path)
-    content = await asyncio.to_thread(workspace_roots.read_whole_file, roots, path, LARGEST_PREVIEW)
+    try:
+        path = await asyncio.to_thread(_find_written_path, roots, written_path)
+        content = await asyncio.to_thread(
+            workspace_roots.read_whole_file, roots, path, LARGEST_PREVIEW
+        )
+    except HelixError as error:
+        error.remedy = ""  # It tells an agent with which tools it can go on.
+        raise
     shown_path = roots.display_path(path)
     document_kind = await asyncio.to_thread(document_kinds.find_document_kind, shown_path, content)
     kind = _choose_preview_kind(shown_path, content, document_kind)

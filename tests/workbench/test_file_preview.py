@@ -98,5 +98,6 @@ async def test_a_document_has_its_text_and_pages(roots: WorkspaceRoots) -> None:
 async def test_what_is_not_there_or_outside_is_said(
     roots: WorkspaceRoots, written_path: str, said: str
 ) -> None:
-    with pytest.raises(HelixError, match=said):
+    with pytest.raises(HelixError, match=said) as failure:
         await read_previewed_file(roots, written_path)
+    assert "list_files" not in str(failure.value)
