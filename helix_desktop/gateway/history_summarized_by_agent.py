@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from helix_desktop.engine import facts
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.state.branch import ConversationBranch
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.history_facts import SUMMARY
 from helix_desktop.histories.program_names import COMPACTED_HERE
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
@@ -24,13 +25,50 @@ _BEGINS_SUMMARY = re.compile(
 )
 # Ends the request with which Gemini CLI and Qwen Code ask for their summary.
 _ASKS_FOR_SNAPSHOT = re.compile(r"<state_snapshot>[^<]{0,400}\Z")
+# The user's message that opencode makes of a compaction. The model's summary follows as a reply.
+_QUESTION_OF_OPENCODE = "What did we do so far?"
 _TAGS_OF_SUMMARIES = ("summary", "state_snapshot")
 # So much of a reply is looked for in the summary, to find the request that asked for it.
 _COMPARED_CHARACTERS = 400
 
 
+@dataclass(frozen=True, slots=True)
+class SummaryAtBeginning:
+    """An agent's summary, and how many of a request's first messages stand for it alone."""
+
+    piece: Piece
+    message_count: int
+
+
 def begins_with_summary(messages: Sequence[ProtocolMessage]) -> bool:
-    return bool(messages) and find_summary_piece(messages[0]) is not None
+    return find_summary_at_beginning(messages) is not None
+
+
+def find_summary_at_beginning(messages: Sequence[ProtocolMessage]) -> SummaryAtBeginning | None:
+    """Return the agent's summary of what came before, if a request begins with one.
+
+    opencode lets a question of its own stand before it, and the summary as the model's reply.
+    """
+    if not messages:
+        return None
+    summary = find_summary_piece(messages[0])
+    if summary is not None:
+        return SummaryAtBeginning(summary, message_count=1)
+    if len(messages) < 2 or not _is_question_of_opencode(messages[0]):
+        return None
+    reply = messages[1]
+    texts = reply.pieces_of_kind(PieceKind.TEXT)
+    says_only_summary = len(texts) == 1 and not reply.pieces_of_kind(PieceKind.CALL)
+    if reply.speaker is Speaker.ASSISTANT and says_only_summary:
+        return SummaryAtBeginning(texts[0], message_count=2)
+    return None
+
+
+def _is_question_of_opencode(message: ProtocolMessage) -> bool:
+    if message.speaker is not Speaker.USER:
+        return False
+    texts = [piece.text for piece in message.pieces]
+    return texts == [_QUESTION_OF_OPENCODE]
 
 
 def find_summary_piece(message: ProtocolMessage) -> Piece | None:

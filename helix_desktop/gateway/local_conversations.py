@@ -49,6 +49,7 @@ from helix_desktop.gateway.history_summarized_by_agent import (
     asks_for_summary,
     begins_with_summary,
     find_seq_before_summary_request,
+    find_summary_at_beginning,
     find_summary_piece,
     text_of_summary,
 )
@@ -704,7 +705,7 @@ class LocalAgentConversations:
         if position.is_at_end:
             return known_messages
         # Only its own session's requests, or those with its end, come here without its beginning.
-        if position.known_count == 0 and begins_with_summary(messages):
+        if await self._has_new_summary(messages, position, known_messages):
             await self._go_on_behind_summary(known_messages, arrival, messages, place.kept)
             return known_messages
         is_same_session = _belongs_to_same_session(arrival, known_messages)
@@ -725,6 +726,26 @@ class LocalAgentConversations:
             arrival, messages, position.parent, no_messages_yet, begins_like_another=True
         )
         return no_messages_yet
+
+    async def _has_new_summary(
+        self,
+        messages: Sequence[ProtocolMessage],
+        position: RequestPosition,
+        known_messages: KnownMessages,
+    ) -> bool:
+        """Whether a request begins with a summary by its agent that the conversation does not have.
+
+        The words before opencode's summary are always the same, so they may be known from an
+        earlier one, but the summary behind them is not.
+        """
+        summary = find_summary_at_beginning(messages)
+        if summary is None or position.known_count >= summary.message_count:
+            return False
+        if position.known_count == 0:
+            return True
+        opened = await self._get_open_conversation(known_messages)
+        last_known = opened.conversation.fact_at(_last_seq_of_position(position))
+        return isinstance(last_known, facts.Folded) and last_known.is_by_agent
 
     def _says_last_reply_in_other_words(
         self,
@@ -1152,23 +1173,27 @@ class LocalAgentConversations:
         opened = await self._get_open_conversation(known_messages)
         if kept is not None and kept.seq_before:
             await opened.rewind_and_keep_exclusions(kept.seq_before)
-        summary = find_summary_piece(messages[0])
+        summary = find_summary_at_beginning(messages)
         if summary is None or not opened.conversation.state.branch.order:
             known_messages.rewind_known_messages([], [])  # There is nothing that it stands for.
             return
-        first_hash = arrival.chain[0]
+        message_with_summary = messages[summary.message_count - 1]
+        hashes = arrival.chain[: summary.message_count]
         async with opened.write_in_one_transaction() as writer:
-            last_seq = await writer.append_summary_by_agent(messages[0], summary, arrival.agent)
+            last_seq = await writer.append_summary_by_agent(
+                message_with_summary, summary.piece, arrival.agent
+            )
+            last_seqs = (last_seq,) * summary.message_count
             received = facts.Received(
-                (first_hash,),
-                (last_seq,),
+                hashes,
+                last_seqs,
                 arrival.session,
                 arrival.head,
                 replaced=len(known_messages.chain),
             )
             await writer.conversation.append_facts(received)
         opened.last_entries = None
-        self._matcher.replace_messages(known_messages, [first_hash], [last_seq])
+        self._matcher.replace_messages(known_messages, hashes, last_seqs)
 
     async def _fork(
         self,

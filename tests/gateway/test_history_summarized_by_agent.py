@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.content_recall import recall_folded_messages
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent
 from helix_desktop.gateway.history_summarized_by_agent import find_summary_piece, text_of_summary
@@ -196,6 +197,59 @@ async def test_a_session_that_begins_with_a_summary_has_the_users_words_as_its_t
         await session.ask("and the links")
         (row,) = made.list_conversations()
         assert row.title == "and the links"
+        await conversations.aclose()
+
+
+async def test_what_opencode_has_summarized_stays_recallable(tmp_path: Path) -> None:
+    """Its own question and the model's summary stand there in place of every earlier message."""
+    async with bench(tmp_path) as made:
+        conversations = LocalAgentConversations(made, _nobody)
+        session = Session(conversations)
+        session.agent = "opencode"
+        for number, words in enumerate(["count the files", "and the folders"]):
+            await session.work(words)
+            session.units = [
+                WIRE.user_message("What did we do so far?"),
+                {"role": "assistant", "content": f"Summary {number} of what was counted."},
+            ]
+        session.head = "with other tools"
+        sent = await session.work("and the links")
+        (row,) = made.list_conversations()
+        assert row.id == sent.ticket.conversation
+
+        restored, compactions = await restored_words(made, row.id)
+        assert compactions == 2
+        assert restored[-1] == "Done: and the links."
+        for said in ("count the files", "output of count the files", "Done: and the folders."):
+            assert said in restored
+        assert "What did we do so far?" not in restored, "opencode said that, not the user"
+
+        opened = await made.open_session(row.id)
+        state = opened.conversation.state
+        newest_fold = state.live_folds[-1]
+        assert "Summary 1 of what was counted." in newest_fold.text
+        recalled = await recall_folded_messages(
+            state, made.workspace.cache, made.token_counter, newest_fold.fold
+        )
+        for said in ("count the files", "output of and the folders"):
+            assert said in recalled
+        found = await recall_folded_messages(
+            state, made.workspace.cache, made.token_counter, "", "folders"
+        )
+        assert "and the folders" in found
+        await conversations.aclose()
+
+
+async def test_a_user_who_asks_what_opencode_asks_begins_no_summary(tmp_path: Path) -> None:
+    async with bench(tmp_path) as made:
+        conversations = LocalAgentConversations(made, _nobody)
+        session = Session(conversations)
+        session.agent = "opencode"
+        await session.work("What did we do so far?")
+        sent = await session.work("and the links")
+        words, compactions = await restored_words(made, sent.ticket.conversation)
+        assert compactions == 0
+        assert words.count("What did we do so far?") == 1
         await conversations.aclose()
 
 
