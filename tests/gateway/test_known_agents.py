@@ -154,6 +154,11 @@ def test_what_codex_resumes_of_its_usual_provider_does_not_go_around_the_gateway
     assert 'model_provider="helix"' in made.command, "for the sessions that are begun there"
     assert 'openai_base_url="http://127.0.0.1:1/v1"' in made.command
     assert made.environment["OPENAI_PROJECT"] == "helix-token:token"
+    codex = known_agents.find_known_agent("codex")
+    said = codex.notice(AgentSurroundings(environ, tmp_path, tmp_path, ("app-server",)))
+    assert "the app-server sends no key" in said, "its request had none"
+    (tmp_path / "auth.json").write_text("{}")
+    assert not codex.notice(AgentSurroundings(environ, tmp_path, tmp_path, ("app-server",)))
 
 
 def test_a_project_in_codexs_env_file_stops_it_where_it_would_replace_the_token(

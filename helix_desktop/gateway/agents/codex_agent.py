@@ -124,10 +124,14 @@ def _read_description_of_session(file: Path) -> Mapping[str, Any]:
 
 
 def _notice_of_codex(where: AgentSurroundings) -> str:
-    """Return what is said before a session that only this program can resume."""
+    """Return what is said before a session that only this program can resume, and before a server
+    that cannot pay for the others.
+    """
     environ = _read_codex_environment(where)
     if not _needs_provider_of_gateway(environ, where.arguments):
         return ""
+    if "app-server" in where.arguments:
+        return "Codex is not signed in and has nothing but OPENAI_API_KEY. So sessions that are begun with its app-server can be resumed with “helix-desktop wrap codex” only. For sessions that “codex exec” has begun, the app-server sends no key, so the provider refuses their requests. Sign in with “codex login --with-api-key” to use both."
     return "Codex is not signed in and has nothing but OPENAI_API_KEY. So this session can be resumed with “helix-desktop wrap codex” only. Sign in with “codex login --with-api-key” to begin sessions that Codex resumes without it, too."
 
 
