@@ -3,7 +3,7 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
@@ -97,6 +97,8 @@ class ChatPage(QWidget):
         )
         self._notice_room = QWidget(self)
         self._notice_room.hide()
+        self._keeps_room_of_gone_notice = False
+        self._transcript_place.installEventFilter(self)
         build_column(
             (self._transcript_place, 1),
             self._notice_room,
@@ -175,9 +177,22 @@ class ChatPage(QWidget):
         self._transcript_place.setMinimumSize(1, max(height_of_transcript, 1))
 
     def reserve_room_for_notice(self, height: int) -> None:
-        """Keeps so much room free below the transcript; 0: none."""
-        self._notice_room.setFixedHeight(height)
-        self._notice_room.setVisible(height > 0)
+        """Keeps so much room free below the transcript; 0: none. The room of a notice that has gone
+        stays until the mouse has left the transcript: its text would move while somebody aims.
+        """
+        is_aimed_at = self._transcript_place.underMouse()
+        self._keeps_room_of_gone_notice = height == 0 and is_aimed_at
+        if not self._keeps_room_of_gone_notice:
+            self._notice_room.setFixedHeight(height)
+            self._notice_room.setVisible(height > 0)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Gives up the room of a notice that has gone, once the mouse has left the transcript."""
+        is_left = watched is self._transcript_place and event.type() == QEvent.Type.Leave
+        if is_left and self._keeps_room_of_gone_notice:
+            self._keeps_room_of_gone_notice = False
+            self._notice_room.hide()
+        return super().eventFilter(watched, event)
 
     def height_of_composer_and_question(self) -> int:
         """The height at the lower edge that must stay free: the composer and the

@@ -35,3 +35,25 @@ def test_a_character_typed_at_the_page_goes_into_the_message(
     window.chat.composer.text.setPlainText("")
     QApplication.sendEvent(window.chat, QKeyEvent(QEvent.Type.KeyPress, key, modifiers, text))
     assert window.chat.composer.text.toPlainText() == typed
+
+
+def test_the_transcript_does_not_move_under_the_mouse_when_a_notice_goes(
+    window: MainWindow,
+) -> None:
+    transcript = window.chat._transcript_place
+    room = window.chat._notice_room
+    window.chat.reserve_room_for_notice(66)
+    transcript.setAttribute(Qt.WidgetAttribute.WA_UnderMouse)
+    window.chat.reserve_room_for_notice(0)
+    assert not room.isHidden()
+
+    transcript.setAttribute(Qt.WidgetAttribute.WA_UnderMouse, on=False)
+    QApplication.sendEvent(transcript, QEvent(QEvent.Type.Leave))
+    assert room.isHidden()
+
+
+def test_the_room_of_a_notice_goes_with_it_where_no_mouse_is(window: MainWindow) -> None:
+    window.chat.reserve_room_for_notice(66)
+    assert not window.chat._notice_room.isHidden()
+    window.chat.reserve_room_for_notice(0)
+    assert window.chat._notice_room.isHidden()
