@@ -6,7 +6,7 @@ from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QStackedWidget, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QSizePolicy, QStackedWidget, QWidget
 
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef
 from helix_desktop.engine.fold_kinds import KINDS_OF_NOTES, KINDS_OF_SUMMARIES
@@ -52,6 +52,7 @@ _DOCUMENT_KINDS = KINDS_OF_NOTES | KINDS_OF_SUMMARIES
 MOST_UNKNOWN_NAMES = 50
 MOST_OUTPUT_BOXES = 200
 MOST_EXCERPTS = 20
+LEAST_DOCUMENT = 60  # The least height of the document in a low page, in pixels.
 LONGEST_REASON = 1_000  # In characters. It may quote a provider.
 _BEFORE_AFTER: SectionKey = ("before and after",)
 
@@ -135,6 +136,7 @@ class FoldPanel(QWidget):
         self._figures = build_plain_label("", "small", self)
         self.document = BoxesView(theme, self, pad=(16, 4))
         self.document.setAccessibleName(tr("The text shown in place of the original"))
+        theme.keep_lengths_scaled(self.document, self.document.setMinimumHeight, LEAST_DOCUMENT)
         self.document.intent_requested.connect(self._carry_out_document_action)
         self._editor = QPlainTextEdit(self)
         self._editor.setAccessibleName(tr("The text shown in place of the original"))
@@ -143,6 +145,8 @@ class FoldPanel(QWidget):
         self._stack.addWidget(self.document)
         self._edit_page = self._build_edit_page()
         self._stack.addWidget(self._edit_page)
+        self._stack.currentChanged.connect(self._reserve_height_of_editor_if_shown)
+        self._reserve_height_of_editor_if_shown()
         self._lay_out_fold_panel()
         set_surface_look(self, "page")
         self.clear_fold_panel()
@@ -166,6 +170,15 @@ class FoldPanel(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        reserve_height_for_width(self)
+
+    def _reserve_height_of_editor_if_shown(self) -> None:
+        """A low page has no room for the editor's buttons while nobody edits."""
+        vertical_policy = QSizePolicy.Policy.Ignored
+        if self._stack.currentWidget() is self._edit_page:
+            vertical_policy = QSizePolicy.Policy.Preferred
+        self._edit_page.setSizePolicy(QSizePolicy.Policy.Preferred, vertical_policy)
+        self._stack.updateGeometry()
         reserve_height_for_width(self)
 
     def _enable_if_text_is_left(self, save_button: QPushButton) -> None:

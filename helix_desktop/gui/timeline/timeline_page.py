@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 
@@ -81,6 +81,15 @@ TOO_NARROW = 520
 LEAST_BESIDE_CHART = 430
 
 
+class ListAndPanel(QSplitter):
+    """Wants no more height than it needs, as the list and the document in it scroll themselves: a
+    page that asked for more would scroll around them.
+    """
+
+    def sizeHint(self) -> QSize:
+        return QSize(super().sizeHint().width(), self.minimumSizeHint().height())
+
+
 class TimelinePage(QWidget):
     """`panel` shows the chosen fold. `intent_wanted` carries values of `chat_actions`."""
 
@@ -133,7 +142,7 @@ class TimelinePage(QWidget):
         self._savings_label = build_plain_label("", "", self)
         self.menu_button = QPushButton(self)
         set_widget_look(self.menu_button, "chip")
-        self._lower = QSplitter(Qt.Orientation.Horizontal, self)
+        self._lower = ListAndPanel(Qt.Orientation.Horizontal, self)
         self._place_timeline_widgets()
         self._build_timeline_menu()
         self._connect_timeline_signals()

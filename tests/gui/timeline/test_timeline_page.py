@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QDialogButtonBox, QMessageBox, QPushButton
+from PySide6.QtWidgets import QApplication, QDialogButtonBox, QMessageBox, QPushButton, QScrollArea
 
 from helix_desktop.engine.facts import (
     ConversationStarted,
@@ -101,12 +101,43 @@ def test_in_a_low_page_the_chart_leaves_room_for_the_rows_and_the_document(
     made, _ = page
     made.resize(590, 540)
     settle()
-    assert made._lower.height() > 230
+    assert made._lower.height() > 220
     assert made.chart.height() < 0.5 * made.height()
     assert made.chart._plot_area.height() >= theme.zoomed_pixels(90)
     made.resize(1130, 900)
     settle()
     assert made.chart.height() > 380
+
+
+@pytest.mark.parametrize(("width", "height"), [(590, 540), (640, 500), (850, 540)])
+def test_in_a_low_page_the_list_of_a_long_conversation_scrolls_and_the_page_does_not(
+    page: Page, written: Written, settle: Settle, width: int, height: int
+) -> None:
+    """In a window of 900x600 two scroll bars stood inside each other."""
+    made, _ = page
+    for number in range(3, 60):
+        written.handover(number)
+    made.show_timeline_of(Editable("c", written.facts))
+    made.resize(width, height)
+    settle()
+    (scrolled_page,) = made.findChildren(QScrollArea)
+    assert made.list.verticalScrollBar().maximum() > 0
+    assert scrolled_page.verticalScrollBar().maximum() == 0
+    assert made.panel.document.height() >= 60
+
+
+def test_the_editor_of_a_document_has_room_for_its_buttons_in_a_low_page(
+    page: Page, settle: Settle
+) -> None:
+    made, _ = page
+    made.resize(590, 470)
+    settle()
+    made.panel._edit.click()
+    settle()
+    for button in made.panel._edit_page.findChildren(QPushButton):
+        assert button.height() >= button.minimumSizeHint().height()
+        assert made.panel.rect().contains(QRect(button.mapTo(made.panel, QPoint()), button.size()))
+    assert made.panel._editor.height() >= 60
 
 
 @pytest.mark.parametrize(
