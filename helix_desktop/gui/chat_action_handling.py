@@ -71,6 +71,8 @@ class ChatActionHandler(QObject):
         self._sides = contents.sides
         self._search = search
         self._conversations = conversations
+        # By conversation: what takes a message out of the box that a rewind has put there.
+        self._messages_given_back: dict[str, Callable[[], None]] = {}
         self._pages.wanted.connect(self.carry_out_intent)
         self._pages.page_made.connect(self._connect_changes_or_preview)
         context_panel.intent_wanted.connect(self.carry_out_intent)
@@ -249,6 +251,8 @@ class ChatActionHandler(QObject):
         session.refuse_while_running("rewind")
         newest_seq = session.conversation.state.seq
         await session.rewind_to(seq)
+        take_out_again = self._messages_given_back.pop(session.id, _do_nothing)
+        take_out_again()
         undo_return = partial(self._start_rewind, session, newest_seq)
         self._parts.notices.show_notice(
             tr("These messages are part of the conversation again. Files stay as they are."),
@@ -281,7 +285,9 @@ class ChatActionHandler(QObject):
     def _ask_to_rewind(self, session: ShownSession, seq: int) -> None:
         workspace = self._showing.workspace
         if workspace is not None:
-            question = RewindQuestion(self._parts, self._sides, workspace, session, seq)
+            question = RewindQuestion(
+                self._parts, self._sides, workspace, session, seq, self._messages_given_back
+            )
             question.ask_to_rewind()
 
     def _fork_at_message(self, session: ShownSession, seq: int) -> None:
@@ -381,6 +387,7 @@ class RewindQuestion:
 
     A message of the user is rewound, too, and goes back into the message box: with nothing below
     it, it would wait in the conversation and be sent again, together with the next one.
+    `messages_given_back`: by conversation, what takes such a message out of its box again.
     """
 
     parts: WindowParts
@@ -388,6 +395,7 @@ class RewindQuestion:
     bench: ShownWorkspace
     session: ShownSession
     seq: int
+    messages_given_back: dict[str, Callable[[], None]]
 
     def ask_to_rewind(self) -> None:
         self.parts.run_for_window(
@@ -446,6 +454,7 @@ class RewindQuestion:
         place = (self.bench.id, self.session.id)
         # Before the rewind, so that the message is in one of both if the program is killed.
         take_out_again = self.sides.give_message_back_and_save(place, message)
+        self.messages_given_back[self.session.id] = take_out_again
         try:
             await self.session.rewind_to(self.seq - 1)
         except HelixError:

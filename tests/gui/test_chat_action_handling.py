@@ -245,6 +245,20 @@ def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: Fak
     assert window.chat.composer.text.toPlainText() == "A draft"
 
 
+def test_who_returns_does_not_find_the_rewound_message_in_the_box_as_well(
+    window: MainWindow, session: FakeSession
+) -> None:
+    window.chat.composer.text.setPlainText("A draft")
+    rewind(window, own_messages(session)[0])
+    window.window_actions["return"].trigger()
+    assert window.chat.composer.text.toPlainText() == "A draft"
+
+    rewind(window, own_messages(session)[0])
+    window.chat.composer.text.setPlainText("Written anew")
+    window.window_actions["return"].trigger()
+    assert window.chat.composer.text.toPlainText() == "Written anew"
+
+
 def test_one_returns_to_what_was_rewound_by_its_line_or_from_the_palette(
     window: MainWindow, session: FakeSession
 ) -> None:

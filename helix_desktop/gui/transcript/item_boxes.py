@@ -712,7 +712,7 @@ def _build_rewound_header(request: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_rewound_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     yield from _build_rewound_header(request)
     context = request.context
-    if context.items.can_return_to_rewound:
+    if context.items.can_return_to_rewound(request.item):
         label = tr("Return to these messages")
         last_of_them = request.item.fact_seq - 1
         way_back = ActOnMessage(MessageAct.RETURN, last_of_them)

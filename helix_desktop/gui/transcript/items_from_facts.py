@@ -406,12 +406,21 @@ class TranscriptItems:
                 return fold
         return None
 
-    @property
-    def can_return_to_rewound(self) -> bool:
+    def can_return_to_rewound(self, item: TranscriptItem) -> bool:
         """Whether one can go on from what a rewind removed. Of a conversation that a connected
-        agent writes, or that is not known in full, nobody here decides that.
+        agent writes, or that is not known in full, nobody here decides that. Nobody wants to go on
+        from where nothing was said.
         """
-        return not self.is_written_by_connected_agent and not self.history.has_unknown_facts
+        if self.is_written_by_connected_agent or self.history.has_unknown_facts:
+            return False
+        rewind = item.source_fact
+        if not isinstance(rewind, facts.Rewound):
+            return False
+        removed_facts = self.history.facts[rewind.to : item.fact_seq - 1]
+        return any(
+            isinstance(recorded.fact, facts.UserSaid | facts.ModelReplied)
+            for recorded in removed_facts
+        )
 
     def hidden_item_ranges(self) -> list[tuple[int, int]]:
         if self._hidden_ranges is None:

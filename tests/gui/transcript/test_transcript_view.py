@@ -24,6 +24,7 @@ from helix_desktop.gui.transcript.chat_actions import (
     PinPart,
     RecallEntry,
 )
+from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.transcript.transcript_view import list_item_intents
 from tests.gui.transcript.facts import OUTPUT, Told, call
@@ -320,5 +321,22 @@ def test_the_line_of_what_was_rewound_leads_back_to_it(
     line = len(pane.view.items.all) - 1
     QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, line, ActOnMessage))
     assert wanted == [ActOnMessage(MessageAct.RETURN, last_left)]
+    rewound = pane.view.items.all[line]
     pane.view.items.is_written_by_connected_agent = True
-    assert not pane.view.items.can_return_to_rewound
+    assert not pane.view.items.can_return_to_rewound(rewound)
+
+
+@pytest.mark.usefixtures("wanted")
+def test_nothing_offers_to_return_to_where_nothing_was_said(
+    pane: TranscriptPane, told: Told, settle: Settle
+) -> None:
+    last_said = len(told.facts)
+    pane.view.apply_events([FactAppended(told.add(Rewound(1)))])
+    settle()
+    pane.view.apply_events([FactAppended(told.add(Rewound(last_said)))])
+    settle()
+    first_rewind, second_rewind = [
+        item for item in pane.view.items.all if item.kind is TranscriptItemKind.REWOUND
+    ]
+    assert pane.view.items.can_return_to_rewound(first_rewind)
+    assert not pane.view.items.can_return_to_rewound(second_rewind)
