@@ -485,12 +485,22 @@ class ConnectAgentsDialog(widgets.TransientDialog):
     def _turn_gateway_on_or_off(self) -> None:
         # The gateway may run for other programs than the agents that are listed.
         is_on = self._shown is not None and bool(self._shown.for_others)
+        # It takes seconds. A second press meanwhile would take it back.
+        self.switch.setEnabled(False)
+        if is_on:
+            self.switch.setText(tr("Turning off…"))
+        else:
+            self.switch.setText(tr("Turning on…"))
         self._run_and_refresh(self._switch_and_remember(on=not is_on))
 
     async def _switch_and_remember(self, *, on: bool) -> None:
         """A gateway that is on is turned on again when the program starts."""
-        await self._agents.switch_gateway(on=on, upstream=self._settings[GATEWAY_SEND_TO])
-        self._settings.change_setting(GATEWAY_ON, on)
+        try:
+            await self._agents.switch_gateway(on=on, upstream=self._settings[GATEWAY_SEND_TO])
+            self._settings.change_setting(GATEWAY_ON, on)
+        finally:
+            self._shown = None  # So that the button says again what it does.
+            self.switch.setEnabled(True)
 
     def _fetch_and_confirm_connection_change(self, row: connected_agents.ConnectedAgentRow) -> None:
         self._runner.run_in_background(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit, QPushButton
 
+from helix_desktop.errors import ActionRefused
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gui.common.consent_dialog import ConsentDialog
 from helix_desktop.gui.connected.connect_agents_dialog import (
@@ -240,6 +242,33 @@ def test_a_gateway_that_another_program_started_can_be_turned_on_here(window: Ma
     dialog.switch.click()
     assert agents.on
     assert "ANTHROPIC_BASE_URL=http://127.0.0.1:4356/t/token" in words(dialog)
+    dialog.reject()
+
+
+def test_the_switch_says_what_it_does_and_cannot_be_pressed_twice(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turning the gateway on takes seconds, and a second press took it back."""
+    agents = Agents()
+    dialog = open_dialog(window, agents)
+    seen: list[tuple[str, bool]] = []
+
+    async def switch_gateway(*, on: bool, upstream: str = "") -> None:
+        seen.append((dialog.switch.text(), dialog.switch.isEnabled()))
+        if len(seen) == 2:
+            raise ActionRefused("It cannot be turned off.")
+        agents.on = on
+
+    monkeypatch.setattr(agents, "switch_gateway", switch_gateway)
+    dialog.open()
+    dialog.refresh_connections()
+    dialog.switch.click()
+    assert dialog.switch.text() == "Turn off"
+    dialog.switch.click()
+    assert seen == [("Turning on…", False), ("Turning off…", False)]
+    dialog.refresh_connections()
+    assert dialog.switch.text() == "Turn off"
+    assert dialog.switch.isEnabled()
     dialog.reject()
 
 
