@@ -100,6 +100,7 @@ class MainWindow(WindowFrame):
         self.welcome = WelcomePage(theme, self.page_area)
         self.workspaces = OpenWorkspaces(self.parts, self.rail, self.welcome)
         self.sides = ConversationSides(self.parts, self, self.palette_box, self.workspaces)
+        self.sides.current_changed.connect(self.palette_box.list_ready_items_again)
         self._add_pages()
         self._build_parts()
         self._connect_parts()

@@ -336,6 +336,22 @@ class CommandPalette(SearchPopup):
         if query:
             self._timer.start()
 
+    def list_ready_items_again(self) -> None:
+        """Shows what can be done now: a workspace may have been opened since the palette was."""
+        if not self.isVisible() or not self._is_open_to_all:
+            return
+        highlighted_item = self._highlighted_item()
+        self._ready_items = self._list_ready_items()
+        self._question_answers = None
+        self._refill_palette()
+        if highlighted_item is None:
+            return
+        for row, item in enumerate(self._model.items):
+            is_same = (item.kind, item.text) == (highlighted_item.kind, highlighted_item.text)
+            if is_same and item.enabled:
+                self.highlight_row(row)
+                return
+
     def close_popup(self) -> None:
         super().close_popup()
         self.closed.emit()

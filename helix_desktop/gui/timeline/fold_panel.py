@@ -62,6 +62,7 @@ class ShownFold:
     """What the panel shows of an event. `earlier`: the words of the button that compares with an
     older version, empty if there is none. `unknown_names`: what stands in the document and in
     none of the messages, with its sentence. `effect_of_undo`: what an Undo puts into the context.
+    `can_be_undone`: that fits.
     """
 
     event: TimelineEvent
@@ -69,6 +70,7 @@ class ShownFold:
     earlier: str
     unknown_names: Sequence[str] = ()
     effect_of_undo: str = ""
+    can_be_undone: bool = True
 
     @property
     def document_text(self) -> str:
@@ -105,6 +107,7 @@ class ShownFold:
             self.earlier,
             self.unknown_names,
             self.effect_of_undo,
+            self.can_be_undone,
         )
 
 
@@ -249,6 +252,7 @@ class FoldPanel(QWidget):
         self._title.set_elided_text(fold_sentences.describe_event_title(event))
         self.undo_button.setVisible(bool(shown.folds_to_undo_or_redo()))
         self.undo_button.setToolTip(shown.effect_of_undo)
+        self.undo_button.setEnabled(shown.can_be_undone)
         if is_in_force:
             self.undo_button.setText(tr("Undo"))
         else:

@@ -384,18 +384,18 @@ class TimelinePage(QWidget):
         window = self._timeline_of_event(event).model_window
         label = self._label_of_comparison(event)
         shown = ShownFold(event, window, label, known_names or ())
-        effect_of_undo = self._describe_effect_of_undo(shown)
-        self.panel.show_fold_document(replace(shown, effect_of_undo=effect_of_undo))
+        self.panel.show_fold_document(self._with_effect_of_undo(shown))
         if known_names is None and fold is not None and self._workspace is not None:
             self._find_and_show_unknown_names(event, fold, self._workspace.contents)
 
-    def _describe_effect_of_undo(self, shown: ShownFold) -> str:
+    def _with_effect_of_undo(self, shown: ShownFold) -> ShownFold:
         if not shown.event.has_fold_in_force:
-            return ""
+            return shown
         after = self._estimate_after_undo([fold.fold for fold in shown.folds_to_undo_or_redo()])
         if after is None:
-            return ""
-        return fold_sentences.describe_context_after_undo(after)
+            return shown
+        sentence = fold_sentences.describe_context_after_undo(after)
+        return replace(shown, effect_of_undo=sentence, can_be_undone=after.fits)
 
     def _estimate_after_undo(self, folds: Sequence[str]) -> ContextAfterUndo | None:
         """Returns what the context holds after an Undo, or None for folds of another conversation,

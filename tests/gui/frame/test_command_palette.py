@@ -138,6 +138,19 @@ def test_what_cannot_be_done_now_is_shown_and_not_done(
     assert palette.isVisible()
 
 
+def test_what_can_be_done_once_a_workspace_is_open_can_be_chosen_in_an_open_palette(
+    palette: CommandPalette, done: list[str]
+) -> None:
+    """Opened while a workspace was loading, the palette stayed dead."""
+    QTest.keyClicks(palette.line, "stop")
+    palette._list_ready_items = lambda: [
+        PaletteItem("Stop the agent", partial(done.append, "stop"))
+    ]
+    palette.list_ready_items_again()
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["stop"]
+
+
 def test_return_does_not_choose_another_action_than_the_one_that_was_meant(
     palette: CommandPalette, done: list[str]
 ) -> None:

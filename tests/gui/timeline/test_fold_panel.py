@@ -36,7 +36,14 @@ from helix_desktop.gui.transcript.call_and_fold_boxes import ToolCallBox
 from helix_desktop.gui.transcript.chat_actions import OpenEntry, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus
+from helix_desktop.gui.views import boxes_view
 from tests.gui.timeline.conftest import Written
+
+
+@pytest.fixture(autouse=True)
+def _whole_document_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, a document would be laid out in several turns of the window."""
+    monkeypatch.setattr(boxes_view, "SLICE_SECONDS", 60.0)
 
 
 def test_the_details_of_a_summary_lead_to_the_text_that_holds_the_rest(
