@@ -68,8 +68,10 @@ class Browser:
         self._tasks.append(asyncio.ensure_future(self._go(address)))  # noqa: TID251 -- a browser is no part of the program
 
     async def _go(self, address: str) -> None:
-        async with httpx2.AsyncClient(follow_redirects=True, timeout=60) as client:
-            self.said.append((await client.get(address)).text)
+        # A trial that is about no answer may end, and the servers with it, before the page has come.
+        with suppress(httpx2.TransportError):
+            async with httpx2.AsyncClient(follow_redirects=True, timeout=60) as client:
+                self.said.append((await client.get(address)).text)
 
 
 async def signed_in(here: Here, browser: Browser) -> None:
