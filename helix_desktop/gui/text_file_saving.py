@@ -8,6 +8,9 @@ from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.translation import tr
 
+# File systems take 255 bytes. An ending and what a temporary file's name adds need some of them.
+_LONGEST_NAME_BYTES = 180
+
 
 async def save_text_file(file: Path, build_text: Callable[[], str]) -> None:
     """Builds the text and writes it, or raises StoreFailed."""
@@ -27,7 +30,9 @@ def _build_and_write(file: Path, build_text: Callable[[], str]) -> None:
 
 
 def file_name_from_title(title: str, otherwise: str) -> str:
-    """Returns a title without the characters that some file system refuses, or `otherwise`."""
+    """Returns the beginning of a title without the characters that some file system refuses,
+    or `otherwise`.
+    """
     characters: list[str] = []
     for character in title:
         if character.isalnum() or character in "-_":
@@ -36,4 +41,6 @@ def file_name_from_title(title: str, otherwise: str) -> str:
             characters.append(" ")
     # Several characters in a row that were refused become one space.
     title_words = "".join(characters).split()
-    return " ".join(title_words) or otherwise
+    # A letter of which only some bytes are left is dropped.
+    beginning = " ".join(title_words).encode()[:_LONGEST_NAME_BYTES].decode("utf-8", "ignore")
+    return beginning.rstrip() or otherwise

@@ -65,6 +65,18 @@ def test_a_title_as_the_name_of_a_file(title: str, name: str) -> None:
     assert file_name_from_title(title, "story") == name
 
 
+@pytest.mark.parametrize("letter", ["x", "é", "漢", "𠀀"])
+async def test_a_long_title_is_the_name_of_a_file_that_can_be_written(
+    letter: str, tmp_path: Path
+) -> None:
+    name = file_name_from_title(letter * 300, "story")
+
+    await save_text_file(tmp_path / f"{name}.helix-export", lambda: "words")
+
+    assert name.strip(letter) == ""
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["words"]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
 async def test_what_is_saved_can_be_read_by_its_user_only(tmp_path: Path) -> None:
     await save_text_file(tmp_path / "conversation.md", lambda: "words")
