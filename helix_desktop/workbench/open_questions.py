@@ -94,9 +94,12 @@ class QuestionNote:
             "input": usage.input,
             "cache_read": usage.cache_read,
         }
+        # Blanks cover what a longer note has left behind. All of it is one write, because the process
+        # may be killed at any time.
+        encoded_note = json.dumps(content).encode().ljust(os.fstat(self.handle).st_size)
         # A killed process loses nothing that was written, so this is not synced to the disk.
         os.lseek(self.handle, 0, os.SEEK_SET)
-        os.write(self.handle, json.dumps(content).encode())
+        os.write(self.handle, encoded_note)
 
     def leave_question_unanswered(self) -> None:
         """Let the question count as one that is never answered."""

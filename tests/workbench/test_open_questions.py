@@ -69,6 +69,20 @@ def test_a_note_that_cannot_be_read_is_dropped(tmp_path: Path, content: str) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_question_that_is_asked_once_more_at_a_shorter_time_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the longer note stayed behind the shorter one, and what it cost was lost."""
+    questions = OpenQuestions(tmp_path / "notes")
+    monkeypatch.setattr(time, "time", lambda: 1_795_899_740.3337574)
+    note = questions.note_question("c1", Purpose.STEP, "m")
+    monkeypatch.setattr(time, "time", lambda: 1_795_899_741.5)
+    note.renew_question_note()
+    note.leave_question_unanswered()
+    (question,) = questions.take_unanswered_questions()
+    assert question.asked == 1_795_899_741.5
+
+
 def test_an_empty_file_is_left_to_the_process_that_is_making_it(tmp_path: Path) -> None:
     note = tmp_path / "1.json"
     note.touch()
