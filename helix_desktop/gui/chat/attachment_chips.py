@@ -311,7 +311,7 @@ class AttachmentChips(QWidget):
         chip.setCursor(Qt.CursorShape.PointingHandCursor)
         hint = tr("Remove {name} from the message", name=attachment.name)
         if self._tokens_to_send(attachment) != attachment.tokens:
-            excerpt = tr("The model gets an excerpt of it and can ask for the rest. To give it certain lines, select them in the Cache and add only these.")  # fmt: skip
+            excerpt = tr("The model gets an excerpt of it and can ask for the rest. To send only certain lines, select them on the Cache page and add those.")  # fmt: skip
             hint = f"{excerpt}\n{hint}"
         chip.setToolTip(safe_tooltip(hint))
         chip.setAccessibleName(tr("Attachment {name}. Click to remove.", name=attachment.name))

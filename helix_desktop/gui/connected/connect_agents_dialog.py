@@ -412,7 +412,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
         names = ", ".join(row.title for row in missing)
         if len(missing) == len(agents):
-            sentence = tr("None of these agents was found on this computer: {agents}. Once one is installed, a button here connects it.")  # fmt: skip
+            sentence = tr("These agents were not found on this computer: {agents}. When you install one, a button to connect it appears here.")  # fmt: skip
         else:
             sentence = tr("Not found on this computer: {agents}")
         self._missing.setText(sentence.format(agents=names))

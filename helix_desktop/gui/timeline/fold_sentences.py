@@ -229,10 +229,12 @@ def describe_what_happened(event: TimelineEvent) -> list[str]:
             return [why, nothing_changed, tr("{words}.", words=cost[0].upper() + cost[1:])]
         case TimelineRewind(is_return=True):
             return [
-                tr("From here on, the conversation goes on from messages that a rewind had left.")
+                tr(
+                    "From here on, the conversation continues from messages that an earlier rewind left behind."
+                )
             ]
         case TimelineRewind():
-            goes_on = tr("From here on, the conversation goes on from an earlier message.")
+            goes_on = tr("From here on, the conversation continues from an earlier message.")
             can_return = tr(
                 "What came after that message stays here, and the chat offers to return to it."
             )

@@ -281,7 +281,7 @@ class DifferenceView(TextSurface):
         if event.type() in (QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonDblClick):
             if self._watching_mouse.isActive() and not self._has_mouse_moved_on():
                 self.setFocus()  # The press has given the focus to the button.
-                explanation = tr("Undo works here again when the mouse has moved.")
+                explanation = tr("To undo something else here, move the mouse first.")
                 QToolTip.showText(QCursor.pos(), explanation, self)
                 return True
             self._undo_pressed_at = QCursor.pos()

@@ -112,7 +112,7 @@ def test_no_agent_that_is_not_installed_is_offered_to_be_started(window: MainWin
     dialog = open_dialog(window, NoAgents())
     dialog.open()
     dialog.refresh_connections()
-    assert "None of these agents was found on this computer: Claude Code." in words(dialog)
+    assert "These agents were not found on this computer: Claude Code." in words(dialog)
     assert dialog._cards == {}, "six dead cards stood above what can be used"
     assert "wrap claude" not in words(dialog)
     assert not dialog._once_line.isVisible()

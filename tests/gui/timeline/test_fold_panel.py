@@ -514,4 +514,4 @@ def test_a_rewind_says_that_one_can_return(theme: Theme, written: Written) -> No
     assert words.endswith("the chat offers to return to it.")
     written.add(Rewound(left))
     (words,) = texts_of(boxes_of(theme, shown_of(story_of(written))))
-    assert words.endswith("goes on from messages that a rewind had left.")
+    assert words.endswith("continues from messages that an earlier rewind left behind.")

@@ -118,7 +118,7 @@ def test_an_undo_that_takes_no_press_looks_disabled_until_the_mouse_has_moved(
     QTest.mouseClick(buttons.back, Qt.MouseButton.LeftButton, pos=middle)
     assert picture_of(buttons.back) != enabled
     QTest.mouseClick(buttons.back, Qt.MouseButton.LeftButton, pos=middle)
-    assert "mouse has moved" in QToolTip.text()
+    assert "move the mouse first" in QToolTip.text()
     QCursor.setPos(QCursor.pos() + QPoint(14, 0))
     assert view._has_mouse_moved_on()
     assert picture_of(buttons.back) == enabled
