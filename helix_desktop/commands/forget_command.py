@@ -24,6 +24,7 @@ from helix_desktop.errors import InvalidInput, format_things
 from helix_desktop.resident.history_recorder import delete_failed_copies
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench.message_queue_files import MessageQueueFiles
 
 STANDARD = "-"
 
@@ -100,6 +101,9 @@ async def _forget_everywhere(
         await asyncio.to_thread(
             delete_failed_copies, arguments.places, TextForms(text).occurs_in_bytes
         )
+        # An open workspace forgets these itself, while its agents stand still.
+        if workspace.content_forgetter == workspace.forget_content:
+            await asyncio.to_thread(_forget_what_a_killed_program_left, workspace.folder, text)
     changed_tasks, places_left_in_tasks = await forget_text_in_tasks(workspace, text)
     removed = await workspace.content_forgetter(text=text, entries=entries)
     return replace(
@@ -107,6 +111,20 @@ async def _forget_everywhere(
         facts=removed.facts + changed_tasks,
         elsewhere=tuple(removed.elsewhere) + tuple(places_left_in_tasks),
     )
+
+
+def _forget_what_a_killed_program_left(workspace: Path, text: str) -> None:
+    """Removes it from replies that were cut off and from messages that wait: both become a part of
+    their conversations when these are opened.
+    """
+    folder = workspace / "partial"
+    forms = TextForms(text)
+    # The second are new versions that were being written.
+    files = [*folder.glob("*.json"), *folder.glob(".*.json-????????")]
+    for file in files:
+        if forms.occurs_in_bytes(file.read_bytes()):
+            file.unlink(missing_ok=True)
+    MessageQueueFiles(folder, lambda _conversation: None).forget_text(text)
 
 
 async def _print_what_would_be_removed(

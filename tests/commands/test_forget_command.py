@@ -56,6 +56,23 @@ def test_a_text_goes_from_entries_and_conversations(
     assert helix("forget", "-w", "Work", "--text", SECRET, "--yes")[0] == 1
 
 
+@pytest.mark.parametrize(
+    "name", ["c1.json", ".c1.json-0123abcd", "c1.queue", "c1.queue-new", "c1.queue-damaged"]
+)
+def test_what_a_killed_window_left_does_not_bring_a_text_back(
+    helix: Helix, workspace: Path, name: str
+) -> None:
+    left_file = workspace / "partial" / name
+    left_file.parent.mkdir(exist_ok=True)
+    left_file.write_text(json.dumps({"after": 1, "text": f"it is {SECRET}"}))
+    other_reply = workspace / "partial" / "c2.json"
+    other_reply.write_text(json.dumps({"after": 1, "text": "nothing to hide"}))
+    code, _, err = helix("forget", "-w", "Work", "--text", SECRET, "--yes")
+    assert (code, err) == (0, "")
+    assert holding(workspace) == []
+    assert other_reply.exists()
+
+
 def test_what_the_window_remembers_is_named(helix: Helix, workspace: Path) -> None:
     window = program_folders.find_program_folders().window_state_path
     window.parent.mkdir(parents=True, exist_ok=True)
