@@ -175,20 +175,17 @@ def find_file_references(text: str) -> Iterator[FileReference]:
     if len(text) > _LONGEST_LINE:
         return
     with_ending = [match for match in _PATH.finditer(text) if _is_likely_path(match)]
+    taken_positions: set[int] = set()
+    for match in with_ending:
+        taken_positions.update(range(*match.span()))
     matches = list(with_ending)
     for match in _PATH_WITHOUT_ENDING.finditer(text):
-        if not _is_likely_path_without_ending(match):
-            continue
-        is_apart = not any(_do_overlap(match, other) for other in with_ending)
-        if is_apart:
+        is_apart = taken_positions.isdisjoint(range(*match.span()))
+        if is_apart and _is_likely_path_without_ending(match):
             matches.append(match)
     matches.sort(key=re.Match.start)
     for match in matches[:_MOST_IN_A_TEXT]:
         yield _build_file_reference(match)
-
-
-def _do_overlap(one: re.Match[str], other: re.Match[str]) -> bool:
-    return one.start() < other.end() and other.start() < one.end()
 
 
 def _is_likely_path(match: re.Match[str]) -> bool:
