@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.engine.facts import Purpose, Usage
@@ -498,8 +499,13 @@ class AgentRequestHandler:
                 counting = self._count_unread(ReportedUsage(), model)
                 self.memory.tasks.spawn_task(counting, name="count an unread request")
             raise
-        if reply.status >= 400:
-            return
+        if reply.status < 400:
+            # The agent has its reply, and may hang up at this moment.
+            await finish_even_if_cancelled(self._count_unread_reply(reply, model))
+
+    async def _count_unread_reply(self, reply: UnreadReply, model: str) -> None:
+        """Count a whole reply if it is a model's."""
+        incoming = self.sending.incoming
         reported = await reply.read_reported_usage(incoming)
         is_for_model = bool(incoming.route.wire or reported.usage.input or reported.usage.output)
         if is_for_model:

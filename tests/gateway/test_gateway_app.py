@@ -627,6 +627,38 @@ class Connection:
         self.sent.append(event)
 
 
+class ConnectionUntilReply(Connection):
+    """The agent hangs up as soon as it has as many bytes as the reply has by its headers."""
+
+    def __init__(self, raw_path: bytes, content: bytes) -> None:
+        super().__init__(raw_path, content)
+        self._has_reply = asyncio.Event()
+
+    async def receive(self) -> Any:
+        if not self.events:
+            await self._has_reply.wait()
+        return await super().receive()
+
+    async def send(self, event: Any) -> None:
+        await super().send(event)
+        if event.get("body"):
+            self._has_reply.set()
+
+
+async def test_an_unread_request_is_counted_though_its_agent_hangs_up_behind_the_reply(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        here.provider.strict = False
+        body = json.dumps(UNREAD_BODIES["openai-chat"]).encode()
+        for count in (1, 2, 3):
+            agent = ConnectionUntilReply(b"/t/token/v1/chat/completions", body)
+            await here.app(agent.scope, agent.receive, agent.send)
+            async with here.app.memory.use_conversations("") as conversations:
+                kept = conversations.unread_requests.read_unread_requests()
+            assert [request.is_estimate for request in kept] == [False] * count
+
+
 async def test_an_address_that_cannot_be_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         odd = Connection(b"/t/token/v1/" + b"a" * 70_000, b"{}", stays=True)

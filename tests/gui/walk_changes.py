@@ -102,6 +102,7 @@ class Walk:
             )
             # Another part that comes to where Undo was pressed waits until the mouse has moved.
             await xdotool("mousemove", "5", "5")
+            await until(lambda: not page.body.view._watching_mouse.isActive())
             await click(page.body.view._buttons[0].back)
             await until(
                 lambda wrong=wrong: wrong not in (self.folder / "src" / "calc.py").read_text()  # type: ignore[misc]
