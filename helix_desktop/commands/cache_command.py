@@ -169,6 +169,9 @@ async def print_entry_list(
 
     if arguments.json:
         return 0
+    if not rows:
+        await console.print_error("There are no stored outputs.")
+        return 0
     not_listed = await workspace.index.count_entries(entry_filter) - len(rows)
     if not_listed > 0:
         await console.print_error(f"{not_listed:,} more; --limit 0 lists all.")

@@ -131,6 +131,8 @@ async def print_listed_conversations(
         if conversation.notes:
             line += f"  ({', '.join(conversation.notes)})"
         lines.append(line.rstrip())
+    if not listed and not arguments.json:
+        await console.print_error("There are no conversations.")
     return await workspace_access.print_result(arguments, console, result, *lines)
 
 

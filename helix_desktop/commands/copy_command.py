@@ -41,6 +41,8 @@ async def _print_copies(bench: Workbench, arguments: Namespace, console: Console
             continue
         listed.append(_describe_copy(bench, copy, status))
         lines.append(await _format_copy_line(bench, copy, status))
+    if not listed and not arguments.json:
+        await console.print_error("There are no copies of the repository.")
     return await print_result(arguments, console, listed, *lines)
 
 

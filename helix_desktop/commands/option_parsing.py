@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
@@ -13,6 +14,13 @@ from typing import Any, NoReturn, TypeAlias
 from helix_desktop.console import escape_control_characters
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"  # noqa: SLF001 - it has no other name
+# How argparse says that a noun or a verb is unknown or missing. Since Python 3.12, the names have
+# no quotes.
+_UNKNOWN_COMMAND = re.compile(
+    r"argument (?:COMMAND|VERB): invalid choice: '(?P<given>.*)' \(choose from (?P<names>.*)\)",
+    re.DOTALL,
+)
+_NO_COMMAND = "the following arguments are required: VERB"
 MOST = 10**18 - 1  # A larger number may not fit into the database's 64-bit integers.
 
 
@@ -27,11 +35,27 @@ class CommandLineParser(argparse.ArgumentParser):
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        if "invalid choice: 'delete'" in message and "'trash'" in message:
-            message += "; instead of delete, use the command trash"
+        unknown_command = _UNKNOWN_COMMAND.fullmatch(message)
+        if unknown_command is not None:
+            message = _describe_unknown_command(unknown_command)
+        elif message == _NO_COMMAND:
+            message = f"A command is missing after {self.prog}"
         message = re.sub(r"invalid (?:int|float) value: (.*)", r"\1 is not a number", message)
         sentence = f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.\n"
         self.exit(2, escape_control_characters(sentence))
+
+
+def _describe_unknown_command(mistake: re.Match[str]) -> str:
+    """Return the sentence about an unknown noun or verb, with the one that may be meant."""
+    given = mistake["given"]
+    names = re.findall(r"[\w-]+", mistake["names"])
+    meant = get_close_matches(given, names, n=1)
+    if given == "delete" and "trash" in names:
+        meant = ["trash"]
+    sentence = f"there is no command {given!r}"
+    if meant:
+        return f"{sentence}. Did you mean {meant[0]!r}? The commands are {', '.join(names)}"
+    return f"{sentence}. The commands are {', '.join(names)}"
 
 
 def add_command(

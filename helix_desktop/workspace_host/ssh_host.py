@@ -109,6 +109,12 @@ async def _reach_program_once(
     return stream
 
 
+def _has_no_host_command(complaint: str) -> bool:
+    """Whether a program of a version without this way of hosting complains of our command line."""
+    signs = ("--over-line", "invalid choice: 'host'", "no command 'host'")
+    return any(sign in complaint for sign in signs)
+
+
 def _error_of_failed_ssh(machine: str, complaint: str) -> HelixError:
     """A login that was cut off may be tried again. One that was refused is refused again."""
     says_cut = any(words in complaint.lower() for words in _CUT)
@@ -208,7 +214,7 @@ class SshStream:
             )
         if code == SSH_FAILED:
             return _error_of_failed_ssh(machine, complaint)
-        if "--over-line" in complaint or "invalid choice: 'host'" in complaint:
+        if _has_no_host_command(complaint):
             return HelixError(
                 f"Helix Desktop on {machine} is of an older version, which cannot be used from here. Nothing was changed there.",
                 remedy=f"Update it on {machine}.",

@@ -131,10 +131,35 @@ def test_what_a_verb_does_not_know_leads_to_its_own_help(helix: Helix) -> None:
         2,
         "Unrecognized arguments: --trashed. See helix-desktop workspace list --help.\n",
     )
-    assert (
-        "; instead of delete, use the command trash. See helix-desktop workspace --help."
-        in helix("workspace", "delete", "Work")[2]
+
+
+def test_an_unknown_command_is_told_with_the_one_that_may_be_meant(helix: Helix) -> None:
+    deleting = helix("workspace", "delete", "Work")
+    assert deleting[0] == 2
+    assert "There is no command 'delete'. Did you mean 'trash'?" in deleting[2]
+    assert deleting[2].endswith(" See helix-desktop workspace --help.\n")
+
+    listing = helix("cache", "lst")[2]
+    assert listing == (
+        "There is no command 'lst'. Did you mean 'list'? The commands are put, get, list, search,"
+        " verify, stats, collect. See helix-desktop cache --help.\n"
     )
+    assert "There is no command 'xyzzy'. The commands are" in helix("cache", "xyzzy")[2]
+    assert "There is no command 'workspce'. Did you mean 'workspace'?" in helix("workspce")[2]
+    missing = helix("cache")[2]
+    assert (
+        missing
+        == "A command is missing after helix-desktop cache. See helix-desktop cache --help.\n"
+    )
+
+
+def test_an_empty_list_says_so(tmp_path: Path, helix: Helix) -> None:
+    helix("workspace", "new", "Work", "--folder", tmp_path)
+    assert helix("cache", "list", "-w", "Work") == (0, "", "There are no stored outputs.\n")
+    assert helix("conversation", "list", "-w", "Work") == (0, "", "There are no conversations.\n")
+    copies = helix("copy", "list", "-w", "Work")
+    assert copies == (0, "", "There are no copies of the repository.\n")
+    assert helix("copy", "list", "-w", "Work", "--json") == (0, "[]\n", "")
 
 
 def test_an_export_replaces_a_file_only_if_told(tmp_path: Path, helix: Helix) -> None:
