@@ -35,6 +35,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import KnownMessages
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
 from helix_desktop.gateway.history_summarized_by_agent import (
+    SummaryAtBeginning,
     build_fold_by_agent,
     find_seq_before_summary_request,
 )
@@ -445,15 +446,16 @@ class OpenAgentConversation:
         return folds
 
     async def append_summary_by_agent(
-        self, message: ProtocolMessage, summary: Piece, agent: str
+        self, message: ProtocolMessage, summary: SummaryAtBeginning, agent: str
     ) -> int:
-        """Record that the agent goes on from its own summary, which begins this message, instead
+        """Record that the agent goes on from its own summary, which is in this message, instead
         of all messages so far. Return the last fact of the message.
 
-        The request with which the agent asked for the summary is left behind.
+        What the provider has sealed of it is recorded behind the fold, for the agent. The request
+        with which the agent asked for the summary is left behind.
         """
         seq_before_request = find_seq_before_summary_request(
-            self.conversation.state.branch, summary.text
+            self.conversation.state.branch, summary.text, sealed=summary.sealed
         )
         if seq_before_request:
             await self.rewind_and_keep_exclusions(seq_before_request)
@@ -462,7 +464,7 @@ class OpenAgentConversation:
         tokens = await self.count_tokens_of_texts([summary.text])
         fold = build_fold_by_agent(self.conversation, agent, summary.text, tokens)
         await self.conversation.append_facts(fold)
-        other_pieces = [piece for piece in message.pieces if piece != summary]
+        other_pieces = [piece for piece in message.pieces if piece != summary.piece]
         if other_pieces:
             await self._append_one_message(message, other_pieces, steering=False)
         self.last_entries = None

@@ -82,11 +82,30 @@ class KnownMessages:
         common_count = 0
         if self.chain[: len(chain)] == list(chain):
             common_count = len(chain)
-        rewound_hashes = self.chain[common_count:]
-        rewound_seqs = self.seqs[common_count:]
-        self.rewound_seqs.update(zip(rewound_hashes, rewound_seqs, strict=True))
+        for position in range(common_count, len(self.chain)):
+            message_hash = self.chain[position]
+            if not self.was_said_before_summary(message_hash, position):
+                self.rewound_seqs[message_hash] = self.seqs[position]
         self.chain[:] = chain
         self.seqs[:] = seqs
+
+    def was_said_before_summary(self, message_hash: str, position: int) -> bool:
+        """Whether this message now stands before the agent's summary, as a part of what replaces
+        all earlier messages, and was said before there was a summary.
+
+        Codex keeps what the user has said. Its first messages are the same before and behind a
+        compaction, and all messages up to the summary have the same last fact.
+        """
+        if position + 1 >= len(self.seqs) or message_hash not in self.rewound_seqs:
+            return False
+        return self.seqs[0] == self.seqs[position] == self.seqs[position + 1]
+
+    def find_last_fact(self, message_hash: str, position: int) -> int:
+        """Return the last fact of a message from when it was said, or 0 if it is unknown."""
+        is_current = _has_message_at(self, message_hash, position)
+        if is_current and not self.was_said_before_summary(message_hash, position):
+            return self.seqs[position]
+        return self.rewound_seqs.get(message_hash, 0)
 
     def is_surely_behind_own_reply(self, head: str, known_count: int) -> bool:
         """Whether a request that names no session, and has all of these messages but the last one,
@@ -355,14 +374,16 @@ class ConversationMatcher:
     ) -> RequestPosition:
         """Return the position behind the last message in common."""
         known_count = position + 1
-        if _has_message_at(known_messages, chain[position], position):
+        last_hash = chain[position]
+        has_message = _has_message_at(known_messages, last_hash, position)
+        if has_message and not known_messages.was_said_before_summary(last_hash, position):
             seqs = tuple(known_messages.seqs[:known_count])
             return RequestPosition(known_messages, known_count, seqs)
 
-        # The conversation was rewound from these messages.
-        seqs_by_hash = dict(known_messages.rewound_seqs)
-        seqs_by_hash.update(zip(known_messages.chain, known_messages.seqs, strict=True))
-        known_seqs = [seqs_by_hash.get(message_hash, 0) for message_hash in chain[:known_count]]
+        # The conversation was rewound from these messages, or a summary stands for them.
+        known_seqs: list[int] = []
+        for known_position, message_hash in enumerate(chain[:known_count]):
+            known_seqs.append(known_messages.find_last_fact(message_hash, known_position))
         return RequestPosition(
             known_messages, known_count, tuple(known_seqs), has_current_messages=False
         )

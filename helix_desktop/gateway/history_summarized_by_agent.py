@@ -9,11 +9,14 @@ import re
 from collections.abc import Sequence
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.agent_additions import SEALED_SUMMARY, is_sealed_summary
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.history_facts import SUMMARY
 from helix_desktop.histories.program_names import COMPACTED_HERE
+from helix_desktop.histories.session_from_facts import OWN_CONTEXT
+from helix_desktop.json_values import object_at, parse_json_or_none, text_at
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
 
 # The words with which agents begin the message that has their summary.
@@ -27,6 +30,8 @@ _BEGINS_SUMMARY = re.compile(
 _ASKS_FOR_SNAPSHOT = re.compile(r"<state_snapshot>[^<]{0,400}\Z")
 # The user's message that opencode makes of a compaction. The model's summary follows as a reply.
 _QUESTION_OF_OPENCODE = "What did we do so far?"
+# Begins the summary that Codex writes with providers that do not seal one.
+_BEGINS_SUMMARY_OF_CODEX = "Another language model started to solve this problem"
 _TAGS_OF_SUMMARIES = ("summary", "state_snapshot")
 # So much of a reply is looked for in the summary, to find the request that asked for it.
 _COMPARED_CHARACTERS = 400
@@ -34,10 +39,19 @@ _COMPARED_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class SummaryAtBeginning:
-    """An agent's summary, and how many of a request's first messages stand for it alone."""
+    """An agent's summary, and how many of a request's first messages stand for it alone.
 
-    piece: Piece
+    `text`: what is shown in place of all messages before. `piece`: what of the last of these
+    messages is in that text; None: the provider has sealed the summary. `keeps_messages`: the
+    messages before it are the user's, so the conversation may have them already. `sealed`: the
+    beginning of what the provider has sealed.
+    """
+
+    piece: Piece | None
     message_count: int
+    text: str
+    keeps_messages: bool = False
+    sealed: str = ""
 
 
 def begins_with_summary(messages: Sequence[ProtocolMessage]) -> bool:
@@ -48,20 +62,56 @@ def find_summary_at_beginning(messages: Sequence[ProtocolMessage]) -> SummaryAtB
     """Return the agent's summary of what came before, if a request begins with one.
 
     opencode lets a question of its own stand before it, and the summary as the model's reply.
+    Codex lets what the user has said stand before it.
     """
     if not messages:
         return None
     summary = find_summary_piece(messages[0])
     if summary is not None:
-        return SummaryAtBeginning(summary, message_count=1)
-    if len(messages) < 2 or not _is_question_of_opencode(messages[0]):
+        return SummaryAtBeginning(summary, message_count=1, text=summary.text)
+    if len(messages) < 2:
         return None
+    if not _is_question_of_opencode(messages[0]):
+        return _find_summary_of_codex(messages)
     reply = messages[1]
     texts = reply.pieces_of_kind(PieceKind.TEXT)
     says_only_summary = len(texts) == 1 and not reply.pieces_of_kind(PieceKind.CALL)
     if reply.speaker is Speaker.ASSISTANT and says_only_summary:
-        return SummaryAtBeginning(texts[0], message_count=2)
+        return SummaryAtBeginning(texts[0], message_count=2, text=texts[0].text)
     return None
+
+
+def _find_summary_of_codex(messages: Sequence[ProtocolMessage]) -> SummaryAtBeginning | None:
+    """Return the summary behind which a session of Codex goes on, if nothing but instructions and
+    the user's messages stands before it. Its text begins with these messages, as in an import.
+    """
+    kept_texts: list[str] = []
+    for position, message in enumerate(messages):
+        if message.speaker is Speaker.ASSISTANT or message.pieces_of_kind(PieceKind.RESULT):
+            return None
+        if message.speaker is Speaker.SYSTEM:
+            continue
+        sealed = _beginning_of_sealed_summary(message)
+        if sealed:
+            text = "\n\n".join(kept_texts) or SEALED_SUMMARY
+            return SummaryAtBeginning(None, position + 1, text, keeps_messages=True, sealed=sealed)
+        pieces = message.pieces_of_kind(PieceKind.TEXT)
+        words = "\n".join(piece.text for piece in pieces)
+        if words.startswith(OWN_CONTEXT) or not words.strip():
+            continue
+        kept_texts.append(words)
+        if words.startswith(_BEGINS_SUMMARY_OF_CODEX):
+            text = "\n\n".join(kept_texts)
+            return SummaryAtBeginning(pieces[0], position + 1, text, keeps_messages=True)
+    return None
+
+
+def _beginning_of_sealed_summary(message: ProtocolMessage) -> str:
+    for piece in message.pieces_of_kind(PieceKind.OTHER):
+        if is_sealed_summary(piece.text):
+            item = object_at(parse_json_or_none(piece.text))
+            return text_at(item, "encrypted_content")[:_COMPARED_CHARACTERS]
+    return ""
 
 
 def _is_question_of_opencode(message: ProtocolMessage) -> bool:
@@ -103,10 +153,11 @@ def asks_for_summary(messages: Sequence[ProtocolMessage]) -> bool:
 
 
 def find_seq_before_summary_request(
-    branch: ConversationBranch, summary: str, least_characters: int = 1
+    branch: ConversationBranch, summary: str, least_characters: int = 1, sealed: str = ""
 ) -> int:
     """Return the last fact before the request with which the agent asked its model for the
-    summary, if the conversation ends with that; otherwise 0.
+    summary, if the conversation ends with that; otherwise 0. `sealed`: the beginning of what the
+    provider has sealed of it, which is the reply then.
     """
     if len(branch.order) < 2:
         return 0
@@ -116,6 +167,8 @@ def find_seq_before_summary_request(
     if not isinstance(question, facts.UserSaid) or not isinstance(reply, facts.ModelReplied):
         return 0
     texts = [part.text for part in reply.parts if isinstance(part, facts.Text)]
+    if sealed and any(sealed in text for text in texts):
+        return question_seq - 1
     beginning = text_of_summary("\n".join(texts))[:_COMPARED_CHARACTERS]
     if len(beginning) < least_characters or beginning not in summary:
         return 0

@@ -705,7 +705,7 @@ class LocalAgentConversations:
         if position.is_at_end:
             return known_messages
         # Only its own session's requests, or those with its end, come here without its beginning.
-        if await self._has_new_summary(messages, position, known_messages):
+        if await self._has_new_summary(arrival, messages, position, known_messages):
             await self._go_on_behind_summary(known_messages, arrival, messages, place.kept)
             return known_messages
         is_same_session = _belongs_to_same_session(arrival, known_messages)
@@ -729,6 +729,7 @@ class LocalAgentConversations:
 
     async def _has_new_summary(
         self,
+        arrival: Arrival,
         messages: Sequence[ProtocolMessage],
         position: RequestPosition,
         known_messages: KnownMessages,
@@ -736,13 +737,16 @@ class LocalAgentConversations:
         """Whether a request begins with a summary by its agent that the conversation does not have.
 
         The words before opencode's summary are always the same, so they may be known from an
-        earlier one, but the summary behind them is not.
+        earlier one, but the summary behind them is not. Before that of Codex stand messages that
+        the conversation has.
         """
         summary = find_summary_at_beginning(messages)
         if summary is None or position.known_count >= summary.message_count:
             return False
         if position.known_count == 0:
             return True
+        if summary.keeps_messages:
+            return _belongs_to_same_session(arrival, known_messages)
         opened = await self._get_open_conversation(known_messages)
         last_known = opened.conversation.fact_at(_last_seq_of_position(position))
         return isinstance(last_known, facts.Folded) and last_known.is_by_agent
@@ -1181,7 +1185,7 @@ class LocalAgentConversations:
         hashes = arrival.chain[: summary.message_count]
         async with opened.write_in_one_transaction() as writer:
             last_seq = await writer.append_summary_by_agent(
-                message_with_summary, summary.piece, arrival.agent
+                message_with_summary, summary, arrival.agent
             )
             last_seqs = (last_seq,) * summary.message_count
             received = facts.Received(
@@ -1748,15 +1752,23 @@ def known_messages_from_facts(
     The facts about it say so. A rewind takes those behind its place away again.
     """
     known_messages = KnownMessages(conversation, session="", head="", agent=agent)
+    # The hashes and last facts that each summary by the agent stands for, in order.
+    before_summaries: list[tuple[list[str], list[int]]] = []
     for recorded in recorded_facts:
         fact = recorded.fact
         if isinstance(fact, facts.Rewound):
+            # Before a summary of the agent's, the messages that it stands for are there again.
+            while before_summaries and known_messages.seqs and fact.to < known_messages.seqs[0]:
+                known_messages.chain, known_messages.seqs = before_summaries.pop()
             remaining_seqs = [seq for seq in known_messages.seqs if seq <= fact.to]
             del known_messages.chain[len(remaining_seqs) :]
             del known_messages.seqs[len(remaining_seqs) :]
         elif isinstance(fact, facts.Received):
             # What was rewound just before is no longer there to be replaced.
             unchanged_count = max(0, len(known_messages.chain) - fact.replaced)
+            if unchanged_count == 0 and known_messages.chain:
+                before_summaries.append((list(known_messages.chain), list(known_messages.seqs)))
+                known_messages.rewind_known_messages([], [])
             del known_messages.chain[unchanged_count:]
             del known_messages.seqs[unchanged_count:]
             known_messages.chain.extend(fact.chain)

@@ -17,6 +17,7 @@ from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent
 from helix_desktop.gateway.history_summarized_by_agent import find_summary_piece, text_of_summary
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import UnchangedMessage
+from helix_desktop.histories.codex_writer import build_codex_lines
 from helix_desktop.histories.session_from_facts import (
     build_session_from_facts,
     list_active_compactions,
@@ -29,6 +30,7 @@ from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.peers.agent_provider import WRITERS, Calls, Says
 
 WIRE = WIRE_MODULES["anthropic"]
+RESPONSES = WIRE_MODULES["openai-responses"]
 SUMMARY = (
     "This session is being continued from a previous conversation that ran out of context.\n"
     "Summary:\n{text}\nPlease continue."
@@ -101,6 +103,22 @@ async def restored_words(made: Workbench, conversation: str) -> tuple[list[str],
     session = build_session_from_facts(recorded, contents.get, "/x", origin)
     assert len(list_active_compactions(recorded)) == len(session.compactions)
     return [message.text for message in session.messages], len(session.compactions)
+
+
+async def lines_for_codex(made: Workbench, conversation: str) -> list[Any]:
+    """The lines with which Codex would resume a conversation."""
+    recorded = await made.read_conversation_facts(conversation)
+    digests: list[Any] = []
+    for one in recorded:
+        if isinstance(one.fact, facts.ToolReturned):
+            digests.append(one.fact.output.digest)
+        if isinstance(one.fact, facts.UserSaid):
+            attached = [part for part in one.fact.parts if isinstance(part, facts.Attachment)]
+            digests.extend(part.stored.digest for part in attached)
+    contents = await made.workspace.cache.read_contents(digests)
+    origin = origin_of_conversation(recorded)
+    session = build_session_from_facts(recorded, contents.get, "/x", origin, is_for_same_agent=True)
+    return list(build_codex_lines(session, "new", 1.0))
 
 
 async def test_the_words_before_a_summary_of_the_agents_come_back(tmp_path: Path) -> None:
@@ -238,6 +256,175 @@ async def test_what_opencode_has_summarized_stays_recallable(tmp_path: Path) -> 
         )
         assert "and the folders" in found
         await conversations.aclose()
+
+
+class SessionOfCodex(Session):
+    """A session in Codex's protocol. Its compaction keeps the user's messages."""
+
+    agent = "Codex"
+
+    def __init__(self, conversations: LocalAgentConversations) -> None:
+        super().__init__(conversations)
+        text = {"type": "input_text", "text": "You may write files."}
+        developer = {"type": "message", "role": "developer", "content": [text]}
+        environment = RESPONSES.user_message("<environment_context>/w</environment_context>")
+        self.units = [developer, environment]
+
+    async def ask(self, text: str = "") -> Sent:
+        if text:
+            self.units.append(RESPONSES.user_message(text))
+        messages = RESPONSES.parse_messages({"input": self.units})
+        chain = compute_message_hashes("openai-responses", messages)
+        arrival = Arrival(
+            "openai-responses", self.agent, self.name, self.head, "m", "", self.tools, chain
+        )
+        sent = await self.conversations.receive_request(arrival, messages)
+        unchanged = tuple(UnchangedMessage(position) for position in range(len(messages)))
+        assert sent.entries in ((), unchanged), "what the agent sends goes on as it came"
+        return sent
+
+    async def answer(self, sent: Sent, says: str, *, makes_call: bool = False) -> None:
+        content = [{"type": "output_text", "text": says}]
+        self.units.append({"type": "message", "role": "assistant", "content": content})
+        if makes_call:
+            self.calls += 1
+            call = {"type": "function_call", "name": "Bash", "arguments": "{}"}
+            self.units.append({**call, "call_id": f"{self.prefix}{self.calls}"})
+        reply = RESPONSES.parse_messages({"input": self.units})[-1]
+        replied = Replied(reply.pieces, "m", facts.Stop.END, facts.Usage(10, 0, 0, 1))
+        await self.conversations.record_agent_reply(sent.ticket, replied, reply.identity_key)
+
+    async def work(self, words: str) -> Sent:
+        sent = await self.ask(words)
+        await self.answer(sent, "I look.", makes_call=True)
+        call = f"{self.prefix}{self.calls}"
+        self.units.append(RESPONSES.result_message(call, "Bash", f"output of {words}"))
+        sent = await self.ask()
+        await self.answer(sent, f"Done: {words}.")
+        return sent
+
+    async def compact(self, summary: Any) -> None:
+        """Ask for a summary, and keep what the user has said and that in place of all else."""
+        before = list(self.units)
+        if summary["type"] == "compaction":
+            self.units.append({"type": "compaction_trigger"})
+            sent = await self.ask()
+            reply = RESPONSES.parse_messages({"input": [summary]})[0]
+            replied = Replied(reply.pieces, "m", facts.Stop.END, facts.Usage(10, 0, 0, 1))
+            await self.conversations.record_agent_reply(sent.ticket, replied, reply.identity_key)
+        else:
+            sent = await self.ask("Create a handoff summary.")
+            await self.answer(sent, summary["content"][0]["text"].splitlines()[-1])
+        self.units = before
+        kept: list[Any] = []
+        for unit in self.units:
+            is_of_user = unit.get("role") in ("developer", "user")
+            if is_of_user and not _is_summary_of_codex(unit):
+                kept.append(unit)
+        self.units = [*kept, summary]
+
+
+def _is_summary_of_codex(unit: Any) -> bool:
+    text: str = unit["content"][0]["text"]
+    return text.startswith("Another language model")
+
+
+def sealed_summary(number: int) -> Any:
+    return {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": f"sealed {number}"}
+
+
+def summary_in_words(number: int) -> Any:
+    return RESPONSES.user_message(
+        "Another language model started to solve this problem and produced a summary of its"
+        f" thinking process.\nSummary {number} of what was counted."
+    )
+
+
+@pytest.mark.parametrize("summary", [sealed_summary, summary_in_words])
+async def test_what_codex_has_compacted_stays_recallable(tmp_path: Path, summary: Any) -> None:
+    """Its kept messages are known already, and nothing of them is written twice."""
+    async with bench(tmp_path) as made:
+        session = SessionOfCodex(LocalAgentConversations(made, _nobody))
+        for number, words in enumerate(["count the files", "and the folders"]):
+            await session.work(words)
+            await session.compact(summary(number))
+        await session.conversations.aclose()
+        session.conversations = LocalAgentConversations(made, _nobody)
+        sent = await session.work("and the links")
+        (row,) = made.list_conversations()
+        assert row.id == sent.ticket.conversation
+
+        restored, compactions = await restored_words(made, row.id)
+        assert compactions == 2
+        assert restored[-1] == "Done: and the links."
+        for said in ("count the files", "output of count the files", "Done: and the folders."):
+            assert restored.count(said) == 1
+        assert not [said for said in restored if "sealed 0" in said or "handoff" in said]
+        assert not [said for said in restored if said.startswith("[block: 29")], "the agent asked"
+
+        opened = await made.open_session(row.id)
+        state = opened.conversation.state
+        newest_fold = state.live_folds[-1]
+        assert "count the files\n\nand the folders" in newest_fold.text
+        recalled = await recall_folded_messages(
+            state, made.workspace.cache, made.token_counter, newest_fold.fold
+        )
+        for said in ("count the files", "output of and the folders"):
+            assert said in recalled
+        found = await recall_folded_messages(
+            state, made.workspace.cache, made.token_counter, "", "folders"
+        )
+        assert "and the folders" in found
+
+        lines = await lines_for_codex(made, row.id)
+        behind = lines[max(at for at, line in enumerate(lines) if line["type"] == "compacted") :]
+        kept = [item["content"][0]["text"] for item in behind[0]["payload"]["replacement_history"]]
+        assert kept[:2] == ["count the files", "and the folders"]
+        items = [line["payload"] for line in behind[1:]]
+        if summary is sealed_summary:
+            assert items[0] == summary(1), "only its provider can read it"
+            assert len(kept) == 2
+        else:
+            assert kept[2:] == [summary(1)["content"][0]["text"]]
+        said_behind = [item["content"][0]["text"] for item in items if item.get("role") == "user"]
+        assert said_behind == ["and the links"]
+        await session.conversations.aclose()
+
+
+@pytest.mark.parametrize("summary", [sealed_summary, summary_in_words])
+@pytest.mark.parametrize("unit_count", [3, 6], ids=["before_reply", "behind_result"])
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_codex_goes_back_before_its_compactions(
+    tmp_path: Path, summary: Any, unit_count: int, *, is_restarted: bool
+) -> None:
+    """The messages that it kept stand before the compactions, too."""
+    async with bench(tmp_path) as made:
+        session = SessionOfCodex(LocalAgentConversations(made, _nobody))
+        await session.work("one")
+        first = session.units[:unit_count]
+        await session.compact(summary(0))
+        await session.work("two")
+        await session.compact(summary(1))
+        await session.work("three")
+        if is_restarted:
+            await session.conversations.aclose()
+            session.conversations = LocalAgentConversations(made, _nobody)
+        session.units = list(first)
+        await session.work("another way")
+        if is_restarted:
+            await session.conversations.aclose()
+            session.conversations = LocalAgentConversations(made, _nobody)
+        sent = await session.work("and on")
+        (row,) = made.list_conversations()
+        assert row.id == sent.ticket.conversation
+        words, compactions = await restored_words(made, row.id)
+        assert compactions == 0
+        assert "two" not in words
+        assert words.count("one") == 1
+        assert words.count("output of one") == (unit_count == 6)
+        assert words.count("Done: another way.") == 1
+        assert words[-1] == "Done: and on."
+        await session.conversations.aclose()
 
 
 async def test_a_user_who_asks_what_opencode_asks_begins_no_summary(tmp_path: Path) -> None:
