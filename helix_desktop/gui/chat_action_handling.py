@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.engine.facts import (
+    Attachment,
     Fact,
     FoldKind,
     ModelReplied,
@@ -19,6 +20,7 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import attachment_previews, message_sending
@@ -134,6 +136,7 @@ class ChatActionHandler(QObject):
             page.closed.connect(self._frame.hide_preview)
             page.comment_written.connect(self._put_comment_into_message)
             page.changes_wanted.connect(self.show_file_in_changes)
+            page.entry_wanted.connect(self._show_entry_in_cache)
             page.has_changed = self._has_conversation_changed
             page.open_wanted.connect(open_file_or_its_folder)
             self._showing.workspace_changed.connect(page.close_preview)
@@ -191,6 +194,8 @@ class ChatActionHandler(QObject):
         match intent:
             case chat_actions.OpenLink(address):
                 open_in_browser(address)
+            case chat_actions.OpenAttachment(attachment):
+                self._open_attachment_in_preview(attachment)
             case chat_actions.OpenPicture(stored, name):
                 attachment_previews.open_picture_dialog(self._parts, stored, name)
             case ConversationAct.OPEN_KEY_SETTINGS:
@@ -313,6 +318,18 @@ class ChatActionHandler(QObject):
         reading = workspace.read_file_for_preview(conversation, intent.path)
         show = partial(self._show_preview_if_still_open, workspace, conversation, intent)
         self._parts.run_for_window(reading, then=show)
+
+    def _open_attachment_in_preview(self, attachment: Attachment) -> None:
+        workspace = self._showing.workspace
+        if workspace is None:
+            return
+        conversation = self._showing.conversation_id
+        intent = chat_actions.OpenFile(attachment.name)
+        show = partial(self._show_preview_if_still_open, workspace, conversation, intent)
+        self._parts.run_for_window(workspace.read_attachment_for_preview(attachment), then=show)
+
+    def _show_entry_in_cache(self, digest: Digest) -> None:
+        self.carry_out_intent(chat_actions.OpenEntry(digest))
 
     def _show_preview_if_still_open(
         self,

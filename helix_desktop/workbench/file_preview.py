@@ -2,12 +2,15 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
 from helix_desktop.documents import document_kinds
 from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.documents.document_reading import read_document_pages
+from helix_desktop.engine.facts import Attachment, Stored
+from helix_desktop.engine.ports import ContentReader
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import file_text, workspace_roots
@@ -46,7 +49,8 @@ _KINDS_BY_ENDING = {
 @dataclass(frozen=True, slots=True)
 class PreviewedFile:
     """A file as it was read. `text`: of a text, its own, and of a document, what was read from it.
-    `page_count`: a PDF's pages.
+    `page_count`: a PDF's pages. `stored`: what was read instead of a file, if it is an attachment;
+    it has no path then.
     """
 
     shown_path: str
@@ -55,6 +59,11 @@ class PreviewedFile:
     content: bytes
     text: str = ""
     page_count: int = 0
+    stored: Stored | None = None
+
+    @property
+    def is_drawn_picture(self) -> bool:
+        return self.kind in (PreviewKind.PICTURE, PreviewKind.SVG)
 
 
 async def read_previewed_file(roots: WorkspaceRoots, written_path: str) -> PreviewedFile:
@@ -69,7 +78,28 @@ async def read_previewed_file(roots: WorkspaceRoots, written_path: str) -> Previ
     except HelixError as error:
         error.remedy = ""  # It tells an agent with which tools it can go on.
         raise
-    shown_path = roots.display_path(path)
+    preview = await _read_previewed_content(roots.display_path(path), content)
+    return replace(preview, full_path=path.full_path)
+
+
+async def read_previewed_attachment(
+    contents: ContentReader, attachment: Attachment
+) -> PreviewedFile:
+    """Read what was attached for the preview: of a document, the document and not its text."""
+    stored = attachment.stored
+    if attachment.document is not None:
+        stored = attachment.document.original
+    if stored.size > LARGEST_PREVIEW:
+        raise InvalidInput(f"{attachment.name} is too large to be shown from here.")
+    content = await contents.read_content(stored.digest)
+    preview = await _read_previewed_content(attachment.name, content)
+    is_unnamed_picture = stored.media_type.startswith("image/") and not preview.is_drawn_picture
+    if is_unnamed_picture:
+        preview = replace(preview, kind=PreviewKind.PICTURE, text="")
+    return replace(preview, stored=stored)
+
+
+async def _read_previewed_content(shown_path: str, content: bytes) -> PreviewedFile:
     document_kind = await asyncio.to_thread(document_kinds.find_document_kind, shown_path, content)
     kind = _choose_preview_kind(shown_path, content, document_kind)
     has_pages = document_kind is not None and kind in (PreviewKind.PAGES, PreviewKind.DOCUMENT)
@@ -83,7 +113,7 @@ async def read_previewed_file(roots: WorkspaceRoots, written_path: str) -> Previ
         page_count = len(document.pages)
     elif kind is not PreviewKind.OTHER and not is_plain_picture:
         text = _decode_preview_text(content)
-    return PreviewedFile(shown_path, path.full_path, kind, content, text, page_count)
+    return PreviewedFile(shown_path, Path(), kind, content, text, page_count)
 
 
 def _choose_preview_kind(

@@ -73,7 +73,11 @@ from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.copy_files import FolderCopy
 from helix_desktop.workbench.document_attachments import FileAttachments
-from helix_desktop.workbench.file_preview import PreviewedFile, read_previewed_file
+from helix_desktop.workbench.file_preview import (
+    PreviewedFile,
+    read_previewed_attachment,
+    read_previewed_file,
+)
 from helix_desktop.workbench.folder_copies import RepositoryCopies
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
@@ -518,6 +522,9 @@ class Workbench:
             copy = self._copy_of_open_conversation(conversation)
         roots = self.copies.tools_of_copy(copy).resources.roots
         return await read_previewed_file(roots, written_path)
+
+    async def read_attachment_for_preview(self, attachment: facts.Attachment) -> PreviewedFile:
+        return await read_previewed_attachment(self.contents, attachment)
 
     async def draw_document_pages(
         self, file: PreviewedFile, page_numbers: Sequence[int], edge: int

@@ -24,7 +24,11 @@ from helix_desktop.engine.ports import ContentReader
 from helix_desktop.engine.session_events import ConversationActivity, Event
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.project.project_item import ProjectItem
-from helix_desktop.workbench.file_preview import PreviewedFile, PreviewKind
+from helix_desktop.workbench.file_preview import (
+    PreviewedFile,
+    PreviewKind,
+    read_previewed_attachment,
+)
 from helix_desktop.workspace_host import host_interface
 from helix_desktop.workspace_host.client_changes import ClientFileChanges
 from helix_desktop.workspace_host.client_entries import ClientCatalogue, possible_time
@@ -412,6 +416,10 @@ class ClientWorkspace:
         if result.file is None:
             raise NotFound("The file was not sent.", remedy="Try again.")
         return build_previewed_file(result.file)
+
+    async def read_attachment_for_preview(self, attachment: facts.Attachment) -> PreviewedFile:
+        """Reads an attachment's content from the host, and a document in it here."""
+        return await read_previewed_attachment(self.contents, attachment)
 
     async def draw_document_pages(
         self, file: PreviewedFile, page_numbers: Sequence[int], edge: int

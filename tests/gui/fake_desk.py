@@ -105,7 +105,11 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 from helix_desktop.workbench.conversation_sharing import SharingStatus
 from helix_desktop.workbench.copy_files import CopyStatus, FolderCopy
 from helix_desktop.workbench.document_attachments import find_picture_type
-from helix_desktop.workbench.file_preview import PreviewedFile, read_previewed_file
+from helix_desktop.workbench.file_preview import (
+    PreviewedFile,
+    read_previewed_attachment,
+    read_previewed_file,
+)
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges
@@ -865,6 +869,9 @@ class FakeWorkbench(StandIn):
         return await read_previewed_file(
             WorkspaceRoots.from_folders([self.main_folder]), written_path
         )
+
+    async def read_attachment_for_preview(self, attachment: Attachment) -> PreviewedFile:
+        return await read_previewed_attachment(self.contents, attachment)
 
     async def draw_document_pages(
         self, file: PreviewedFile, page_numbers: Sequence[int], edge: int

@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.facts import Attachment, DocumentOrigin
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import HelixError
+from helix_desktop.store.in_memory_stores import MemoryCache
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
-from helix_desktop.workbench.file_preview import PreviewKind, read_previewed_file
+from helix_desktop.workbench.file_preview import (
+    PreviewKind,
+    read_previewed_attachment,
+    read_previewed_file,
+)
 from tests.documents import written_documents as written
 
 FILES = {
@@ -101,3 +108,24 @@ async def test_what_is_not_there_or_outside_is_said(
     with pytest.raises(HelixError, match=said) as failure:
         await read_previewed_file(roots, written_path)
     assert "list_files" not in str(failure.value)
+
+
+async def test_an_attached_document_is_shown_as_it_is_and_not_as_the_text_that_is_sent() -> None:
+    cache = MemoryCache()
+    document = written.pdf()
+    original = await cache.store_content(document, EntryOrigin("user", "rules.pdf"))
+    text = await cache.store_content(b"Text of the document", EntryOrigin("user", "rules.pdf"))
+    attachment = Attachment("rules.pdf", text, 9, DocumentOrigin(original))
+    shown = await read_previewed_attachment(cache, attachment)
+    assert shown.kind is PreviewKind.PAGES
+    assert shown.stored == original
+    assert shown.content == document
+
+
+async def test_an_attached_picture_without_an_ending_is_shown_as_a_picture() -> None:
+    cache = MemoryCache()
+    stored = await cache.store_content(
+        b"\x89PNG\r\n\x1a\n", EntryOrigin("user", "Pasted image", "image/png")
+    )
+    shown = await read_previewed_attachment(cache, Attachment("Pasted image", stored, 9))
+    assert shown.kind is PreviewKind.PICTURE

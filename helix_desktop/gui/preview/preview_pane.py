@@ -75,19 +75,23 @@ class OpenedFile:
     shows_source: bool = False
 
     @property
-    def is_on_this_computer(self) -> bool:
+    def is_file_on_this_computer(self) -> bool:
         """Whether the file's path may be watched and opened here. One that the host of another
-        process sent may not: on another computer, it leads to something else.
+        process sent may not: on another computer, it leads to something else. An attachment has
+        none.
         """
-        return workbench_of_shown(self.workspace) is not None
+        return self.file.stored is None and workbench_of_shown(self.workspace) is not None
 
 
 class PreviewPane(QWidget):
-    """`comment_written` carries the words for the message box, `changes_wanted` a path."""
+    """`comment_written` carries the words for the message box, `changes_wanted` a path, and
+    `entry_wanted` an attachment's digest.
+    """
 
     closed = Signal()
     comment_written = Signal(str)
     changes_wanted = Signal(str)
+    entry_wanted = Signal(object)
     open_wanted = Signal(object)
 
     def __init__(
@@ -108,6 +112,8 @@ class PreviewPane(QWidget):
         self._open = build_push_button(tr("Open with…"), self, self._open_shown_file, "link")
         changes_label = tr("Show in Changes")
         self._changes = build_push_button(changes_label, self, self._show_in_changes, "link")
+        cache_label = tr("Show in Cache")
+        self._in_cache = build_push_button(cache_label, self, self._show_in_cache, "link")
         self._comment = build_push_button("", self, self._write_comment, "pill")
         self._comment.hide()
         close_name = tr("Close preview")
@@ -129,7 +135,7 @@ class PreviewPane(QWidget):
         self.stack.addWidget(self.html)
         self.stack.addWidget(self._sentence)
         head = build_row((self._tabs, 1), self._source, close, margins=(8, 6, 6, 6), spacing=6)
-        buttons = [self._comment, self._changes, self._open]
+        buttons = [self._comment, self._changes, self._in_cache, self._open]
         foot = build_row((self._hint, 1), *buttons, margins=(12, 6, 8, 6), spacing=8)
         build_column(head, (self.stack, 1), foot, owner=self, margins=0, spacing=0)
         self.lines.selection_changed.connect(self._update_comment_button)
@@ -165,7 +171,8 @@ class PreviewPane(QWidget):
         opened = OpenedFile(
             file, workspace, conversation, first_line, last_line, shows_source=has_lines
         )
-        tabs = [tab for tab in self._opened if tab.file.full_path != file.full_path]
+        place = (file.full_path, file.stored)
+        tabs = [tab for tab in self._opened if (tab.file.full_path, tab.file.stored) != place]
         tabs.append(opened)
         self._opened = tabs[-MOST_TABS:]
         self._show_tab(opened)
@@ -193,7 +200,8 @@ class PreviewPane(QWidget):
             self._source.setText(tr("Drawn"))
         else:
             self._source.setText(tr("Source"))
-        is_here = opened.is_on_this_computer
+        is_here = opened.is_file_on_this_computer
+        self._in_cache.setVisible(opened.file.stored is not None)
         self._open.setVisible(is_here)
         self._changes.setVisible(is_here and self.has_changed(opened.file.shown_path))
         self._show_content(opened)
@@ -255,7 +263,7 @@ class PreviewPane(QWidget):
         watched = self._watcher.files() + self._watcher.directories()
         if watched:
             self._watcher.removePaths(watched)
-        if self._shown is not None and self._shown.is_on_this_computer:
+        if self._shown is not None and self._shown.is_file_on_this_computer:
             path = self._shown.file.full_path
             self._watcher.addPaths([str(path), str(path.parent)])
 
@@ -265,8 +273,8 @@ class PreviewPane(QWidget):
 
     def _read_shown_file_again(self) -> None:
         opened = self._shown
-        if opened is None:
-            return
+        if opened is None or opened.file.stored is not None:
+            return  # What was attached stays as it was.
         self._watch_shown_file()
         reading = opened.workspace.read_file_for_preview(
             opened.conversation, str(opened.file.full_path)
@@ -466,8 +474,12 @@ class PreviewPane(QWidget):
             )
 
     def _open_shown_file(self) -> None:
-        if self._shown is not None and self._shown.is_on_this_computer:
+        if self._shown is not None and self._shown.is_file_on_this_computer:
             self.open_wanted.emit(self._shown.file.full_path)
+
+    def _show_in_cache(self) -> None:
+        if self._shown is not None and self._shown.file.stored is not None:
+            self.entry_wanted.emit(self._shown.file.stored.digest)
 
     def _show_in_changes(self) -> None:
         if self._shown is not None:

@@ -2,7 +2,7 @@
 
 from enum import Enum, auto
 
-from helix_desktop.engine.facts import Cover, FoldKind, Stored
+from helix_desktop.engine.facts import Attachment, Cover, FoldKind, Stored
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 
@@ -26,6 +26,13 @@ class OpenEntry:
 class OpenPicture:
     stored: Stored
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAttachment:
+    """Show an attachment in the preview: of a document, the document itself."""
+
+    attachment: Attachment
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +128,6 @@ class ConversationAct(Enum):
 
 
 ChatIntent = (
-    RecallEntry | OpenEntry | OpenFile | OpenPicture | OpenFold | OpenChanges | OpenConversation | OpenSubAgent
-    | ShowInChat | OpenLink | PinPart | AskToFold | ActOnMessage | ConversationAct
+    RecallEntry | OpenEntry | OpenAttachment | OpenFile | OpenPicture | OpenFold | OpenChanges
+    | OpenConversation | OpenSubAgent | ShowInChat | OpenLink | PinPart | AskToFold | ActOnMessage | ConversationAct
 )  # fmt: skip

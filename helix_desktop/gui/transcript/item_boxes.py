@@ -34,6 +34,7 @@ from helix_desktop.gui.transcript.chat_actions import (
     ActOnMessage,
     AskToFold,
     MessageAct,
+    OpenAttachment,
     OpenChanges,
     OpenEntry,
 )
@@ -234,7 +235,7 @@ def _build_attachment_boxes(
         yield from _build_picture_boxes(context, part.stored, part.name)
     name = make_safe_text(part.name)
     figures = _describe_attachment_figures(part, fold)
-    chip = LineChip(f"{name} · {figures}", want=OpenEntry(part.stored.digest))
+    chip = LineChip(f"{name} · {figures}", want=OpenAttachment(part))
     yield ChipRowBox(context.ink, context.width, [chip], gap=8)
 
 

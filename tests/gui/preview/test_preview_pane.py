@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import sys
@@ -13,11 +14,16 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QPushButton
 
+from helix_desktop.engine.facts import Attachment
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.text_selection import TextPosition
 from helix_desktop.gui.preview.preview_pane import PreviewPane, format_comment
 from helix_desktop.gui.preview.svg_drawing import draw_svg_as_png
+from helix_desktop.store.in_memory_stores import MemoryCache
+from helix_desktop.workbench.file_preview import read_previewed_attachment
 from tests.documents import written_documents as written
+from tests.gui.fake_desk import FakeWorkbench
 from tests.gui.preview.opened_files import OpenedFiles
 from tests.gui.preview.shown_files import show
 
@@ -268,3 +274,23 @@ def test_a_preview_that_comes_back_reads_its_file_again(pane: PreviewPane, tmp_p
     (tmp_path / "a.py").write_text("price = 3\n")
     pane.show()
     process_events_until_line(pane, "price = 3")
+
+
+def test_an_attachment_leads_to_the_cache_and_not_to_a_file(
+    pane: PreviewPane, tmp_path: Path
+) -> None:
+    bench = FakeWorkbench("one", "#0d7d74", tmp_path)
+    cache = MemoryCache()
+    stored = asyncio.run(cache.store_content(b"# Notes", EntryOrigin("user", "notes.md")))
+    file = asyncio.run(read_previewed_attachment(cache, Attachment("notes.md", stored)))
+    pane.has_changed = lambda _path: True
+    pane.show_file(bench, file)
+    assert pane.stack.currentWidget() is pane.drawn_text
+    assert button(pane, "Open with…").isHidden()
+    assert button(pane, "Show in Changes").isHidden()
+    wanted = QSignalSpy(pane.entry_wanted)
+    button(pane, "Show in Cache").click()
+    assert wanted.at(0) == [stored.digest]
+    show(pane, tmp_path, "notes.md", b"# In the folder")
+    assert pane.previewed_paths == ["notes.md", "notes.md"]
+    assert button(pane, "Show in Cache").isHidden()

@@ -41,7 +41,7 @@ from helix_desktop.gui.transcript.call_and_fold_boxes import (
     ToolCallBox,
 )
 from helix_desktop.gui.transcript.chat_actions import (
-    OpenEntry,
+    OpenAttachment,
 )
 from helix_desktop.gui.transcript.code_box import CodeBox
 from helix_desktop.gui.transcript.item_boxes import LINES_OF_CLOSED_CALL
@@ -90,7 +90,7 @@ def test_pictures_come_from_the_cache_alone(theme: Theme) -> None:
     made = laid(page_of(theme, told.facts, contents))
     assert kinds(made) == [TextBox, PictureBox, ChipRowBox]
     assert "[picture: x]" in made.boxes[0].text
-    assert made.boxes[2].hot_spots[0].act == OpenEntry(picture.digest)
+    assert made.boxes[2].hot_spots[0].act == OpenAttachment(Attachment("a.png", picture, 900))
 
 
 def test_a_plan_shows_what_is_done(theme: Theme) -> None:
