@@ -24,13 +24,14 @@ def describe_savings_of(state: Moment, agents_cost: float = 0.0) -> str:
     """
     figures = state.savings_until_moment()
     words = describe_savings(figures, agents_cost)
-    if words or not figures.sent or not state.live_folds:
+    has_saved = _is_gain(figures)
+    if has_saved or not figures.sent or not state.live_folds:
         return words
     if _is_larger_than_window_without_folds(state):
         # A summary alone would not have made room, so the comparison shortens the same text.
-        return tr(
-            "Without shortening, this conversation would not fit into the model's context window."
-        )
+        return _say_that_it_would_not_fit(figures, is_loss=bool(words))
+    if words:
+        return words
     return tr(
         "So far, shortening has saved nothing compared with a summary only when the window is full."
     )
@@ -41,6 +42,28 @@ def _is_larger_than_window_without_folds(state: Moment) -> bool:
     if chosen is None or not chosen.window:
         return False
     return state.record.ledger.whole[state.seq] > chosen.window
+
+
+def _is_gain(figures: Savings) -> bool:
+    if figures.is_saved_in_dollars:
+        return figures.saved_dollars >= LEAST_DOLLARS
+    return figures.saved_tokens > 0
+
+
+def _say_that_it_would_not_fit(figures: Savings, *, is_loss: bool) -> str:
+    """Nobody could have gone on without shortening, so what it took is no loss beside that."""
+    if not is_loss:
+        return tr(
+            "Without shortening, this conversation would not fit into the model's context window."
+        )
+    if figures.is_saved_in_dollars:
+        amount = format_dollars(-figures.saved_dollars)
+    else:
+        amount = describe_token_count(-figures.saved_tokens)
+    return tr(
+        "Without shortening, this conversation would not fit into the model's context window; shortening it has taken {amount} so far.",
+        amount=amount,
+    )
 
 
 def describe_savings(figures: Savings, agents_cost: float = 0.0) -> str:
@@ -129,7 +152,8 @@ def _explain_loss_of_tokens(figures: Savings) -> str:
 
 def _say_that_writing_took(amount: str) -> str:
     return tr(
-        "Writing summaries took {amount}, which later requests must save first.", amount=amount
+        "Requests for summaries took {amount}, which later requests must save first.",
+        amount=amount,
     )
 
 

@@ -9,7 +9,15 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, PartRef
+from helix_desktop.engine.facts import (
+    FoldKind,
+    ModelRole,
+    ModelSet,
+    PartRef,
+    Purpose,
+    Spent,
+    Usage,
+)
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.gui.common.savings_sentences import describe_savings, describe_savings_of
 from tests.engine.talk import Talk
@@ -49,7 +57,7 @@ def test_what_was_saved_before_a_price_was_set_stays_said_in_tokens() -> None:
 def test_a_loss_says_why() -> None:
     written = Savings(13, 40_800, 35_100, 0, 0.0, 0.0, shortening=9_000)
     assert describe_savings(written).endswith(
-        "Writing summaries took 9K tokens, which later requests must save first."
+        "Requests for summaries took 9K tokens, which later requests must save first."
     )
     longer = Savings(13, 40_800, 35_100, 0, 0.0, 0.0)
     assert describe_savings(longer).startswith("Shortening has cost about 5.7K tokens more so far")
@@ -57,7 +65,7 @@ def test_a_loss_says_why() -> None:
     cached_anew = Savings(13, 9, 9, 0, paid=0.5, paid_without=0.25)
     assert "charges the full price once for what follows" in describe_savings(cached_anew)
     of_summaries = Savings(13, 9, 9, 0, 0.5, 0.25, paid_for_shortening=0.3)
-    assert "Writing summaries took $0.3" in describe_savings(of_summaries)
+    assert "Requests for summaries took $0.3" in describe_savings(of_summaries)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 9_000), st.integers(0, 9_000))
@@ -122,3 +130,18 @@ def test_tokens_saved_are_the_difference_of_both_sums_as_they_are_shown() -> Non
     words = describe_savings(Savings(3, 10_149, 20_151, 0, 0.0, 0.0))
     assert "about 10.1K of 20.2K tokens in 3 requests" in words
     assert "leaving 10.1K." in words
+
+
+def test_what_shortening_took_is_no_loss_where_nothing_would_have_fitted_without_it() -> None:
+    """One place said that shortening had cost more, another that nothing would fit without it."""
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "m", 16_000))
+    talk.user("Read it.", tokens=10)
+    output = talk.step("c1", tokens=17_000)
+    talk.fold("f1", PartRef(output), kind=FoldKind.MARKER, tokens=60)
+    talk.reply("So.", billed=120)
+    talk.add(Spent(Purpose.HANDOVER, "m", Usage(input=2_700)))
+    assert describe_savings_of(talk.state) == (
+        "Without shortening, this conversation would not fit into the model's context window; "
+        "shortening it has taken 2.7K tokens so far."
+    )
