@@ -202,7 +202,10 @@ def build_restored_session(
     )
     own_lines = read_own_lines(facts, read_content)
     session = replace(session, title=title, own_lines=tuple(own_lines))
-    translated = build_translated_session(session, request.agent, session_id)
+    was_connected = agent_of_origin(facts) == request.agent
+    translated = build_translated_session(
+        session, request.agent, session_id, was_connected=was_connected
+    )
     return replace(translated, is_folded=request.is_folded, lines_too_long=lines_too_long)
 
 
@@ -518,10 +521,10 @@ def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Li
 
 
 def build_translated_session(
-    session: RecordedSession, agent: str, session_id: str
+    session: RecordedSession, agent: str, session_id: str, *, was_connected: bool = False
 ) -> RestoredSession:
     """Build a session in the agent's format from messages that its tools and provider
-    can take.
+    can take. `was_connected`: the agent itself made the calls, as the gateway saw it.
     """
     form = FORMATS[agent]
     is_own = session.kind == form.kind
@@ -529,6 +532,7 @@ def build_translated_session(
     translation = MessageTranslation(
         form.kind,
         same_agent=is_own,
+        was_connected=was_connected,
         provider=form.provider,
         kept_context=form.kept_context,
         own_texts=own_texts,

@@ -14,6 +14,7 @@ from helix_desktop.histories.claude_code_history import SHOWED
 from helix_desktop.histories.recorded_session import RecordedMessage, build_recorded_reply
 from helix_desktop.histories.session_writing import KeptContext
 from helix_desktop.json_values import parse_json_or_none
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.resources import read_table
 
 _TABLE = read_table("agent_tools")
@@ -123,13 +124,17 @@ class MessageTranslation:
         target: str,
         *,
         same_agent: bool,
+        was_connected: bool = False,
         provider: str,
         kept_context: KeptContext = KeptContext.NONE,
         own_texts: frozenset[str] = frozenset(),
     ) -> None:
-        """`own_texts`: what lines of the target's own say, which can be written again."""
+        """`was_connected`: the target itself made the calls, as the gateway saw it.
+        `own_texts`: what lines of the target's own say, which can be written again.
+        """
         self._target = target
         self._same_agent = same_agent
+        self._was_connected = was_connected
         self._provider = provider
         self._kept_context = kept_context
         self._own_texts = own_texts
@@ -202,7 +207,9 @@ class MessageTranslation:
         for part in message.parts:
             if not isinstance(part, ToolCall):
                 continue
-            if self._same_agent:
+            # Hidden calls are answered by the gateway: the agent does not have these tools.
+            is_own_call = self._was_connected and part.name not in HIDDEN_TOOLS
+            if self._same_agent or is_own_call:
                 calls[part.id] = part
             else:
                 calls[part.id] = translate_call(part, self._target)

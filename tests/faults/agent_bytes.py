@@ -2,7 +2,7 @@
 with its own file, so that its provider's cache stays warm.
 
 python -m tests.faults.agent_bytes [--agent NAME ...] [--sessions N] [--moments N] [--seed S]
-    [--first N] [--results FILE] [--keep FOLDER] [--compacted]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+    [--first N] [--results FILE] [--keep FOLDER] [--compacted] [--wrapped]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
 A real agent works against a scripted provider: several turns with tools, reasoning, and its own
 compaction at a random place. A moment is the agent's home as it was at a random time: after one
@@ -16,6 +16,10 @@ itself. So both its own next request and the second one are compared with those 
 and the second must have as much in common with them as its own.
 
 The files of Claude Code's sub-agents are removed, too, and must come back with the session.
+
+With `--wrapped`, the agent works through `wrap`, and what is restored is what that has recorded:
+not the form of what the agent sent, as ids or sealed reasoning. So only words, calls, results and
+sealed summaries are compared.
 
 Every output that stood complete in the file must be in the second request or in the workspace.
 """
@@ -41,16 +45,22 @@ from pathlib import Path
 
 from helix_desktop import concurrency, program_folders
 from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.view import build_state
+from helix_desktop.protocols.gateway_message import PieceKind, Speaker
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.benchmarks.gateway_clients import _names
 from tests.faults import agent_resume
 from tests.faults.agent_pairs import picture
 from tests.faults.agent_recorder import MARK, MarkedScript, marks_in
 from tests.faults.agent_resume import WITH_SESSIONS, session_file, session_id
-from tests.peers.agent_provider import Asked, Block, Calls, Provider, Thinks
+from tests.faults.wrap_matrix import _processes_of
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
+from tests.resident.test_resident_process import wait_until
 
 COMPACTS_BY_COMMAND = {"claude": "/compact", "qwen": "/compress"}
 ASKED_SHARE = 0.99
+AGENT_TEXTS = ("<", "# AGENTS", "This is the Gemini CLI", "Today's date")
 KEPT_FOLDERS = (".cache", ".npm")  # Large, and without anything of a session.
 NOT_COPIED = shutil.ignore_patterns(*KEPT_FOLDERS)
 REPLY = re.compile(rb'"role": ?"assistant"|"type": ?"(assistant|gemini|function_call)"')
@@ -61,7 +71,11 @@ SESSION_ID = re.compile(
 
 
 class ThinkingScript(MarkedScript):
-    """Thinks before every third reply."""
+    """Thinks before every third reply. `marks_beside`: those of titles and of summaries."""
+
+    def __init__(self, name: str, chance: random.Random, work: Path) -> None:
+        super().__init__(name, chance, work)
+        self.marks_beside: set[bytes] = set()
 
     def usage(self, asked: Asked) -> dict[str, int]:
         if self.name == "qwen":  # It shortens nothing that its provider counts as short.
@@ -74,6 +88,9 @@ class ThinkingScript(MarkedScript):
         if makes_calls and self._number % 3 == 0 and self.name != "gemini":
             thought = f"I think about step {self._number}, naïvely."
             blocks.insert(0, Thinks(thought))
+        for block in blocks:
+            if isinstance(block, Says) and block.text.startswith(("<summary>", "A title")):
+                self.marks_beside.update(MARK.findall(block.text.encode()))
         return blocks
 
 
@@ -123,8 +140,11 @@ class Comparison:
 class Stage:
     """An agent with its home, its folder and its provider, at the same addresses for all copies."""
 
-    def __init__(self, name: str, folder: Path, chance: random.Random) -> None:
+    def __init__(
+        self, name: str, folder: Path, chance: random.Random, *, is_wrapped: bool = False
+    ) -> None:
         self.name = name
+        self.is_wrapped = is_wrapped
         self.folder = folder
         self.chance = chance
         self.home = folder / "home"
@@ -148,11 +168,14 @@ class Stage:
         (self.work / "notes.txt").write_text("".join(lines), "utf-8")
         (self.work / "dot.png").write_bytes(picture())
         agent_resume.helix(self.home, "workspace", "new", "Work", "--folder", str(self.work))
-        # Each trial imports into a workspace that has nothing yet.
-        (self.home / "helix").rename(self.folder / "helix")
+        if not self.is_wrapped:
+            # Each trial imports into a workspace that has nothing yet.
+            (self.home / "helix").rename(self.folder / "helix")
 
-    def run(self, given: Sequence[str]) -> None:
-        agent_resume.run_agent(self.name, self.provider, self.home, given)
+    def run(self, given: Sequence[str], *, is_wrapped: bool = False) -> None:
+        agent_resume.run_agent(self.name, self.provider, self.home, given, is_wrapped=is_wrapped)
+        if is_wrapped:  # Its workspace is copied next.
+            wait_until(lambda: not _processes_of(self.home))
 
     # --- Working
 
@@ -172,7 +195,7 @@ class Stage:
             # Of Gemini CLI, only the first run can be had: see `_compare_with_earlier_requests`.
             self.script.fills = self.name == "gemini" and self.chance.random() < 0.5
             with self._copies_of_database():
-                self.run(given)
+                self.run(given, is_wrapped=self.is_wrapped)
             session = session_id(self.name, session_file(self.name, self.home))
             self._keep_moments(first_line)
             if turn == compacts_behind:
@@ -184,24 +207,27 @@ class Stage:
         self.script.left = 0
         if self.name in COMPACTS_BY_COMMAND:
             command = COMPACTS_BY_COMMAND[self.name]
-            self.run(agent_resume.resume(self.name, session, command))
+            given = agent_resume.resume(self.name, session, command)
+            self.run(given, is_wrapped=self.is_wrapped)
         elif self.name == "pi":
             self._compact_pi(session)
         else:
             self.script.fills = True
             self.script.left = 4
             words = "fill the window"
-            self.run(agent_resume.resume(self.name, session, words))
+            given = agent_resume.resume(self.name, session, words)
+            self.run(given, is_wrapped=self.is_wrapped)
             self.script.fills = False
         if self.script.compacted == before:
             raise RuntimeError(f"{self.name} did not shorten its history {self.said_by_pi}")
 
     def _compact_pi(self, session: str) -> None:
         """Pi has its commands in its window and in its protocol for other programs."""
-        program = agent_resume._program("pi")
-        arguments = agent_resume._usual_arguments("pi", self.provider, self.home)
+        command = agent_resume.command_of_agent(
+            "pi", self.provider, self.home, is_wrapped=self.is_wrapped
+        )
         with subprocess.Popen(
-            [str(program), *arguments, "--mode", "rpc", "--session", session],
+            [*command, "--mode", "rpc", "--session", session],
             cwd=self.work,
             env=agent_resume.environment_of_agent("pi", self.provider, self.home),
             text=True,
@@ -219,6 +245,7 @@ class Stage:
                     break
             process.stdin.close()
             process.wait(timeout=60)
+        wait_until(lambda: not _processes_of(self.home))
 
     def _count_lines(self) -> int:
         if self.name == "opencode":
@@ -238,6 +265,8 @@ class Stage:
         for database in self.databases:
             self.moments.append(Moment(copy, compactions, database=database))
         self.databases = []
+        if self.is_wrapped:  # What was recorded goes on to the end of the run.
+            return
         last_line = self._count_lines()
         first_line = max(first_line, self._line_of_first_reply())
         for _ in range(3):
@@ -258,7 +287,7 @@ class Stage:
     @contextmanager
     def _copies_of_database(self) -> Iterator[None]:
         """While an agent with a database works, keep what stands there at random times."""
-        if self.name != "opencode":
+        if self.name != "opencode" or self.is_wrapped:
             yield
             return
         is_over = threading.Event()
@@ -317,8 +346,12 @@ class Stage:
         if self.name == "gemini":
             live_requests = self.live_requests
         best = closest_request(live_requests, restored)
-        old = without_session_ids(best.raw)
-        new = without_session_ids(restored.raw)
+        if self.is_wrapped:
+            old = words_of_request(best)
+            new = words_of_request(restored)
+        else:
+            old = without_session_ids(best.raw)
+            new = without_session_ids(restored.raw)
         end = old.rfind(mark.encode())
         if end < 0:  # It is an earlier request, which had no new words.
             end = new.rfind(mark.encode())
@@ -334,6 +367,8 @@ class Stage:
             now = new[max(0, same - 60) : same + 140]
             result.difference = f"at {same:,}: {was!r} is now {now!r}"
         missing = stood - set(MARK.findall(restored.raw))
+        if self.is_wrapped:  # They are no messages of the conversation.
+            missing -= self.script.marks_beside
         if missing:
             missing -= asyncio.run(marks_in_workspaces(self.home / "helix"))
         result.lost = sorted(mark.decode() for mark in missing)
@@ -341,10 +376,14 @@ class Stage:
 
     def _restore_and_ask(self, file: Path, session: str, words: str) -> Asked:
         """Import the session, remove it, give it back, and return the agent's next request."""
-        shutil.copytree(self.folder / "helix", self.home / "helix")
-        agent_resume.helix(self.home, "conversation", "import", "-w", "Work", str(file))
+        if not self.is_wrapped:
+            shutil.copytree(self.folder / "helix", self.home / "helix")
+            agent_resume.helix(self.home, "conversation", "import", "-w", "Work", str(file))
         listed = agent_resume.helix(self.home, "conversation", "list", "-w", "Work", "--json")
-        conversation = next(one["id"] for one in json.loads(listed) if not one["parent"])
+        conversations = [one["id"] for one in json.loads(listed) if not one["parent"]]
+        if len(conversations) != 1:
+            raise RuntimeError(f"it is {len(conversations)} conversations")
+        (conversation,) = conversations
         agent_resume.delete_session(self.name, file, session)
         made = agent_resume.helix(
             self.home, "conversation", "restore", "-w", "Work", conversation,
@@ -387,6 +426,21 @@ def without_session_ids(raw: bytes) -> bytes:
     return SESSION_ID.sub(b"ID", raw)
 
 
+def words_of_request(asked: Asked) -> bytes:
+    """Return what is said in a request, without what the agent itself adds and finds anew each time."""
+    said: list[str] = []
+    for message in WIRE_MODULES[asked.protocol].parse_messages(asked.body):
+        for piece in message.pieces:
+            is_form = piece.kind is PieceKind.REASONING or message.speaker is Speaker.SYSTEM
+            if is_form or piece.text.startswith(AGENT_TEXTS):
+                continue
+            text = piece.text
+            if piece.kind is PieceKind.CALL:
+                text = json.dumps(json.loads(text), ensure_ascii=False)
+            said.append(f"{message.speaker.value} {piece.kind.value} {text}")
+    return without_session_ids("\n".join(said).encode())
+
+
 def closest_request(candidates: Sequence[Asked], other: Asked) -> Asked:
     """Return the one that has the longest beginning in common with another request."""
 
@@ -409,14 +463,17 @@ def length_of_common_beginning(first: bytes, second: bytes) -> int:
 
 
 async def marks_in_workspaces(helix_home: Path) -> set[bytes]:
-    """Return the marks of all facts, and of what they refer to."""
+    """Return the marks of all facts that were not left in another branch, and of what they refer
+    to.
+    """
     found: set[bytes] = set()
     folders = program_folders.find_program_folders(helix_home)
     workspaces = AllWorkspaces(folders.workspaces_folder)
     for known in workspaces.list_workspaces():
         workspace = await workspaces.open_stored_workspace(known.id)
         for row in await workspace.journal.list_conversations():
-            for recorded in await workspace.journal.read_facts(row.id):
+            state = build_state(await workspace.journal.read_facts(row.id))
+            for recorded in state.facts_on_path():
                 found.update(MARK.findall(fact_encoding.encode_fact(recorded.fact).encode()))
                 for field_name in ("output", "unread"):
                     stored = getattr(recorded.fact, field_name, None)
@@ -429,11 +486,17 @@ async def marks_in_workspaces(helix_home: Path) -> set[bytes]:
 
 
 def try_session(
-    name: str, chance: random.Random, moments: int, keep: Path | None, *, is_compacted: bool = False
+    name: str,
+    chance: random.Random,
+    moments: int,
+    keep: Path | None,
+    *,
+    is_compacted: bool = False,
+    is_wrapped: bool = False,
 ) -> Iterator[Comparison]:
     """Yield what came of so many random moments of a session, or of those behind its compaction."""
     with tempfile.TemporaryDirectory(prefix=f"bytes-{name}-", dir="/var/tmp") as folder:
-        stage = Stage(name, Path(folder), chance)
+        stage = Stage(name, Path(folder), chance, is_wrapped=is_wrapped)
         stage.prepare()
         with stage.provider:
             turns = chance.randint(3, 4)
@@ -465,7 +528,12 @@ def main() -> int:
         for name in arguments.agent:
             chance = random.Random(f"{name} {arguments.seed} {number}")
             comparisons = try_session(
-                name, chance, arguments.moments, arguments.keep, is_compacted=arguments.compacted
+                name,
+                chance,
+                arguments.moments,
+                arguments.keep,
+                is_compacted=arguments.compacted,
+                is_wrapped=arguments.wrapped,
             )
             for comparison in comparisons:
                 tried.append(comparison)
@@ -495,6 +563,7 @@ def _read_arguments() -> argparse.Namespace:
     parser.add_argument("--results", type=Path)
     parser.add_argument("--keep", type=Path, help="keep the requests here")
     parser.add_argument("--compacted", action="store_true", help="only behind a compaction")
+    parser.add_argument("--wrapped", action="store_true", help="what `wrap` has recorded")
     return parser.parse_args()
 
 

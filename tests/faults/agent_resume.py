@@ -84,9 +84,14 @@ def run_agent(
     home: Path,
     given: Sequence[str],
     own: Mapping[str, str] = MappingProxyType({}),
+    *,
+    is_wrapped: bool = False,
 ) -> str:
-    """The agent, straight at the provider; what it printed. `own`: variables of its own."""
-    command = [str(_program(name)), *_usual_arguments(name, provider, home), *given]
+    """The agent, straight at the provider or through `wrap`; what it printed. `own`: variables of
+    its own.
+    """
+    command = command_of_agent(name, provider, home, is_wrapped=is_wrapped)
+    command.extend(given)
     variables = {**environment_of_agent(name, provider, home), **own}
     done = subprocess.run(
         command, cwd=home.parent / "work", env=variables,
@@ -99,6 +104,17 @@ def run_agent(
     return done.stdout
 
 
+def command_of_agent(
+    name: str, provider: Provider, home: Path, *, is_wrapped: bool = False
+) -> list[str]:
+    """The agent's program and its usual arguments, and `wrap` before them."""
+    arguments = _usual_arguments(name, provider, home, is_wrapped=is_wrapped)
+    if not is_wrapped:
+        return [str(_program(name)), *arguments]
+    ours = [sys.executable, "-m", "helix_desktop", "--home", str(home / "helix")]
+    return [*ours, "wrap", "--upstream", provider.url, name, "--", *arguments]
+
+
 def environment_of_agent(name: str, provider: Provider, home: Path) -> dict[str, str]:
     """The variables with which the agent asks the provider and has this home."""
     variables = {}
@@ -108,6 +124,7 @@ def environment_of_agent(name: str, provider: Provider, home: Path) -> dict[str,
     for variable in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "CODEX_API_KEY"):
         variables[variable] = KEY
     variables["HOME"] = str(home)
+    variables["PYTHONPATH"] = str(Path.cwd())
     variables["PATH"] = f"{_program(name).parent}:{os.environ['PATH']}"
     variables["PWD"] = str(home.parent / "work")
     variables["ANTHROPIC_BASE_URL"] = provider.url
@@ -128,11 +145,14 @@ def _opencode_settings(url: str) -> dict[str, Any]:
     return {"provider": providers, "autoupdate": False, "permission": "allow"}
 
 
-def _usual_arguments(name: str, provider: Provider, home: Path) -> list[str]:
+def _usual_arguments(
+    name: str, provider: Provider, home: Path, *, is_wrapped: bool = False
+) -> list[str]:
     if name == "codex":
         # Its usual provider, which writes Codex's summaries itself.
-        setting = f'openai_base_url="{provider.url}/v1"'
-        options = ["-c", setting, "-m", "gpt-5.1-codex", "--skip-git-repo-check"]
+        options = ["-m", "gpt-5.1-codex", "--skip-git-repo-check"]
+        if not is_wrapped:
+            options += ["-c", f'openai_base_url="{provider.url}/v1"']
         options += ["-c", "model_auto_compact_token_limit=150000"]
         return ["exec", *options, "--dangerously-bypass-approvals-and-sandbox"]
     if name == "gemini":

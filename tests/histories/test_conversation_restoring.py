@@ -36,6 +36,7 @@ from helix_desktop.histories.conversation_restoring import RestoreRequest
 from helix_desktop.histories.gemini_cli_writer import choose_gemini_project_name
 from helix_desktop.histories.history_format import HistoryPlaces
 from helix_desktop.histories.openai_chat_export import ReadContent
+from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -527,6 +528,22 @@ def test_a_call_that_corresponds_is_translated_and_another_is_text(agent: str) -
     assert "[Call of the tool delegate]" in text
     assert "[Result of the tool delegate, which failed]" in text
     assert restored.calls_as_text == 1
+
+
+@pytest.mark.parametrize("agent", sorted(restoring.FORMATS))
+def test_a_call_that_the_gateway_saw_stays_a_call_for_its_agent(agent: str) -> None:
+    call = ToolCall("c1", "delegate", '{"task": "look"}')
+    kind = restoring.FORMATS[agent].kind
+    facts = [
+        Recorded("c", 1, 1.0, ConversationStarted("t", agent=NAMES[kind])),
+        Recorded("c", 2, 1.0, UserSaid((Text("look"),))),
+        Recorded("c", 3, 1.0, ModelReplied((call,), "m", Stop.CALLS)),
+    ]
+    restored = restoring.build_restored_session(
+        facts, lambda _: None, RestoreRequest("c", agent, "/f")
+    )
+    assert restored.calls_as_text == 0
+    assert '"delegate"' in restored.content.decode()
 
 
 # --- the file

@@ -191,6 +191,17 @@ def test_the_agent_itself_gets_its_calls_as_they_were() -> None:
     assert translation.as_text == 0
 
 
+@pytest.mark.parametrize(("tool", "is_its_own"), [("delegate", True), ("recall_history", False)])
+def test_a_connected_agent_gets_its_calls_and_those_of_the_gateway_as_text(
+    tool: str, *, is_its_own: bool
+) -> None:
+    translation = MessageTranslation("pi", same_agent=False, was_connected=True, provider="")
+    found = translation.translate_message(reply("Bash", tool))
+    assert found is not None
+    names = [call.name for call in found.calls]
+    assert names == (["Bash", tool] if is_its_own else [])
+
+
 def test_only_the_provider_that_sealed_reasoning_gets_it_back() -> None:
     for opaque, provider, kept in (("x", "p", True), ("", "p", False), ("x", "q", False)):
         translation = MessageTranslation("pi", same_agent=True, provider="p")
