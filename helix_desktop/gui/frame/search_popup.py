@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import shiboken6
 from PySide6.QtCore import QAbstractItemModel, QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QLineEdit, QListView, QStyledItemDelegate, QWidget
+from PySide6.QtWidgets import QApplication, QLineEdit, QListView, QStyledItemDelegate, QWidget
 
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.common.widgets import build_surface
@@ -46,6 +46,7 @@ class SearchPopup(QWidget):
         self.line.installEventFilter(self)
         self.list.clicked.connect(self.accept_current_row)
         parent.installEventFilter(self)
+        QApplication.instance().focusChanged.connect(self._keep_focus)  # type: ignore[union-attr]
         self.hide()
 
     def set_rows_model(self, model: QAbstractItemModel, painter: QStyledItemDelegate) -> None:
@@ -86,6 +87,17 @@ class SearchPopup(QWidget):
             and self._focus_before.isVisible()
         ):
             self._focus_before.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def _keep_focus(self, _before: QWidget | None, focused: QWidget | None) -> None:
+        """Takes the keyboard back from what appears below an open popup. A workspace that has been
+        opened gives it to the message box, where the words being searched for would be sent.
+        """
+        if focused is None or not self.isVisible() or focused.window() is not self.window():
+            return
+        if self.isAncestorOf(focused):
+            return
+        self._focus_before = focused
+        self.line.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def mousePressEvent(self, _event: object) -> None:
         self.close_and_return_focus()
