@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QButtonGroup, QLabel, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.gui.common import widgets
@@ -109,10 +109,21 @@ class SettingsDialog(widgets.TransientDialog):
         self._make_page_list_wide_enough()
         # The window's own key for the help does not reach a dialog above it.
         QShortcut(QKeySequence.StandardKey.HelpContents, self, self._show_help_of_page)
+        QShortcut(QKeySequence.StandardKey.Find, self, self._search.setFocus)
         window.theme.changed.connect(self._make_page_list_wide_enough)
         build_row((self._names, 1), (self._stack, 4), owner=self, margins=0, spacing=0)
         listing = setup.list_known_models()
         window.background_runner.run_in_background(listing, then=self._set_known_models, owner=self)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Looks for what is typed while no field has the focus."""
+        typed = event.text()
+        is_letter = bool(typed.strip()) and typed.isprintable()
+        if not is_letter:
+            super().keyPressEvent(event)
+            return
+        self._search.setFocus()
+        self._search.insert(typed)
 
     def _make_page_list_wide_enough(self) -> None:
         names_width = self._side.sizeHint().width()

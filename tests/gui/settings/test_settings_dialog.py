@@ -130,6 +130,21 @@ def test_a_search_shows_the_pages_that_say_it(dialog: SettingsDialog) -> None:
     assert not any(button.isHidden() for button in dialog._buttons.values())
 
 
+def test_words_typed_at_the_list_of_pages_and_after_ctrl_f_are_searched_for(
+    dialog: SettingsDialog,
+) -> None:
+    """The words were lost: the list of pages has the focus when the settings open."""
+    dialog.show_settings_page("appearance")
+    dialog.show()
+    assert QTest.qWaitForWindowActive(dialog)
+    QTest.keyClicks(dialog.focusWidget(), "s")
+    QTest.keyClicks(dialog.focusWidget(), "andbox")
+    assert dialog._search.text() == "sandbox"
+    dialog._buttons["permissions"].setFocus()
+    QTest.keyClick(dialog, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
+    assert dialog._search.hasFocus()
+
+
 def test_a_search_marks_the_place(dialog: SettingsDialog) -> None:
     """The page was found and scrolled, but nothing said which of its lines was meant."""
 
