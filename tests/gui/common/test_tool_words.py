@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
+
 import pytest
 
+from helix_desktop import tools, workbench
 from helix_desktop.gui.common.tool_words import (
     describe_offered_rule,
     name_tool_of_rule,
     words_for_tool,
 )
+from helix_desktop.tools.built_in_tool import ToolDeclaration
 
 
 @pytest.mark.parametrize(
@@ -23,6 +30,20 @@ from helix_desktop.gui.common.tool_words import (
 )
 def test_a_servers_tool_is_named_without_its_inner_name(tool: str, words: str) -> None:
     assert words_for_tool(tool) == words
+
+
+def declared_tools(package: ModuleType) -> Iterator[ToolDeclaration]:
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for value in vars(importlib.import_module(module.name)).values():
+            values = value if isinstance(value, tuple) else (value,)
+            yield from (each for each in values if isinstance(each, ToolDeclaration))
+
+
+def test_every_tool_of_the_program_is_named_in_words() -> None:
+    """A plan to approve stood in the conversation as "present_plan"."""
+    names = {each.name for package in (tools, workbench) for each in declared_tools(package)}
+    assert len(names) > 20
+    assert [name for name in sorted(names) if "_" in words_for_tool(name)] == []
 
 
 def test_a_rule_names_a_servers_tool_in_the_same_words() -> None:
