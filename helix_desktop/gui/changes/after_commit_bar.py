@@ -43,7 +43,7 @@ class PullRequestDialog(widgets.TransientDialog):
         self.heading = widgets.build_line_edit(tr("Title"), tr("Title"), self)
         self.heading.setText(text.title)
         self.heading.textChanged.connect(self._enable_open_button)
-        self.body = QPlainTextEdit(text.body, self)
+        self.body = QPlainTextEdit(text.body, self, tabChangesFocus=True)
         self.body.setAccessibleName(tr("Text of the pull request"))
         who_can_read_it = tr(
             "Written from this conversation. Everybody who can see the repository can read it, so remove what is not meant for them."

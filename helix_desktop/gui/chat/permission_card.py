@@ -431,7 +431,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
     def _build_plan_editor(self) -> QtWidgets.QPlainTextEdit:
         # What is approved is the text in this field, so nothing in it may be hidden.
-        text = QtWidgets.QPlainTextEdit(make_safe_text(self.question.preview), self)
+        plan = make_safe_text(self.question.preview)
+        text = QtWidgets.QPlainTextEdit(plan, self, tabChangesFocus=True)
         text.setProperty("look", "code")
         text.setAccessibleName(tr("Plan (can be edited)"))
         text.setMinimumHeight(self._theme.zoomed_pixels(160))

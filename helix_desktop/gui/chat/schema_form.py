@@ -120,7 +120,7 @@ class SchemaForm(QWidget):
             return SchemaField(check_box, check_box.isChecked)
         if kind in ("string", "number", "integer"):
             return self._build_line_field(name, field_schema, str(kind))
-        text = QPlainTextEdit(self)
+        text = QPlainTextEdit(self, tabChangesFocus=True)
         text.setProperty("look", "mono")
         return SchemaField(text, lambda: _parse_field_json(name, text.toPlainText()))
 

@@ -141,7 +141,7 @@ class FoldPanel(QWidget):
         self.document.setAccessibleName(tr("The text shown in place of the original"))
         theme.keep_lengths_scaled(self.document, self.document.setMinimumHeight, LEAST_DOCUMENT)
         self.document.intent_requested.connect(self._carry_out_document_action)
-        self._editor = QPlainTextEdit(self)
+        self._editor = QPlainTextEdit(self, tabChangesFocus=True)
         self._editor.setAccessibleName(tr("The text shown in place of the original"))
         set_widget_look(self._editor, "mono")
         self._stack = QStackedWidget(self)

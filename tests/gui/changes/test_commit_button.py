@@ -34,7 +34,8 @@ def test_a_commit_takes_the_chosen_files_with_a_proposed_message(
     assert asked.focusWidget() is asked.message, (
         "a space in the message would untick the first file"
     )
-    asked.propose.setFocus()
+    QTest.keyClick(asked.message, Qt.Key.Key_Tab)
+    assert asked.focusWidget() is asked.propose, "Tab was written into the message"
     asked.propose.click()
     assert asked.focusWidget() is asked.message
     assert asked.message.toPlainText() == "Change 3 files"
