@@ -116,6 +116,7 @@ async def _run_replay_process(
     command = starter.own_program_command("replay", *options)
     launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, command)
     process = await starter.start_process(launch)
+    report(0, replay_count)
     lines: list[str] = []
 
     async def follow_progress(stream: asyncio.StreamReader) -> None:

@@ -26,6 +26,7 @@ from helix_desktop.gui.context_meter import format_token_count, has_unknown_wind
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
 from helix_desktop.gui.frame.notices import announce_to_screen_reader
 from helix_desktop.gui.model_setup_port import lacks_price
+from helix_desktop.gui.sentence_translation import join_sentences
 from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_contents import WindowContents
@@ -269,7 +270,19 @@ class ChatProgress(QObject):
             window=format_token_count(current.window),
             before=format_token_count(before.window),
         )
+        if current.window > before.window and self._is_window_assumed(current.model):
+            reason = tr(
+                "Its server does not say how large the window is, and has read a longer text whole than was expected to fit."
+            )
+            sentence = join_sentences(sentence, reason)
         self._parts.notices.show_notice(sentence)
+
+    def _is_window_assumed(self, model: str) -> bool:
+        """Whether nobody has said how large the model's window is. Not known of a workspace that
+        another process has open.
+        """
+        bench = self._showing.bench
+        return bench is not None and bench.models.is_window_assumed(model)
 
     def _price_next_message(self, side: ChatPage) -> None:
         """Computes the cost of the next message, even before the first message of a

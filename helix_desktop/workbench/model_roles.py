@@ -242,6 +242,13 @@ class WorkspaceModels:
             self._known[name] = self._find_chosen_model(name)
         return self._known[name]
 
+    def is_window_assumed(self, name: str) -> bool:
+        """Whether neither the provider nor the user has said how large the model's window is."""
+        try:
+            return self.model_by_name(name).info.window_from is WindowSizeSource.ASSUMED
+        except HelixError:
+            return False
+
     def find_model_at(self, address: str, model: str) -> ModelInfo | None:
         """Return what is known of a model if a provider at an address is set up and knows it.
 

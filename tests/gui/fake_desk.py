@@ -672,6 +672,10 @@ class FakeModels:
 
     def __init__(self) -> None:
         self.chosen: list[ModelSet] = []
+        self.with_assumed_window: set[str] = set()
+
+    def is_window_assumed(self, name: str) -> bool:
+        return name in self.with_assumed_window
 
     def model_facts(self) -> Sequence[ModelSet]:
         return self.chosen

@@ -102,7 +102,7 @@ def test_folding_in_the_background_is_said_at_the_top_also_after_another_convers
 
 
 def test_a_meter_that_jumps_because_the_window_is_another_says_so(
-    window: MainWindow, session: FakeSession
+    window: MainWindow, session: FakeSession, bench: FakeWorkbench
 ) -> None:
     """After an error in another conversation the meter jumped from 6 to 93 %, and nothing said
     that the error had named the model's real window.
@@ -116,6 +116,14 @@ def test_a_meter_that_jumps_because_the_window_is_another_says_so(
         "For opus, the meter now uses a context window of 8.2K tokens instead of 128K. "
         "The conversation did not change."
     )
+    bench.models.with_assumed_window.add("opus")
+    session.append(ModelSet(ModelRole.MAIN, "opus", 16_384))
+    window.chat.bridge.emit_waiting_events()
+    assert window.notices.shown_text == (
+        "For opus, the meter now uses a context window of 16.4K tokens instead of 8.2K. "
+        "The conversation did not change. Its server does not say how large the window is, "
+        "and has read a longer text whole than was expected to fit."
+    ), "a window that was doubled for this reason grew without one"
     window.notices.show_notice("")
     session.append(ModelSet(ModelRole.MAIN, "another", 32_000))
     window.chat.bridge.emit_waiting_events()

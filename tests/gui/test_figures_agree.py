@@ -524,7 +524,7 @@ def open_lab(
     )
     lab.show_savings(savings)
     for _ in range(200):
-        if not lab.answer.text().startswith("Replaying") and lab._sent_requests is not None:
+        if lab._bar.isHidden() and lab._sent_requests is not None:
             return lab
         QApplication.processEvents()
     raise AssertionError("The comparison did not answer.")

@@ -264,8 +264,8 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         column.addWidget(self._once_title)
         column.addWidget(self._once_line)
         column.addSpacing(4)
-        others_title = widgets.build_plain_label(tr("Any other program"), "heading")
-        column.addWidget(others_title)
+        self._others_title = widgets.build_plain_label("", "heading")
+        column.addWidget(self._others_title)
         self._about_lines = widgets.build_plain_label("", "muted")
         column.addWidget(self._about_lines)
         for line in self._other_program_lines:
@@ -314,6 +314,10 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._show_lines_for_other_programs(connections.for_others)
         self._show_figures_of_today(connections)
 
+        if any(_is_agent_present(row) for row in connections.agents):
+            self._others_title.setText(tr("Any other program"))
+        else:
+            self._others_title.setText(tr("Connect a program"))
         commands = [row.start_command for row in connections.agents if row.installed]
         self._once_title.setVisible(bool(commands))
         self._once_line.setVisible(bool(commands))

@@ -114,9 +114,11 @@ class WelcomePage(QWidget):
         """Shows how many conversations can be imported, and details of some of the `newest`."""
         count = format_count(conversations, "{n} conversation", "{n} conversations")
         names = _join_program_names(programs)
-        self._found.setText(
-            tr("{count} from {programs}: search and continue them", count=count, programs=names)
-        )
+        if conversations == 1:
+            words = tr("{count} from {programs}: search and continue it")
+        else:
+            words = tr("{count} from {programs}: search and continue them")
+        self._found.setText(words.format(count=count, programs=names))
         clear_layout(self._newest)
         for index, conversation in enumerate(newest):
             # Above each conversation is a line.

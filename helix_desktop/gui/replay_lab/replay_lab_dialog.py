@@ -4,16 +4,19 @@ other policies. The user can adopt one of them.
 For other windows and for recorded sessions there is `helix-desktop replay`.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from functools import partial
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QGridLayout, QProgressBar, QPushButton, QWidget
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QProgressBar, QPushButton, QWidget
 
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
+from helix_desktop.gui.common.figure_formats import format_duration
 from helix_desktop.gui.common.policy_names import describe_preset_plainly
 from helix_desktop.gui.common.widgets import (
     TransientDialog,
@@ -40,12 +43,39 @@ from helix_desktop.gui.replay_lab.preset_costs import (
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome, RunReplay
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
-from helix_desktop.gui.translation import format_percent, tr
+from helix_desktop.gui.translation import format_number, format_percent, tr
 from helix_desktop.gui.workbench_types import Workbench
 
 FIRST_COLUMN_OF_DETAILS = 3
 NAME_WIDTH_IN_CHARACTERS = 46  # Of the column with what each setting does, in lines of text.
+CLOCK_INTERVAL_MS = 1_000
+SECONDS_WITH_DECIMALS = 10  # Durations below have a decimal elsewhere, which a clock has not.
 NOTHING_IS_SHORTENED = "none"  # The setting's name in the workspace's settings file.
+
+
+@dataclass(slots=True)
+class ReplayProgress:
+    """`done` of `total` replays have ended. `total`: 0 until the simulation has begun."""
+
+    started_at: float = 0.0
+    done: int = 0
+    total: int = 0
+
+
+def describe_replay_progress(progress: ReplayProgress, now: float) -> str:
+    if progress.total:
+        words = tr(
+            "Trying each setting: {done} of {total} done", done=progress.done, total=progress.total
+        )
+    else:
+        words = tr("Reading what was said…")
+    seconds = int(now - progress.started_at)
+    if not seconds:
+        return words
+    duration = format_duration(seconds)
+    if seconds < SECONDS_WITH_DECIMALS:
+        duration = tr("{n} s", n=format_number(seconds))
+    return f"{words} · {duration}"
 
 
 class ReplayLabDialog(TransientDialog):
@@ -77,16 +107,17 @@ class ReplayLabDialog(TransientDialog):
         self._costs: dict[str, PresetCost] = {}
         self._adopting: dict[str, QPushButton] = {}
 
-        waiting_words = tr("Replaying with {n} settings…", n=len(policies))
-        self.answer = build_plain_label(waiting_words, "title", self)
+        self.answer = build_plain_label("", "title", self)
         # What really happened, in the meter's words.
         self._savings_label = build_plain_label("", "", self)
         self._savings_label.hide()
+        # Why tokens are compared and not costs.
+        self._basis = build_plain_label("", "", self)
+        self._basis.hide()
         nothing_read_yet = SentRequests()
         comparison = self._describe_comparison(nothing_read_yet)
         self._compared_label = build_plain_label(comparison, "muted", self)
-        self._bar = QProgressBar(self, textVisible=False)
-        self._bar.setRange(0, 0)
+        progress_row = self._build_progress_row()
         self._table = QGridLayout()
         self._status_label = build_plain_label("", "muted", self)
         self._status_label.hide()
@@ -100,12 +131,13 @@ class ReplayLabDialog(TransientDialog):
         self._explanation.hide()
         model_comparison = self._build_model_comparison()
         close_button = build_push_button(tr("Close"), self, self.reject)
-        close_row = build_row(1, close_button)
+        close_row = build_row(1, self._again, close_button, spacing=8)
         build_column(
             self.answer,
+            self._basis,
             self._savings_label,
             self._compared_label,
-            self._bar,
+            progress_row,
             self._table,
             self._status_label,
             details_row,
@@ -120,14 +152,23 @@ class ReplayLabDialog(TransientDialog):
 
         ids = [row.id for row in conversations]
         policy_names = list(self._names)
-        replaying = play(bench, ids, policy_names, self._window, self._show_replay_progress)
+        self._play = partial(
+            play, bench, ids, policy_names, self._window, self._note_replay_progress
+        )
         reading = self._read_sent_requests(conversations)
         listing = setup.list_known_models()
         runner.run_in_background(reading, then=self._show_sent_requests, owner=self)
         runner.run_in_background(listing, then=self._add_known_models, owner=self)
-        self._working: CancellableWork = runner.run_in_background(
-            replaying, then=self._show_outcomes, owner=self, failed=self._show_replay_error
-        )
+        self._start_replay()
+
+    def _build_progress_row(self) -> QHBoxLayout:
+        self._bar = QProgressBar(self, textVisible=False)
+        self._progress = ReplayProgress()
+        self._clock = QTimer(self, interval=CLOCK_INTERVAL_MS)
+        self._clock.timeout.connect(self._show_progress)
+        self._stop = build_push_button(tr("Stop"), self, self._stop_replay)
+        self._again = build_push_button(tr("Try again"), self, self._start_replay)
+        return build_row((self._bar, 1), self._stop, spacing=12)
 
     def show_savings(self, sentence: str) -> None:
         """Says first what shortening has saved in the only conversation, as the meter says it."""
@@ -136,6 +177,12 @@ class ReplayLabDialog(TransientDialog):
 
     def _describe_comparison(self, requests: SentRequests) -> str:
         """Says what the lines of the table are, and in which window."""
+        about_settings = tr(
+            "With each message, the model reads the whole conversation so far. A setting says when older parts of it are sent in a shorter form, which costs less; the originals stay on this computer."
+        )
+        return join_sentences(about_settings, self._describe_lines(requests))
+
+    def _describe_lines(self, requests: SentRequests) -> str:
         if self._count > 1:
             return tr(
                 "Each line is the same conversations with another setting for long conversations. Nothing is sent."
@@ -213,17 +260,46 @@ class ReplayLabDialog(TransientDialog):
         self._working.cancel()
         super().done(result)
 
-    def _show_replay_progress(self, done: int, total: int) -> None:
-        self._bar.setRange(0, total)
-        self._bar.setValue(done)
-        self.answer.setText(tr("Replaying: {done} of {total} done", done=done, total=total))
+    def _start_replay(self) -> None:
+        self._progress = ReplayProgress(started_at=time.monotonic())
+        self._bar.show()
+        self._stop.show()
+        self._again.hide()
+        self._clock.start()
+        self._show_progress()
+        self._working: CancellableWork = self._runner.run_in_background(
+            self._play(), then=self._show_outcomes, owner=self, failed=self._show_replay_error
+        )
+
+    def _note_replay_progress(self, done: int, total: int) -> None:
+        self._progress.done = done
+        self._progress.total = total
+        self._show_progress()
+
+    def _show_progress(self) -> None:
+        """Counts the seconds too: until the first setting has been tried, nothing else moves."""
+        self._bar.setRange(0, self._progress.total)
+        self._bar.setValue(self._progress.done)
+        self.answer.setText(describe_replay_progress(self._progress, time.monotonic()))
+
+    def _end_replay(self) -> None:
+        self._clock.stop()
+        self._bar.hide()
+        self._stop.hide()
+
+    def _stop_replay(self) -> None:
+        self._working.cancel()
+        self._end_replay()
+        self.answer.setText(tr("Stopped. Nothing was changed."))
+        self._again.show()
 
     def _show_replay_error(self, error: HelixError) -> None:
-        self._bar.hide()
+        self._end_replay()
         self.answer.setText(translate_sentences(str(error)))
+        self._again.show()
 
     def _show_outcomes(self, outcomes: Sequence[PolicyOutcome]) -> None:
-        self._bar.hide()
+        self._end_replay()
         policy_in_use = self._bench.policy_name
         self._baseline = find_baseline(outcomes, policy_in_use)
         self._costs = compute_preset_costs(outcomes, policy_in_use, self._paid, self._compared_by)
@@ -233,6 +309,9 @@ class ReplayLabDialog(TransientDialog):
             return
         cheapest = self._find_cheapest(outcomes)
         self.answer.setText(self._describe_cheapest(cheapest))
+        basis = self._explain_comparison_of_tokens()
+        self._basis.setText(basis)
+        self._basis.setVisible(bool(basis))
 
         heading_of_costs = tr("Cost")
         if self._compared_by is not ComparedBy.COST:
@@ -304,30 +383,40 @@ class ReplayLabDialog(TransientDialog):
         return not cost.fits, share, outcome is not self._baseline
 
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
-        if self._compared_by is ComparedBy.TOKENS_AS_FREE:
-            alone = tr("The model in use costs nothing as far as is known, so the table compares the tokens that would have been sent.")  # fmt: skip
-            several = alone
-        elif self._compared_by is ComparedBy.TOKENS_AS_PRICE_UNKNOWN:
-            # Without a price, less text is no saving that anybody could name.
-            alone = tr("No price is known for the model in use, so costs cannot be compared. The table compares the tokens that would have been sent.")  # fmt: skip
-            several = alone
-        elif self._compared_by is ComparedBy.TOKENS_AS_NOTHING_PAID:
-            alone = tr("No request from Helix Desktop has been paid here yet, so the table compares the tokens that would have been sent.")  # fmt: skip
-            several = alone
-        elif outcome is self._baseline:
+        if all(cost.fits and cost.is_about_the_same for cost in self._costs.values()):
+            return tr("With every setting, it would have come to about the same.")
+        shown = {
+            "name": self._names[outcome.policy],
+            "amount": format_amount(self._costs[outcome.policy]),
+            "before": format_amount(self._costs[self._baseline.policy]),
+        }
+        if self._compared_by is ComparedBy.COST:
+            return self._describe_lowest_cost(outcome, shown)
+        # Without a price, less text is no saving that anybody could name.
+        if outcome is self._baseline:
+            return tr("No other setting would have sent less to the model.")
+        return tr("“{name}” would have sent the least to the model: about {amount} instead of {before}.", **shown)  # fmt: skip
+
+    def _describe_lowest_cost(self, outcome: PolicyOutcome, shown: Mapping[str, str]) -> str:
+        if outcome is self._baseline:
             alone = tr("No other setting would have cost less here.")
             several = tr("In your last {n} conversations, no other setting would have cost less.", n=self._count)  # fmt: skip
         else:
-            shown = {
-                "name": self._names[outcome.policy],
-                "cost": format_amount(self._costs[outcome.policy]),
-                "paid": format_amount(self._costs[self._baseline.policy]),
-            }
-            alone = tr("“{name}” would have cost the least here: about {cost} instead of {paid}.", **shown)  # fmt: skip
-            several = tr("In your last {n} conversations, “{name}” would have cost the least: about {cost} instead of {paid}.", n=self._count, **shown)  # fmt: skip
+            alone = tr("“{name}” would have cost the least here: about {amount} instead of {before}.", **shown)  # fmt: skip
+            several = tr("In your last {n} conversations, “{name}” would have cost the least: about {amount} instead of {before}.", n=self._count, **shown)  # fmt: skip
         if self._count > 1:
             return several
         return alone
+
+    def _explain_comparison_of_tokens(self) -> str:
+        match self._compared_by:
+            case ComparedBy.TOKENS_AS_FREE:
+                return tr("The model in use costs nothing as far as is known, so the table compares the tokens that would have been sent.")  # fmt: skip
+            case ComparedBy.TOKENS_AS_PRICE_UNKNOWN:
+                return tr("No price is known for the model in use, so costs cannot be compared. The table compares the tokens that would have been sent.")  # fmt: skip
+            case ComparedBy.TOKENS_AS_NOTHING_PAID:
+                return tr("No request from Helix Desktop has been paid here yet, so the table compares the tokens that would have been sent.")  # fmt: skip
+        return ""
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]

@@ -13,7 +13,11 @@ from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.replay_lab.model_costs import SentRequests
-from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
+from helix_desktop.gui.replay_lab.replay_lab_dialog import (
+    ReplayLabDialog,
+    ReplayProgress,
+    describe_replay_progress,
+)
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench, now
@@ -179,7 +183,7 @@ def test_with_a_price_but_nothing_paid_tokens_are_compared(
     window.window_actions["lab"].trigger()
     (lab,) = window.findChildren(ReplayLabDialog)
     QApplication.processEvents()
-    assert "No request from Helix Desktop has been paid here yet" in lab.answer.text()
+    assert "No request from Helix Desktop has been paid here yet" in said(lab)
     assert_tokens_are_compared(lab)
 
 
@@ -216,6 +220,46 @@ def test_a_replay_that_fails_says_why(window: MainWindow, program: FakeInstallat
     window.window_actions["lab"].trigger()
     (lab,) = window.findChildren(ReplayLabDialog)
     assert "The replay failed: no space left" in said(lab)
+    program.replay_error = ""
+    button(lab, "Try again").click()
+    QApplication.processEvents()
+    assert len(program.played) == 2
+    assert "“Old outputs first”" in lab.answer.text()
+
+
+def test_the_seconds_are_counted_also_before_the_first_setting_was_tried() -> None:
+    """A bar without an end and one sentence stood there while a busy computer started it."""
+    progress = ReplayProgress(started_at=100.0)
+    assert describe_replay_progress(progress, 100.4) == "Reading what was said…"
+    assert describe_replay_progress(progress, 109.2) == "Reading what was said… · 9 s"
+    progress.total = 5
+    assert describe_replay_progress(progress, 175.0) == (
+        "Trying each setting: 0 of 5 done · 1 min 15 s"
+    )
+
+
+def test_a_replay_that_was_stopped_can_be_begun_again(
+    lab: ReplayLabDialog, program: FakeInstallation
+) -> None:
+    lab._stop_replay()
+    assert lab.answer.text() == "Stopped. Nothing was changed."
+    assert lab._bar.isHidden()
+    button(lab, "Try again").click()
+    QApplication.processEvents()
+    assert len(program.played) == 2
+    assert "Nothing was changed" not in lab.answer.text()
+
+
+def test_where_all_settings_come_to_the_same_that_is_the_answer(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    program.cheapest = []
+    lab = lab_of_paid_conversation(window, bench)
+    assert lab.answer.text() == "With every setting, it would have come to about the same."
+
+
+def button(lab: ReplayLabDialog, words: str) -> QPushButton:
+    return next(each for each in lab.findChildren(QPushButton) if each.text() == words)
 
 
 def test_a_workspace_without_a_conversation_has_nothing_to_replay(
@@ -235,7 +279,7 @@ def test_without_a_price_nothing_is_called_cheap(
     window.window_actions["lab"].trigger()
     (lab,) = window.findChildren(ReplayLabDialog)
     QApplication.processEvents()
-    assert "No price is known" in lab.answer.text()
+    assert "No price is known" in said(lab)
     assert "cost less" not in lab.answer.text()
     assert_tokens_are_compared(lab)
 
@@ -255,7 +299,11 @@ def test_for_a_free_model_tokens_are_compared_and_the_answer_says_so(
     window.window_actions["lab"].trigger()
     (lab,) = window.findChildren(ReplayLabDialog)
     QApplication.processEvents()
-    assert "costs nothing as far as is known" in lab.answer.text()
+    assert "costs nothing as far as is known" in said(lab)
+    assert lab.answer.text() == (
+        "“Old outputs first” would have sent the least to the model: "
+        "about 90K tokens instead of 120K tokens."
+    ), "why tokens are compared stood in the answer's place"
     assert_tokens_are_compared(lab)
 
 
