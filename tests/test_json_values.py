@@ -136,7 +136,10 @@ def test_whoever_expects_broken_json_expects_json_that_is_nested_too_deeply() ->
     surprised: list[str] = []
     package = Path(json_values.__file__).parent
     for file in package.rglob("*.py"):
-        for line, caught in list_errors_caught_around_loads(ast.parse(file.read_text("utf-8"))):
+        source = file.read_text("utf-8")
+        if "json.loads" not in source:  # nine of ten files, which need no parsing
+            continue
+        for line, caught in list_errors_caught_around_loads(ast.parse(source)):
             if "ValueError" in caught and "RecursionError" not in caught:
                 surprised.append(f"{file.relative_to(package)}:{line}")
     assert not surprised

@@ -40,7 +40,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from helix_desktop import concurrency
 from helix_desktop.resources import resources_folder
 from helix_desktop.store.shared import row_encryption
 from tests.faults.fleet_kill import Home
@@ -48,6 +47,7 @@ from tests.faults.store_report import report
 from tests.peers import postgres
 from tests.peers.chat_server import ChatServer, refused, reply
 from tests.peers.peer import Answer, Seen
+from tests.peers.serving import serve_in_thread
 
 SECRET = "heliotrope"  # In each task's words, which no collector may get.
 DONE = 4
@@ -90,7 +90,7 @@ class Collector:
                 pass
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        concurrency.start_thread(server.serve_forever, name="collector")
+        serve_in_thread(server, "collector")
         return server
 
     def receive(self, path: str, body: bytes) -> None:

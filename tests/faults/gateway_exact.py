@@ -25,7 +25,6 @@ from urllib.parse import urlsplit
 
 from hypothesis import HealthCheck, given, settings
 
-from helix_desktop import concurrency
 from helix_desktop.gateway.request_routes import CONNECTION_HEADERS
 from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedSession
@@ -33,6 +32,7 @@ from tests.faults.store_report import report
 from tests.gateway.running import WIRES, running
 from tests.gateway.written import FIELDS, PATHS, dumped, units
 from tests.peers.agent_provider import WRITERS, Block, Calls, Says
+from tests.peers.serving import serve_in_thread
 
 Json = Any
 LONGEST = 600.0  # seconds a request may take, on whatever machine
@@ -80,7 +80,7 @@ class Echo:
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
-        concurrency.start_thread(server.serve_forever, name="echo", daemon=True)
+        serve_in_thread(server, "echo")
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:

@@ -249,23 +249,28 @@ async def test_all_that_a_server_asks_is_shown() -> None:
         assert question.preview.count("Which name?") == 1_000
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "https://bank.example@evil.example/", "https://bank.example\\@evil.example/", "https://a.b\\.evil.example/",
-        "file:///etc/passwd", "ssh://a.b", "javascript:alert(1)", "https:evil", "https:///etc/passwd", "https://[::1",
-        "http:file:///etc/passwd", "https://a.b/\u202egnp.exe", "https://a.b/\nx", "mailto:a@b.c?attach=/etc/passwd", " https://a.b",
-    ],
-)  # fmt: skip
-async def test_a_server_opens_only_addresses_that_show_where_they_lead(address: str) -> None:
+# Each of them hides where it leads, or leads to something that is no page.
+HIDDEN_ADDRESSES = [
+    "https://bank.example@evil.example/", "https://bank.example\\@evil.example/", "https://a.b\\.evil.example/",
+    "file:///etc/passwd", "ssh://a.b", "javascript:alert(1)", "https:evil", "https:///etc/passwd", "https://[::1",
+    "http:file:///etc/passwd", "https://a.b/\u202egnp.exe", "https://a.b/\nx", "mailto:a@b.c?attach=/etc/passwd", " https://a.b",
+]  # fmt: skip
+
+
+async def test_a_server_opens_only_addresses_that_show_where_they_lead() -> None:
     async with hosting(modern()) as here:
         await here.settled()
         server = here.host.hosted_servers[0]
-        server._running_calls.append(here.context)
-        for url, action in ((address, "decline"), ("https://a.b:8443/sign?in=x@y", "accept")):
+
+        async def ask_to_open(url: str) -> str:
             params = ElicitRequestURLParams(message="Sign in", url=url, elicitation_id="1")
-            result = await server._ask_user_for_server(None, params)  # type: ignore[arg-type]
-            assert result.action == action
+            return (await server._ask_user_for_server(None, params)).action  # type: ignore[arg-type]
+
+        server._running_calls.append(here.context)
+        for address in HIDDEN_ADDRESSES:
+            assert await ask_to_open(address) == "decline", address
+        # Last: the server may still ask, so none was declined because of how many there were.
+        assert await ask_to_open("https://a.b:8443/sign?in=x@y") == "accept"
         (question,) = here.asked
         assert question.preview == "https://a.b:8443/sign?in=x@y"
 

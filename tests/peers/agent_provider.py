@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import zstandard
 
-from helix_desktop import concurrency
+from tests.peers.serving import serve_in_thread
 
 Json = Any
 
@@ -151,7 +151,7 @@ class Provider:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
-        concurrency.start_thread(self._server.serve_forever, name="provider", daemon=True)
+        serve_in_thread(self._server, "provider")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from helix_desktop import concurrency
+from tests.peers.serving import serve_in_thread
 
 
 def create_certificate(folder: Path, host: str) -> tuple[Path, Path]:
@@ -70,7 +71,7 @@ class CompanyProxy:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        concurrency.start_thread(self._server.serve_forever, name="company proxy", daemon=True)
+        serve_in_thread(self._server, "company proxy")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -34,6 +34,7 @@ from helix_desktop.providers.provider_catalog import ProviderConfig, connect_mod
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.company_proxy import create_certificate
 from tests.peers.peer import Peer, sse
+from tests.peers.serving import serve_in_thread
 from tests.providers.asking import QUICK, Instant, asking, heard
 
 
@@ -337,7 +338,7 @@ async def test_no_cookie_of_one_server_reaches_another() -> None:
         ThreadingHTTPServer(("127.0.0.1", 0), CookieServer) as other,
     ):
         for server in (one, other):
-            concurrency.start_thread(server.serve_forever, name="cookie server")
+            serve_in_thread(server, "cookie server")
         async with http_transport.build_http_client(uses_environment=False) as client:
             for server in (one, other, one):
                 await client.get(f"http://127.0.0.1:{server.server_port}/")
