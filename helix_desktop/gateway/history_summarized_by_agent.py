@@ -114,6 +114,18 @@ def _beginning_of_sealed_summary(message: ProtocolMessage) -> str:
     return ""
 
 
+def messages_from_summary_on(
+    messages: Sequence[ProtocolMessage], summary: SummaryAtBeginning
+) -> Sequence[ProtocolMessage]:
+    """Return what a request has behind the summary, and before it the user's message that the
+    summary is in, as more may be said there. A reply says nothing but the summary.
+    """
+    last_position = summary.message_count - 1
+    if messages[last_position].speaker is Speaker.ASSISTANT:
+        return messages[last_position + 1 :]
+    return messages[last_position:]
+
+
 def _is_question_of_opencode(message: ProtocolMessage) -> bool:
     if message.speaker is not Speaker.USER:
         return False

@@ -14,7 +14,11 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_conversation import parts_from_pieces
 from helix_desktop.gateway.conversations_port import Arrival
-from helix_desktop.gateway.history_summarized_by_agent import find_summary_piece
+from helix_desktop.gateway.history_summarized_by_agent import (
+    SummaryAtBeginning,
+    find_summary_at_beginning,
+    messages_from_summary_on,
+)
 from helix_desktop.gateway.summarized_conversation import (
     KeptEnd,
     find_kept_end,
@@ -23,7 +27,7 @@ from helix_desktop.gateway.summarized_conversation import (
     list_messages_behind_summary,
 )
 from helix_desktop.histories.seen_twice import names_of_session
-from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
+from helix_desktop.protocols.gateway_message import PieceKind, ProtocolMessage, Speaker
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.session_intake import NEWEST, id_of_imported_session
 from helix_desktop.workbench.session_seen_live import (
@@ -63,9 +67,11 @@ async def find_imported_session(
     Of several that begin with the same messages, it is the one that has most of them. What the
     user has continued here, thrown away or works on with another machine stays as it is.
     """
-    summary = find_summary_piece(messages[0])
+    summary = find_summary_at_beginning(messages)
     if summary is not None and not arrival.is_below_another:
-        return await _find_summarized_session(bench, arrival, messages, summary)
+        # Without a name, the messages that the agent has kept tell more than its summary.
+        if arrival.session or not summary.keeps_messages:
+            return await _find_summarized_session(bench, arrival, messages, summary)
     has_reply = any(message.speaker is Speaker.ASSISTANT for message in messages)
     if arrival.session:
         return await _find_session_by_name(bench, arrival, messages, has_reply=has_reply)
@@ -102,13 +108,22 @@ async def _find_session_by_name(
 
 
 async def _find_summarized_session(
-    bench: Workbench, arrival: Arrival, messages: Sequence[ProtocolMessage], summary: Piece
+    bench: Workbench,
+    arrival: Arrival,
+    messages: Sequence[ProtocolMessage],
+    summary: SummaryAtBeginning,
 ) -> ImportedSession | None:
     """Return the conversation for whose messages a request has the agent's own summary: the one of
     the session that it names, or else the only one that ends with what is behind it, where that is
     much or the agent's file had this very summary.
     """
-    behind_summary = await asyncio.to_thread(list_messages_behind_summary, messages, summary.text)
+    compared_messages = messages_from_summary_on(messages, summary)
+    text_of_summary = ""
+    if summary.piece is not None:
+        text_of_summary = summary.piece.text
+    behind_summary = await asyncio.to_thread(
+        list_messages_behind_summary, compared_messages, text_of_summary
+    )
     if arrival.session:
         candidates = [id_of_imported_session(arrival.agent, arrival.session)]
     else:

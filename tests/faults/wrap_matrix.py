@@ -347,6 +347,10 @@ def shortened_without_wrap(stage: Stage) -> None:
     listed = json.loads(stage.helix("conversation", "list", "-w", "work", "--json"))
     if len(listed) != 1:
         stage.wrong.append(f"it is {len(listed)} conversations")
+    shown = "".join(stage.helix("conversation", "show", "-w", "work", row["id"]) for row in listed)
+    for number in range(1, stage.steps + 1):
+        if f"echo step {number}" not in shown:
+            stage.wrong.append(f"step {number}, before its summary, is not in the conversation")
     if words not in stage.helix("conversation", "search", "-w", "work", words, "--json"):
         stage.wrong.append("what was said behind it was not recorded")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from helix_desktop.histories.session_from_facts import (
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, ProtocolMessage, Speaker
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workbench.session_preparation import SessionPreparation
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.peers.agent_provider import WRITERS, Calls, Says
 
@@ -425,6 +428,68 @@ async def test_codex_goes_back_before_its_compactions(
         assert words.count("Done: another way.") == 1
         assert words[-1] == "Done: and on."
         await session.conversations.aclose()
+
+
+def lines_as_codex_writes_them(lines: Sequence[Any]) -> list[Any]:
+    """A sealed summary stands within the line of its compaction."""
+    written: list[Any] = []
+    for line in lines:
+        payload = line["payload"]
+        if payload.get("type") == "compaction":
+            written[-1]["payload"]["replacement_history"].append(payload)
+        else:
+            written.append(line)
+    return written
+
+
+@pytest.mark.parametrize("summary", [sealed_summary, summary_in_words])
+@pytest.mark.parametrize("goes_on_without_wrap", [False, True])
+async def test_what_codex_has_compacted_without_wrap_stays_in_its_conversation(
+    tmp_path: Path, summary: Any, *, goes_on_without_wrap: bool
+) -> None:
+    """It was in a branch that was left once the session went on behind wrap."""
+    async with bench(tmp_path / "first") as made:
+        session = SessionOfCodex(LocalAgentConversations(made, _nobody))
+        await session.work("count the files")
+        await session.work("and the folders")
+        await session.compact(summary(0))
+        units = list(session.units)
+        await session.work("and the links")
+        if goes_on_without_wrap:
+            units = list(session.units)
+        await session.conversations.aclose()
+        (row,) = made.list_conversations()
+        lines = lines_as_codex_writes_them(await lines_for_codex(made, row.id))
+    if not goes_on_without_wrap:
+        kinds = [line["type"] for line in lines]
+        lines = lines[: kinds.index("compacted") + 1]
+    file = tmp_path / "rollout-2026-11-28T00-00-00-new.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+
+    async with bench(tmp_path / "second") as made:
+        preparation = SessionPreparation(copies=tmp_path / "copies")
+        await made.import_histories([file], preparation=preparation)
+        (row,) = made.list_conversations()
+        imported, _ = await restored_words(made, row.id)
+        session = SessionOfCodex(LocalAgentConversations(made, _nobody))
+        session.name = "new"
+        session.prefix = "later"
+        session.units = units
+        sent = await session.work("and on")
+        await session.conversations.aclose()
+        assert sent.ticket.conversation == row.id
+        restored, compactions = await restored_words(made, row.id)
+        assert compactions
+        without_sealed = [said for said in restored if not said.startswith("[Attachment: block]")]
+        assert without_sealed == [
+            *imported,
+            "and on",
+            "I look.",
+            "output of and on",
+            "Done: and on.",
+        ]
+        items = [line["payload"] for line in await lines_for_codex(made, row.id)]
+        assert (summary(0) in items) == (summary is sealed_summary), "only its provider can read it"
 
 
 async def test_a_user_who_asks_what_opencode_asks_begins_no_summary(tmp_path: Path) -> None:
