@@ -27,7 +27,7 @@ _IMPORT = re.compile(r"(?<![\w`@/])@([~\w./][^\s`,;:!?)\]]*)")
 # A pattern in a list of them; a comma within braces does not end it.
 _GLOB = re.compile(r"(?:\{[^{}]*\}|[^\s,])+")
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_MOST_GLOBS = 64
+_MOST_GLOBS = 256
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 
 
@@ -252,7 +252,7 @@ def _parse_globs(value: object) -> tuple[str, ...]:
     while patterns:
         pattern = patterns.pop(0)
         braces = _BRACES.search(pattern)
-        if braces is None or len(patterns) > _MOST_GLOBS:
+        if braces is None or len(globs) + len(patterns) > _MOST_GLOBS:
             globs.append(pattern)
             continue
         before = pattern[: braces.start()]

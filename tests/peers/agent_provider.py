@@ -130,6 +130,8 @@ class Provider:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Each event leaves at once, as from a real provider, and not when the last one is confirmed.
+            disable_nagle_algorithm = True
 
             def handle(self) -> None:
                 with suppress(
