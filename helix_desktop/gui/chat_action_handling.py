@@ -439,7 +439,8 @@ class RewindQuestion:
             choices.append(DialogChoice(tr("Rewind and undo these changes"), rewind_and_undo))
         elif message_sending.are_checkpoints_off(self.bench, self.session.id):
             text = f"{text}\n\n{tr('Checkpoints are turned off, so files stay as they are.')}"
-        ask_to_choose_one(self.parts.widget, tr("Rewind"), text, choices)
+        # Later messages and files stay, and the notice behind it takes it back.
+        ask_to_choose_one(self.parts.widget, tr("Rewind"), text, choices, is_first_usual=True)
 
     def _rewind_session(self, changed: FilesToUndo | None) -> None:
         self.parts.run_for_window(self._undo_and_rewind(changed))

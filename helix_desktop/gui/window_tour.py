@@ -26,6 +26,7 @@ from helix_desktop.gui.translation import tr, translate_name
 # The numbers of these steps, counted from 0.
 CUT_OUTPUT_STEP = 2
 FOLD_STEP = 3
+UNDO_FOLD_STEP = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +82,16 @@ class WindowTour(QObject):
             self.end_window_tour()
 
     def _go_to_next_step(self) -> None:
-        self._go_to_step(self._step_number + 1)
+        next_step = self._step_number + 1
+        if next_step == UNDO_FOLD_STEP and not self._has_folded():
+            next_step += 1  # Nothing was shortened, so nothing can be undone.
+        self._go_to_step(next_step)
 
     def _go_to_step_before(self) -> None:
-        self._go_to_step(self._step_number - 1)
+        step_before = self._step_number - 1
+        if step_before == UNDO_FOLD_STEP and not self._has_folded():
+            step_before -= 1
+        self._go_to_step(step_before)
 
     def _go_to_step(self, step_number: int) -> None:
         if step_number >= len(self.steps):

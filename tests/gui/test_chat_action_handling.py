@@ -330,6 +330,16 @@ def test_a_rewind_names_the_changed_files_and_both_are_undone_from_its_notice(
     assert set(before) <= {each.seq for each in session.state.facts_on_path()}
 
 
+def test_return_takes_the_way_of_a_rewind_that_changes_no_file(
+    window: MainWindow, session: FakeSession
+) -> None:
+    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.REWIND, 1))
+    (box,) = window.findChildren(QMessageBox)
+    assert box.defaultButton().text() == "Rewind"
+    QTest.keyClick(box, Qt.Key.Key_Return)
+    assert session.state.facts[-1].fact == Rewound(1)
+
+
 @pytest.mark.parametrize("act", [MessageAct.REWIND, MessageAct.EDIT])
 def test_it_is_said_before_an_undo_which_files_were_changed_later_and_stay(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession, act: MessageAct

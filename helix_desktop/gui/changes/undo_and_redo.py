@@ -285,12 +285,8 @@ class ChangesUndo(QObject):
         work = self._changes.undo_file_changes(
             wish.files, conversation=self._conversation, choices=choices, undoes=wish.undoes
         )
-        # What was redone can be undone again.
-        label_of_notice = ""
-        if wish.is_redo:
-            label_of_notice = tr("Undo")
         report = partial(
-            self.report_undone, label=label_of_notice, note=self._note_on_commit(wish.files)
+            self.report_undone, is_redo=wish.is_redo, note=self._note_on_commit(wish.files)
         )
         self._run_undo_work(work, then=report)
 
@@ -327,12 +323,17 @@ class ChangesUndo(QObject):
         self._run_undo_work(read_and_compare_versions(), then=ThreeVersionsDialog.open)
 
     def report_undone(
-        self, result: FileUndoResult, *, success_words: str = "", label: str = "", note: str = ""
+        self,
+        result: FileUndoResult,
+        *,
+        success_words: str = "",
+        is_redo: bool = False,
+        note: str = "",
     ) -> None:
-        """Reports the result. `label`: the notice's button, by default "Redo". `success_words`
+        """Reports the result. `is_redo`: the notice offers to undo it again. `success_words`
         replace the counts if all went as planned. `note` is said behind them if something was done.
         """
-        sentence = describe_undone_files(result)
+        sentence = describe_undone_files(result, is_redo=is_redo)
         is_complete = bool(result.restored) and not result.paths_left_alone
         if success_words and is_complete:
             sentence = success_words
@@ -340,20 +341,18 @@ class ChangesUndo(QObject):
             sentence = join_sentences(sentence, note)
         button: dict[str, object] = {}
         if result.fact is not None:
-            button["button"] = label or tr("Redo")
-            button["act"] = partial(self._undo_the_undo, result.fact, label)
+            button["button"] = tr("Redo")
+            if is_redo:
+                button["button"] = tr("Undo")
+            button["act"] = partial(self._undo_the_undo, result.fact, is_redo=not is_redo)
         self.undone.emit(sentence, button)
 
-    def _undo_the_undo(self, fact: FilesChanged, label: str) -> None:
+    def _undo_the_undo(self, fact: FilesChanged, *, is_redo: bool) -> None:
         """Redoes without a question: only files that nobody has changed since are restored."""
         if self._changes is None:
             return
         work = redo_undone_changes(self._changes, fact, self._conversation)
-        # The labels take turns: without one, the button says "Redo".
-        next_label = tr("Undo")
-        if label:
-            next_label = ""
-        self._run_undo_work(work, then=partial(self.report_undone, label=next_label))
+        self._run_undo_work(work, then=partial(self.report_undone, is_redo=is_redo))
 
     def undo_hunk(self, file: FileChange, hunk: str) -> None:
         if self._changes is not None:
@@ -464,9 +463,9 @@ def _find_last_change(files: Sequence[FileChange]) -> int:
     return last_seq
 
 
-def describe_undone_files(result: FileUndoResult) -> str:
-    """Says how many files an undo restored and deleted, and below that, one a line, which paths it
-    did not change and why.
+def describe_undone_files(result: FileUndoResult, *, is_redo: bool = False) -> str:
+    """Says how many files an undo or a redo restored and deleted, and below that, one a line, which
+    paths it did not change and why.
     """
     restored_count = result.files_put_back
     deleted_count = result.files_deleted
@@ -475,6 +474,17 @@ def describe_undone_files(result: FileUndoResult) -> str:
         restored_count = len(result.restored)
 
     sentences: list[str] = []
+    changed_count = restored_count + deleted_count
+    if is_redo and changed_count:
+        sentences.append(
+            format_count(
+                changed_count,
+                "The changes of {n} file were redone.",
+                "The changes of {n} files were redone.",
+            )
+        )
+        restored_count = 0
+        deleted_count = 0
     if restored_count:
         sentences.append(
             format_count(restored_count, "{n} file was restored.", "{n} files were restored.")

@@ -70,13 +70,22 @@ class TourStepCard(QWidget):
         self.offer = build_push_button("", self)
         self.leave = build_push_button(tr("Leave the tour"), self, look="link")
         self.back = build_push_button(tr("Back"), self)
-        self.next = build_push_button(tr("Next"), self)
+        self.next = build_push_button("", self)
+        self._keep_width_of_next_button()
         texts = [self.number, self.title, self.words]
         offer_row = build_row(self.offer, 1)
         step_row = build_row(self.leave, 1, self.back, self.next, spacing=8)
         margins = (16, 12, 16, 12)
         build_column(*texts, offer_row, step_row, owner=self, margins=margins, spacing=8)
         self._theme = theme
+
+    def _keep_width_of_next_button(self) -> None:
+        """Gives the button the width of its longest label, so that Back does not move."""
+        widest = 0
+        for label in (tr("Next"), tr("Skip"), tr("Finish")):
+            self.next.setText(label)
+            widest = max(widest, self.next.sizeHint().width())
+        self.next.setMinimumWidth(widest)
 
     def compute_card_size(self, width: int) -> QSize:
         # The buttons must fit.
@@ -112,6 +121,7 @@ class TourGuide(QObject):
         self.ring = HighlightRing(theme, window)
         self.card = TourStepCard(theme, window)
         self._shown_step: ShownTourStep | None = None
+        self._card_rect = QRect()  # Where the card was placed last.
         # The areas that the card should not cover, in order of preference.
         self._clear_areas = [QRect()]
         self._timer = QTimer(self, interval=150)
@@ -195,13 +205,18 @@ class TourGuide(QObject):
 
     def _place_ring_and_card(self) -> None:
         self.ring.setGeometry(self._window.rect())
-        card_rect = self._find_place_for_card()
-        if self.card.geometry() != card_rect:
-            self.card.setGeometry(card_rect)
+        self._card_rect = self._find_place_for_card()
+        if self.card.geometry() != self._card_rect:
+            self.card.setGeometry(self._card_rect)
 
     def _find_place_for_card(self) -> QRect:
-        """Returns the first place that covers none of the area beside which it is, or the last."""
+        """Returns the first place that covers none of the area beside which it is, or the last. If
+        it can, the card stays, so that its buttons are where the last one was pressed.
+        """
         window = self._window.rect()
+        kept_rect = self._find_place_at_same_corner(window)
+        if not kept_rect.isEmpty():
+            return kept_rect
         card_rect = QRect()
         for area in self._clear_areas:
             for width in CARD_WIDTHS:
@@ -210,6 +225,20 @@ class TourGuide(QObject):
                 if not card_rect.intersects(area):
                     return card_rect
         return card_rect
+
+    def _find_place_at_same_corner(self, window: QRect) -> QRect:
+        """Returns the place with the card's lower right corner as it is, or an empty one if the card
+        would cover something there.
+        """
+        if self._card_rect.isEmpty():
+            return QRect()
+        for width in CARD_WIDTHS:
+            kept_rect = QRect(QPoint(), self.card.compute_card_size(width))
+            kept_rect.moveBottomRight(self._card_rect.bottomRight())
+            is_clear = not any(kept_rect.intersects(area) for area in self._clear_areas)
+            if window.contains(kept_rect) and is_clear:
+                return kept_rect
+        return QRect()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QCoreApplication, QEvent, Signal
 from PySide6.QtWidgets import (
     QCheckBox,
     QFrame,
@@ -97,7 +97,7 @@ class McpServerCard(QWidget):
     def update_server_card(self, server: McpServerState, *, is_new: bool = False) -> None:
         """Updates the card. It stays open, and what has the focus keeps it."""
         # While a server starts, the seconds are counted, though nothing else has changed.
-        self._state.setText(describe_server_state(server, time.time()))
+        self._show_server_state(describe_server_state(server, time.time()))
         look = "small"
         if _has_failed(server):
             look = "danger"
@@ -123,6 +123,14 @@ class McpServerCard(QWidget):
             self._show_server_timeouts()
         if is_log_new:
             self._show_server_log()
+
+    def _show_server_state(self, words: str) -> None:
+        if words == self._state.text():
+            return
+        self._state.setText(words)
+        # Otherwise a busy computer draws two lines in the place of one first.
+        if self.isVisible():
+            QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest.value)
 
     def _show_wanted_variable(self, server: McpServerState) -> None:
         """Says which key the server asks for, and where it can be entered."""

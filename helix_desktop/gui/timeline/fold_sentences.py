@@ -158,7 +158,7 @@ def _describe_start_briefly(event: TimelineEvent, window: int) -> str:
         preset = dict(list_policy_choices()).get(event.words)
         if preset is None:
             preset = tr("{name} preset", name=event.words)
-        parts.append(preset)
+        parts.append(tr("Setting for long conversations: {name}", name=preset))
     if window:
         window_then = _window_at_start(event) or window
         parts.append(tr("{n} context window", n=format_token_count(window_then)))

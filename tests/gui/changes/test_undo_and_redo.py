@@ -102,16 +102,20 @@ def test_what_was_undone_can_be_redone_from_the_notice_and_undone_again(
     page: ChangesPage, changes: FakeChanges
 ) -> None:
     buttons: list[dict[str, Any]] = []
+    said: list[str] = []
     page.notice_wanted.connect(lambda _words, button: buttons.append(button))
+    page.notice_wanted.connect(lambda words, _button: said.append(words))
     page.undo.confirm_and_undo_sources(page._turns[0].sources, "Undo turn 12")
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
     asked.accept()
     assert changes.now["src/a.py"] == BEFORE
+    assert "redone" not in said[-1]
     for button, content in (("Redo", AFTER), ("Undo", BEFORE), ("Redo", AFTER)):
         assert buttons[-1]["button"] == button
         buttons[-1]["act"]()
         assert changes.now["src/a.py"] == content
+        assert ("redone" in said[-1]) == (button == "Redo"), "both said that files were restored"
     page.undo.plan_and_confirm_undo(changes._files(), redo=True)
     assert not any(each.isVisible() for each in page.findChildren(UndoChangesDialog))
     assert buttons[-1]["button"] == "Undo", "what was redone can be undone"

@@ -158,3 +158,23 @@ def test_escape_leaves_where_nothing_else_wants_it(theme: Theme) -> None:
     QTest.keyClick(coach.card.next, Qt.Key.Key_Escape)
     assert left.count() == 2
     coach.close_tour_guide()
+
+
+def test_the_buttons_stay_where_they_were_pressed_while_nothing_is_covered(theme: Theme) -> None:
+    """The card stood elsewhere at each step, and its Skip with it."""
+    window = QWidget()
+    window.resize(1440, 900)
+    coach = TourGuide(theme, window)
+    page = QRect(320, 40, 1120, 860)
+    coach.show_tour_step(ShownTourStep(1, 6, "One", "Short."))
+    coach.point_at_area(QRect(900, 300, 60, 20), [page])
+    corner = coach.card.geometry().bottomRight()
+    width_of_skip = coach.card.next.sizeHint().expandedTo(coach.card.next.minimumSize()).width()
+    coach.show_tour_step(ShownTourStep(2, 6, "Two", "A longer text. " * 9, is_done=True))
+    coach.point_at_area(QRect(700, 500, 60, 20), [page])
+    assert coach.card.geometry().bottomRight() == corner
+    width_of_next = coach.card.next.sizeHint().expandedTo(coach.card.next.minimumSize()).width()
+    assert width_of_next == width_of_skip
+    coach.point_at_area(coach.card.geometry(), [QRect()])
+    assert coach.card.geometry().bottomRight() != corner, "it never covers what it speaks of"
+    coach.close_tour_guide()

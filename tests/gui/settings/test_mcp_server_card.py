@@ -8,6 +8,7 @@ from dataclasses import replace
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
+    QApplication,
     QCheckBox,
     QDoubleSpinBox,
     QLabel,
@@ -150,6 +151,23 @@ def test_a_server_that_does_not_answer_says_since_when_and_why(
     log = page._cards["own"].findChildren(QPlainTextEdit)[0]
     assert log.isVisible()
     assert log.placeholderText() == "The server has written nothing yet."
+
+
+def test_a_state_that_takes_two_lines_has_their_room_at_once(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """On a busy computer, both lines stood in the room of one."""
+    starting = listed_server("python3 own.py", "own", "starting")
+    bench.mcp_servers.running = [starting]
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
+    page.resize(500, 700)
+    page.show()
+    QApplication.processEvents()
+    card = page._cards["own"]
+    card._show_server_state("ready")
+    card._show_server_state("The program runs but has not answered yet. " * 4)
+    state = card._state
+    assert state.height() >= state.heightForWidth(state.width())
 
 
 def test_a_server_that_becomes_ready_says_so_by_itself(

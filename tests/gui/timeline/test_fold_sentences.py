@@ -60,7 +60,7 @@ def test_titles_and_lines(written: Written) -> None:
     ]
     assert (
         fold_sentences.describe_event_briefly(story.events[0], story.model_window)
-        == "Cheapest · 128K context window"
+        == "Setting for long conversations: Cheapest · 128K context window"
     )
     written.add(ModelSet(ModelRole.MAIN, "m", 60_000, 8_000))
     assert fold_sentences.describe_event_briefly(story_of(written).events[0], 60_000).endswith(
@@ -70,7 +70,7 @@ def test_titles_and_lines(written: Written) -> None:
         json.loads(spoken.translation_catalogue_path("zh_CN").read_text("utf-8"))
     )
     try:
-        assert fold_sentences.describe_event_briefly(story.events[0], 0) == "最省钱"
+        assert fold_sentences.describe_event_briefly(story.events[0], 0) == "长对话设置：最省钱"
     finally:
         spoken.set_translations({})
     assert (
@@ -356,7 +356,8 @@ def test_notes_are_counted_and_so_are_those_of_high_priority(kind: FoldKind) -> 
 def test_a_preset_that_this_version_does_not_know_is_named_as_it_is() -> None:
     start = event_of(ConversationStarted())
     start.words = "of tomorrow"
-    assert fold_sentences.describe_event_briefly(start, 0) == "of tomorrow preset"
+    words = fold_sentences.describe_event_briefly(start, 0)
+    assert words == "Setting for long conversations: of tomorrow preset"
     start.words = ""
     assert fold_sentences.describe_event_briefly(start, 0) == ""
 
