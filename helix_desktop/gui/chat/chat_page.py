@@ -19,7 +19,12 @@ from helix_desktop.gui.chat.permission_card import PermissionQuestionPanel
 from helix_desktop.gui.chat.rewrite_cost_line import RewriteCostLine
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelpLine
 from helix_desktop.gui.common.escape_key import EscapeCloser
-from helix_desktop.gui.common.widgets import build_plain_label, build_scroll_area, set_surface_look
+from helix_desktop.gui.common.widgets import (
+    build_plain_label,
+    build_scroll_area,
+    build_surface,
+    set_surface_look,
+)
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.session_signals import EventBridge
@@ -95,7 +100,7 @@ class ChatPage(QWidget):
             self.composer,
             self.foreign,
         )
-        self._notice_room = QWidget(self)
+        self._notice_room = build_surface(self, "page")
         self._notice_room.hide()
         self._keeps_room_of_gone_notice = False
         self._transcript_place.installEventFilter(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QApplication
 
@@ -57,3 +57,15 @@ def test_the_room_of_a_notice_goes_with_it_where_no_mouse_is(window: MainWindow)
     assert not window.chat._notice_room.isHidden()
     window.chat.reserve_room_for_notice(0)
     assert window.chat._notice_room.isHidden()
+
+
+def test_the_room_of_a_notice_looks_like_the_page(window: MainWindow) -> None:
+    """A grey strip lay across the page, also when the notice had gone and the mouse kept its room."""
+    window.resize(1000, 700)
+    window.chat.reserve_room_for_notice(66)
+    QApplication.processEvents()
+    room = window.chat._notice_room
+    in_room = room.mapTo(window, room.rect().center())
+    in_transcript = in_room - QPoint(0, room.height())
+    picture = window.grab().toImage()
+    assert picture.pixelColor(in_room) == picture.pixelColor(in_transcript)
