@@ -275,7 +275,19 @@ class AllWorkspaces:
         finally:
             lock.release_lock()
             await thread.aclose()
-        return replace(_read_workspace_description(workspace_folder), left_out=tuple(notes))
+        known = self._recolour_if_another_has_colour(_read_workspace_description(workspace_folder))
+        return replace(known, left_out=tuple(notes))
+
+    def _recolour_if_another_has_colour(self, imported: KnownWorkspace) -> KnownWorkspace:
+        """Tell an imported workspace from the one that it was exported from, which may be here."""
+        others = [known for known in self.list_workspaces() if known.id != imported.id]
+        used_colours = {known.settings.colour for known in others}
+        if imported.settings.colour not in used_colours:
+            return imported
+        free_colours = [colour for colour in COLOURS if colour not in used_colours]
+        if not free_colours:
+            return imported
+        return self.recolour_workspace(imported.id, free_colours[0])
 
     async def open_stored_workspace(self, name_or_id: str) -> StoredWorkspace:
         """Open a workspace as its owner. Raises StoreBusy if it is already open, here

@@ -60,6 +60,7 @@ async def test_history_and_cache_come_back_whole(
     known = await workspaces.import_workspace(
         await exported(workspace, tmp_path / "w.helix"), name="Copy"
     )
+    assert known.settings.colour != workspace.settings.colour, "two tiles of one name and colour"
     copy = await workspaces.open_stored_workspace(known.id)
     for conversation in ("a", "b"):
         assert await copy.journal.read_facts(conversation) == await workspace.journal.read_facts(
