@@ -216,8 +216,11 @@ def reached_by_arrows(stops: list[Stop]) -> set[QWidget]:
             and (here.autoExclusive() or here.group())
         ):
             group = here.group()
-            siblings = group.buttons() if group is not None else owner.findChildren(type(here))
-            reached |= {each for each in siblings if each.parentWidget() is owner}
+            if group is not None:
+                reached |= set(group.buttons())  # Also those on other cards.
+            else:
+                siblings = owner.findChildren(type(here))
+                reached |= {each for each in siblings if each.parentWidget() is owner}
     return reached
 
 

@@ -6,7 +6,11 @@ from PySide6.QtCore import QObject
 from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QAccessibleWidget, QWidget
 
-_ROLES = {"TextSurface": QAccessible.Role.Document, "StepPlot": QAccessible.Role.Chart}
+_ROLES = {
+    "TextSurface": QAccessible.Role.Document,
+    "PdfPagesView": QAccessible.Role.Document,
+    "StepPlot": QAccessible.Role.Chart,
+}
 
 
 def _build_accessible_interface(name: str, widget: QObject) -> QAccessibleWidget | None:

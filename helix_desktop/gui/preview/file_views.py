@@ -47,6 +47,8 @@ class PdfPagesView(QScrollArea):
         self._draw_more: Callable[[int, int], object] = lambda _first, _last: None
         self.setWidget(self._inside)
         self.setWidgetResizable(True)
+        self._inside.setAutoFillBackground(False)
+        self.setProperty("look", "shown-file")
         self.setAccessibleName(tr("Pages"))
         self.verticalScrollBar().valueChanged.connect(self._ask_for_pages_in_sight)
 
@@ -217,7 +219,7 @@ class OfflineHtmlView(QTextBrowser):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setOpenLinks(False)
-        self.setStyleSheet("QTextBrowser { border: none; border-radius: 0; padding: 12px; }")
+        self.setProperty("look", "shown-file")
         self.setAccessibleName(tr("Page"))
 
     def show_page(self, html: str) -> None:

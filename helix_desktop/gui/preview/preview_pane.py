@@ -238,6 +238,7 @@ class PreviewPane(QWidget):
         tab = build_push_button(words, self._tabs, show, "tab", name=name)
         tab.setToolTip(safe_tooltip(opened.file.shown_path))
         tab.setCheckable(True)
+        tab.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         tab.setChecked(opened is self._shown)
         tab.show()
         return tab

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QDeadlineTimer, Qt
-from PySide6.QtGui import QColor, QImage
+from PySide6.QtGui import QAccessible, QColor, QImage
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.engine.facts import Attachment
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.gui.common.accessible_roles import install_accessible_roles
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.text_selection import TextPosition
 from helix_desktop.gui.preview.preview_pane import PreviewPane, format_comment
@@ -62,6 +63,35 @@ def test_each_kind_has_its_view(
 ) -> None:
     show(pane, tmp_path, name, content)
     assert pane.stack.currentWidget() is getattr(pane, view)
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.html", b"<p>Hi"), ("a.pdf", written.pdf(2))])
+def test_a_shown_page_says_that_it_has_the_keyboard(
+    pane: PreviewPane, tmp_path: Path, name: str, content: bytes
+) -> None:
+    """The arrows scrolled it, and neither an eye nor a screen reader could tell."""
+    install_accessible_roles()
+    show(pane, tmp_path, name, content)
+    assert QTest.qWaitForWindowActive(pane.window())
+    view = pane.stack.currentWidget()
+    assert view is not None
+    button(pane, "✕").setFocus()
+    picture_before = view.grab().toImage()
+    view.setFocus(Qt.FocusReason.TabFocusReason)
+    assert view.grab().toImage() != picture_before
+    interface = QAccessible.queryAccessibleInterface(view)
+    assert interface is not None
+    assert interface.role() is not QAccessible.Role.Client
+
+
+def test_the_tabs_are_told_as_a_choice_of_one(pane: PreviewPane, tmp_path: Path) -> None:
+    show(pane, tmp_path, "a.py", b"x = 1")
+    show(pane, tmp_path, "b.py", b"x = 2")
+    for tab in pane._tab_widgets:
+        interface = QAccessible.queryAccessibleInterface(tab)
+        assert interface is not None
+        assert interface.role() is QAccessible.Role.RadioButton
+    assert [tab.isChecked() for tab in pane._tab_widgets] == [False, True]
 
 
 @pytest.mark.parametrize("page", [2, 6])
