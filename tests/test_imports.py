@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import helix_desktop
+from helix_desktop.desktop import window_program
 
 MODULES = sorted(
     each.name for each in pkgutil.walk_packages(helix_desktop.__path__, "helix_desktop.")
@@ -35,15 +36,8 @@ def test_nothing_outside_the_window_needs_qt() -> None:
 
 
 def test_a_window_without_a_model_carries_nothing_for_requests() -> None:
-    names = [
-        "window_start",
-        "desktop.window_program",
-        "desktop.provider_administration",
-        "desktop.settings_backend",
-        "gui.dialogs_and_notifications",
-        "workbench.all_workbenches",
-    ]
-    heavy = {"httpx", "mcp", "keyring", "rich", "click"}
+    names = ["window_start", "desktop.window_program", *window_program.MODULES_BEHIND_WINDOW]
+    heavy = {"httpx", "mcp", "keyring", "rich", "click", "yaml"}
     loaded = _imported(
         [f"helix_desktop.{name}" for name in names], f"print(sorted({heavy!r} & set(sys.modules)))"
     )

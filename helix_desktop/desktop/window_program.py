@@ -79,7 +79,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SWITCH_INTERVAL_SECONDS = 0.0003
 # These modules are imported in a thread. Importing them in the window's thread would
 # block it for 100 ms.
-_MODULES_BEHIND_WINDOW = (
+MODULES_BEHIND_WINDOW = (
     "workbench.all_workbenches",
     "desktop.provider_administration",
     "desktop.settings_backend",
@@ -276,7 +276,7 @@ class WindowProgram:
             self.window.workspaces.show_startup_error_and_block_actions(folder_error)
             return
         self._tasks.spawn_task(glibc_memory.return_free_memory_every_minute(), name="freed memory")
-        await asyncio.to_thread(_import_modules, _MODULES_BEHIND_WINDOW)
+        await asyncio.to_thread(_import_modules, MODULES_BEHIND_WINDOW)
         self._open_stores()
         self._show_workspaces_of_other_processes()
         self._tasks.spawn_task(

@@ -21,6 +21,9 @@ from helix_desktop.protocols.protocol_table import PROTOCOLS
 from helix_desktop.providers.provider_catalog import is_provider_address
 
 LARGEST_SETTINGS_BYTES = 64 << 20
+# Where Codex goes with a subscription.
+CODEX_SUBSCRIPTION_PATH = "/backend-api/codex"
+CODEX_SUBSCRIPTION_URL = f"https://chatgpt.com{CODEX_SUBSCRIPTION_PATH}"
 # Providers of opencode and pi that every address of the gateway serves.
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
 # People call both protocols of OpenAI by its name. They have the same address.

@@ -18,14 +18,13 @@ import orjson
 
 from helix_desktop.errors import ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.agent_upstreams import CODEX_SUBSCRIPTION_PATH
 from helix_desktop.gateway.provider_reply_bodies import read_raw_body
 from helix_desktop.json_values import list_at, object_at, text_at
 from helix_desktop.protocols.gateway_message import Json
 
 log = logging.getLogger(__name__)
 
-CODEX_SUBSCRIPTION_PATH = "/backend-api/codex"
-CODEX_SUBSCRIPTION_URL = f"https://chatgpt.com{CODEX_SUBSCRIPTION_PATH}"
 ACCOUNT_HEADER = "chatgpt-account-id"
 REGION_HEADER = "x-openai-account-routing-override"
 # The workspaces of these hosts may name another one of them, and no other.

@@ -14,7 +14,7 @@ import orjson
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_PATH
+from helix_desktop.gateway.agent_upstreams import CODEX_SUBSCRIPTION_PATH
 from helix_desktop.gateway.conversations_port import AgentConversations
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import read_reply_to_own_question

@@ -9,9 +9,9 @@ import httpx
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import request_routes
+from helix_desktop.gateway.agent_upstreams import CODEX_SUBSCRIPTION_URL
 from helix_desktop.gateway.codex_workspace import (
     ACCOUNT_HEADER,
-    CODEX_SUBSCRIPTION_URL,
     REGION_HEADER,
     CodexWorkspaceRoutes,
 )

@@ -5,10 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import httpx
-
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_PATH
+from helix_desktop.gateway.agent_upstreams import CODEX_SUBSCRIPTION_PATH
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.openai_chat import chat_gateway
@@ -162,6 +160,9 @@ def join_provider_address(upstream: str, path: str, query: str) -> str:
     """Return where the request goes. A version that ends the address and begins the
     path is used once.
     """
+    # The window imports this module before it is complete, and sends nothing.
+    import httpx
+
     if not path.startswith("/"):  # `*@other.example` would become a host name.
         raise httpx.InvalidURL("the path does not begin with a slash")
     if _leaves_its_folder(path):  # A registration names an address, not the whole server.

@@ -15,8 +15,6 @@ from dataclasses import field
 from pathlib import Path, PurePath
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 
@@ -24,8 +22,6 @@ LARGEST_FILE_BYTES = 256 * 1024
 MOST_FILE_ACCESSES = 20_000
 LONGEST_FRONT_MATTER = 8_000
 DEEPEST_LEVEL = 32
-# The parser written in Python takes seconds for some brackets.
-_YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,13 +272,18 @@ def _parse_front_matter(text: str) -> Mapping[str, Any] | str:
 
     It is remembered, because folders are read again before each step.
     """
+    # Most folders have no such block, and the import would delay the start.
+    import yaml  # type: ignore[import-untyped]
+
+    # The parser written in Python takes seconds for some brackets.
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     if len(text) > LONGEST_FRONT_MATTER:
         return "The block between the two --- lines is longer than 8,000 characters."
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _YAML)):
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, loader)):
             # They may grow without end.
             return "YAML aliases (*name) aren't supported between the --- lines."
-        values = yaml.load(text, Loader=_YAML)  # noqa: S506 -- makes texts, lists and tables
+        values = yaml.load(text, Loader=loader)  # noqa: S506 -- makes texts, lists and tables
     except (yaml.YAMLError, RecursionError, ValueError):
         return _parse_front_matter_leniently(text)
     if not isinstance(values, dict | None):

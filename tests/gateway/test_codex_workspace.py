@@ -10,10 +10,9 @@ import httpx
 import pytest
 
 from helix_desktop.errors import ActionRefused, ProviderUnreachable
-from helix_desktop.gateway.agent_upstreams import AgentSurroundings
+from helix_desktop.gateway.agent_upstreams import CODEX_SUBSCRIPTION_URL, AgentSurroundings
 from helix_desktop.gateway.agents import codex_agent
 from helix_desktop.gateway.codex_workspace import (
-    CODEX_SUBSCRIPTION_URL,
     CodexWorkspaceRoutes,
     WorkspaceRoute,
 )

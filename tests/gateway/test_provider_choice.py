@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from helix_desktop.gateway import provider_choice
-from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_URL
+from helix_desktop.gateway.agent_upstreams import CODEX_SUBSCRIPTION_URL
 from helix_desktop.gateway.provider_choice import ProviderChoice, ProviderHttpClients
 from helix_desktop.gateway.registration import GatewayRegistration, new_token
 from helix_desktop.gateway.request_parsing import IncomingRequest

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import tomlkit
 
 from helix_desktop.gateway.agent_upstreams import (
+    CODEX_SUBSCRIPTION_PATH,
+    CODEX_SUBSCRIPTION_URL,
     AgentSurroundings,
     AgentUpstream,
     SettingsLayer,
@@ -23,7 +25,6 @@ from helix_desktop.gateway.agent_upstreams import (
     upstream_of_variable,
     values_of_option,
 )
-from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_PATH, CODEX_SUBSCRIPTION_URL
 from helix_desktop.gateway.env_file_variables import read_env_file_variables
 from helix_desktop.gateway.known_agent import (
     AgentLaunch,
