@@ -198,6 +198,18 @@ def clocks_changed_today() -> Iterator[None]:
 
 
 @pytest.fixture
+def no_garbage() -> Iterator[None]:
+    """For tests that parse hundreds of files, which are looked through for garbage again and
+    again: up to half of the processor's time that they take.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@pytest.fixture
 def expect() -> Expect:
     """`expect(pattern)`: a log record or a warning of Qt that matches belongs to this test, which
     fails without it.

@@ -59,6 +59,7 @@ def package(tmp_path: Path) -> Path:
     return tmp_path / "sample"
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_names_are_as_good_as_they_were() -> None:
     figures = measure_names()
     worse = [

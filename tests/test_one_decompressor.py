@@ -123,6 +123,7 @@ def _module(name: str) -> str:
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_foreign_bytes_are_decompressed_in_one_place() -> None:
     assert len(FILES) > 500
     found = [each for file in FILES for each in offences((PACKAGE / file).read_text("utf-8"), file)]

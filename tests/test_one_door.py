@@ -199,6 +199,7 @@ def _module(name: str) -> str:
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_only_the_starter_starts_processes() -> None:
     assert len(FILES) > 500
     found = [each for file in FILES for each in offences((PACKAGE / file).read_text("utf-8"), file)]

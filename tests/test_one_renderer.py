@@ -160,6 +160,7 @@ def _name(function: ast.expr) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_nothing_asks_or_prints_past_the_renderer() -> None:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):

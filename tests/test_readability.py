@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from tests.readability import (
     MOST_DECISIONS,
     STILL_DENSE,
@@ -15,6 +17,7 @@ from tests.readability import (
 )
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_no_function_has_more_decisions_than_can_be_held_in_mind() -> None:
     allowed: dict[str, int] = {}
     for line in STILL_DENSE.read_text(encoding="utf-8").splitlines():
@@ -28,6 +31,7 @@ def test_no_function_has_more_decisions_than_can_be_held_in_mind() -> None:
     assert denser == [], "Make it plainer, or split it where one thought ends and another begins."
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_no_expression_decides_inside_another() -> None:
     assert list(list_hard_expressions()) == []
 

@@ -125,6 +125,7 @@ def chinese() -> Iterator[None]:
     translation.set_translations({})
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_what_is_said_below_the_window_is_in_the_table_of_each_language_and_nothing_else() -> None:
     """In one test: the workers of a run would each read the source, which takes ten seconds."""
     written = below.written() | set(gathered()) | PUT_TOGETHER
