@@ -33,6 +33,7 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import translation
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.widgets import run_after_events
 from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
 from helix_desktop.gui.frame.top_level_window import TopLevelWindow
 from helix_desktop.gui.garbage_collection import GarbageCollector
@@ -422,7 +423,10 @@ class WindowProgram:
             self.window.places.go_to_place(place)
 
     def _apply_changed_setting(self, setting: program_settings.ProgramSetting[Any]) -> None:
-        if setting in (THEME, program_settings.ZOOM, FONT, CODE_FONT):
+        if setting is THEME:
+            # All widgets are styled anew, during which an open list of choices would stay open.
+            run_after_events(self.window, self._apply_look_settings)
+        elif setting in (program_settings.ZOOM, FONT, CODE_FONT):
             self._apply_look_settings()
         elif setting is SEND_WITH:
             enter_sends = self._settings[SEND_WITH] == "enter"
