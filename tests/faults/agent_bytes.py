@@ -98,12 +98,14 @@ class ThinkingScript(MarkedScript):
 class Moment:
     """A copy of the agent's home. `lines`: where its newest file is cut off, 0 for nowhere.
     `database`: what its database was, if it has one and that was copied in the middle of a run.
+    `ends_with_compaction`: no request was sent behind it, so `wrap` does not know of it.
     """
 
     home: Path
     compactions: int
     lines: int = 0
     database: Path | None = None
+    ends_with_compaction: bool = False
 
 
 @dataclass
@@ -161,7 +163,7 @@ class Stage:
         self.home.mkdir()
         self.work.mkdir()
         if self.name == "pi":  # It keeps 20,000 tokens as they are, and so would shorten nothing.
-            settings = {"compaction": {"keepRecentTokens": 100}}
+            settings = {"compaction": {"keepRecentTokens": 400 if self.is_wrapped else 100}}
             (self.home / ".pi/agent").mkdir(parents=True)
             (self.home / ".pi/agent/settings.json").write_text(json.dumps(settings), "utf-8")
         lines = [f"line {number}\n" for number in range(1, 40)]
@@ -200,7 +202,8 @@ class Stage:
             self._keep_moments(first_line)
             if turn == compacts_behind:
                 self._compact(session)
-                self._keep_moments(self._count_lines())
+                by_command = self.name == "pi" or self.name in COMPACTS_BY_COMMAND
+                self._keep_moments(self._count_lines(), ends_with_compaction=by_command)
 
     def _compact(self, session: str) -> None:
         before = self.script.compacted
@@ -256,12 +259,13 @@ class Stage:
 
     # --- Keeping moments
 
-    def _keep_moments(self, first_line: int) -> None:
+    def _keep_moments(self, first_line: int, *, ends_with_compaction: bool = False) -> None:
         """Keep the home as it is, and as it was when the newest file had fewer lines."""
         copy = self.folder / f"moment-{len(self.moments)}"
         shutil.copytree(self.home, copy, symlinks=True, ignore=NOT_COPIED)
         compactions = self.script.compacted
-        self.moments.append(Moment(copy, compactions))
+        moment = Moment(copy, compactions, ends_with_compaction=ends_with_compaction)
+        self.moments.append(moment)
         for database in self.databases:
             self.moments.append(Moment(copy, compactions, database=database))
         self.databases = []
@@ -349,6 +353,8 @@ class Stage:
         if self.is_wrapped:
             old = words_of_request(best)
             new = words_of_request(restored)
+            if moment.ends_with_compaction:  # The agent gets all of it.
+                result.least_share = 0.0
         else:
             old = without_session_ids(best.raw)
             new = without_session_ids(restored.raw)
