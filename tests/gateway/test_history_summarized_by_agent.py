@@ -16,9 +16,10 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.content_recall import recall_folded_messages
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent
+from helix_desktop.gateway.folded_request import build_folded_body
 from helix_desktop.gateway.history_summarized_by_agent import find_summary_piece, text_of_summary
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
-from helix_desktop.gateway.view_entries import UnchangedMessage
+from helix_desktop.gateway.view_entries import InsertedText, UnchangedMessage
 from helix_desktop.histories.codex_writer import build_codex_lines
 from helix_desktop.histories.session_from_facts import (
     build_session_from_facts,
@@ -273,18 +274,26 @@ class SessionOfCodex(Session):
         environment = RESPONSES.user_message("<environment_context>/w</environment_context>")
         self.units = [developer, environment]
 
+    @property
+    def messages(self) -> Sequence[ProtocolMessage]:
+        messages: Sequence[ProtocolMessage] = RESPONSES.parse_messages({"input": self.units})
+        return messages
+
     async def ask(self, text: str = "") -> Sent:
+        sent = await self.send(text)
+        unchanged = tuple(UnchangedMessage(at) for at in range(sent.ticket.messages))
+        assert sent.entries in ((), unchanged), "what the agent sends goes on as it came"
+        return sent
+
+    async def send(self, text: str = "") -> Sent:
         if text:
             self.units.append(RESPONSES.user_message(text))
-        messages = RESPONSES.parse_messages({"input": self.units})
+        messages = self.messages[1:]  # The instructions before the conversation are no part of it.
         chain = compute_message_hashes("openai-responses", messages)
         arrival = Arrival(
             "openai-responses", self.agent, self.name, self.head, "m", "", self.tools, chain
         )
-        sent = await self.conversations.receive_request(arrival, messages)
-        unchanged = tuple(UnchangedMessage(position) for position in range(len(messages)))
-        assert sent.entries in ((), unchanged), "what the agent sends goes on as it came"
-        return sent
+        return await self.conversations.receive_request(arrival, messages)
 
     async def answer(self, sent: Sent, says: str, *, makes_call: bool = False) -> None:
         content = [{"type": "output_text", "text": says}]
@@ -427,6 +436,46 @@ async def test_codex_goes_back_before_its_compactions(
         assert words.count("output of one") == (unit_count == 6)
         assert words.count("Done: another way.") == 1
         assert words[-1] == "Done: and on."
+        await session.conversations.aclose()
+
+
+async def fail_to_summarize(*_: object) -> tuple[str, facts.Usage, str]:
+    return "", facts.Usage(9, 0, 0, 9), "m"
+
+
+@pytest.mark.parametrize("summary", [sealed_summary, summary_in_words])
+async def test_a_fold_over_a_summary_of_codex_leaves_what_only_its_provider_can_read(
+    tmp_path: Path, summary: Any
+) -> None:
+    async with bench(tmp_path) as made:
+        session = SessionOfCodex(LocalAgentConversations(made, fail_to_summarize))
+        await session.work("count the files")
+        await session.compact(summary(0))
+        sent = await session.ask("and the numbers")
+        while not any(isinstance(entry, InsertedText) and entry.covered for entry in sent.entries):
+            await session.answer(sent, "I look.", makes_call=True)
+            call = f"{session.prefix}{session.calls}"
+            output = "\n".join(f"{call} has {number * 7919}" for number in range(600))
+            session.units.append(RESPONSES.result_message(call, "Bash", output))
+            await session.send()
+            await session.conversations._tasks.wait_for_all_tasks()
+            sent = await session.send()
+            shorter = await session.conversations.fold_after_overflow(sent.ticket)
+            sent = shorter or sent
+        body = {"input": session.units}
+        folded = build_folded_body("openai-responses", body, session.messages, sent.entries)
+        shown = folded["input"]
+        assert shown[0] == session.units[0], "its instructions"
+        assert len(shown) < len(session.units)
+        assert (summary(0) in shown) == (summary is sealed_summary)
+
+        opened = await made.open_session(sent.ticket.conversation)
+        state = opened.conversation.state
+        recalled = await recall_folded_messages(
+            state, made.workspace.cache, made.token_counter, state.live_folds[-1].fold
+        )
+        for said in ("count the files", "output of count the files", "and the numbers"):
+            assert said in recalled
         await session.conversations.aclose()
 
 
