@@ -94,8 +94,10 @@ def drive(home: Path, story: Story) -> int:
     return 1 if failed else code
 
 
-async def until(what: Callable[[], bool], limit: float = 60.0) -> None:
-    """Wait for something to be so; TimeoutError says that it never was."""
+async def until(what: Callable[[], bool], limit: float = 600.0) -> None:
+    """Wait for something to be so; TimeoutError says that it never was. A turn beside much else
+    takes a minute.
+    """
     async with asyncio.timeout(limit):
         while not what():
             await asyncio.sleep(0.01)
