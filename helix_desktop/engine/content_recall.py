@@ -7,7 +7,8 @@ recall would be shortened itself, and the agent would recall in circles.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from helix_desktop.engine import (
     context_usage,
@@ -198,6 +199,36 @@ async def recall_entries(
     return "\n\n".join(answers)
 
 
+async def describe_left_entries(
+    index: SearchIndex, cache: ContentCache, names: str, conversation: str
+) -> str:
+    """Return a line for each of these entries that is only in what the user left by a rewind.
+
+    An output from there may say what is not true any more, such as how a file was.
+    """
+    split_names = split_entry_names(names)
+    digests: dict[Digest, str] = {}
+    for name in split_names:
+        # Whoever recalls the entry is told what is wrong with its name.
+        with suppress(InvalidInput, NotFound):
+            digests[await resolve_entry_name(cache, name)] = name
+    left_entries = await index.find_left_entries(list(digests))
+    lines: list[str] = []
+    for digest, conversations in left_entries.items():
+        words = say_where_left(conversations, conversation)
+        if len(split_names) > 1:
+            words = f"{digests[digest][:SHORT_HASH]}: {words}"
+        lines.append(f"[{words}]\n")
+    return "".join(lines)
+
+
+def say_where_left(conversations: Collection[str], asking_conversation: str = "") -> str:
+    """Return where an entry is from that only parts of these conversations hold that were left."""
+    if asking_conversation in conversations:
+        return "from a part of this conversation that the user left"
+    return "from a part of a conversation that the user left"
+
+
 def split_entry_names(names: str) -> list[str]:
     """Return each hash once of an argument that names several, or the argument as it is."""
     whole_hashes = _WHOLE_HASH.findall(names.lower())
@@ -356,24 +387,31 @@ async def search_entries(
     tool: str = "",
     limit: int = 10,
     cache: ContentCache | None = None,
+    conversation: str = "",
 ) -> str:
-    """Search all entries. With a `cache`, the first hits are shown with the lines around them."""
+    """Search all entries. With a `cache`, the first hits are shown with the lines around them.
+    `conversation`: the one that asks.
+    """
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
     allowed = max(1, min(limit, MOST_HITS))
     hits = await index.search_index(query, tool=tool, limit=allowed, entries_only=True)
     if not hits:
         return f"[nothing in the cache contains {query}]"
+    left_entries = await index.find_left_entries([hit.digest for hit in hits if hit.digest])
     rows: list[str] = []
     for hit in hits:
         lines_around = ""
         if cache is not None and hit.digest is not None and len(rows) < MOST_SHOWN_HITS:
             lines_around = await _lines_around_hit(cache, hit.digest, hit.line)
-        rows.append(_format_hit(hit, lines_around))
+        where_left = ""
+        if hit.digest is not None and hit.digest in left_entries:
+            where_left = say_where_left(left_entries[hit.digest], conversation)
+        rows.append(_format_hit(hit, lines_around, where_left))
     return "\n".join(rows)
 
 
-def _format_hit(hit: SearchHit, lines_around: str) -> str:
+def _format_hit(hit: SearchHit, lines_around: str, where_left: str) -> str:
     """Return where something was found, and the lines around it or else the index's snippet."""
     if hit.digest is not None:
         name = hit.digest.hex
@@ -381,6 +419,8 @@ def _format_hit(hit: SearchHit, lines_around: str) -> str:
         name = f"message {hit.seq}"
     origin = f"{hit.about.tool} {hit.about.source}".strip()
     heading = f"{name}  {origin}  line {hit.line}"
+    if where_left:
+        heading += f"  [{where_left}]"
     if lines_around:
         return f"{heading}\n{lines_around}"
     snippet = " ".join(hit.snippet.split())

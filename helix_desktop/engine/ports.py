@@ -142,6 +142,13 @@ class SearchIndex(Protocol):
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]: ...
 
+    async def find_left_entries(
+        self, digests: Collection[Digest]
+    ) -> Mapping[Digest, frozenset[str]]:
+        """Return those of these entries that are only in parts of conversations that users left
+        by a rewind, each with these conversations.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class ForgetResult:

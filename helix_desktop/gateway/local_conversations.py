@@ -1536,11 +1536,16 @@ class LocalAgentConversations:
         """Run a hidden recall call. Return its text and success; the model gets errors as text."""
         try:
             arguments = ToolArguments(object_at(parse_json(call.text or "{}")))
+            conversation_id = ""
+            if known_messages is not None:
+                conversation_id = known_messages.conversation
             if call.name.startswith("search"):
                 query = arguments.text_argument("query")
                 limit = arguments.number_argument("limit", 10)
                 index = self._bench.workspace.index
-                text = await content_recall.search_entries(index, query, limit=limit)
+                text = await content_recall.search_entries(
+                    index, query, limit=limit, conversation=conversation_id
+                )
                 return text, True
 
             conversation: Conversation | None = None
@@ -1558,13 +1563,18 @@ class LocalAgentConversations:
     ) -> str:
         """Return a stored original, or a part of it, as the conversation has room for it."""
         most_tokens = 0
+        conversation_id = ""
         if conversation is not None:
+            conversation_id = conversation.id
             most_tokens = content_recall.most_tokens_recalled_whole(
                 conversation.state, conversation.policy
             )
-        cache = self._bench.workspace.cache
+        workspace = self._bench.workspace
+        stores = recall_tools.RecallStores(
+            workspace.cache, workspace.index, self._bench.token_counter
+        )
         return await recall_tools.recall_asked_entry(
-            arguments, cache, self._bench.token_counter, most_tokens
+            arguments, stores, conversation_id, most_tokens
         )
 
     async def _recall_history(

@@ -96,7 +96,8 @@ async def recall_content(
     text = await content_recall.recall_entry(
         cache, served.tokens, digest.hex, wanted, grep=served.grep
     )
-    return {"sha256": digest.hex, "text": text}
+    left = await content_recall.describe_left_entries(served.catalogue, cache, digest.hex, "")
+    return {"sha256": digest.hex, "text": left + text}
 
 
 async def search_content(
@@ -110,10 +111,17 @@ async def search_content(
     hits = await served.catalogue.search_index(
         query, tool=tool, limit=allowed_limit, entries_only=True
     )
+    left_entries = await served.catalogue.find_left_entries(
+        [hit.digest for hit in hits if hit.digest]
+    )
     described_hits: list[dict[str, Any]] = []
     for hit in hits:
-        if hit.digest is not None:
-            described_hits.append(_describe_hit(hit, hit.digest))
+        if hit.digest is None:
+            continue
+        described_hit = _describe_hit(hit, hit.digest)
+        if hit.digest in left_entries:
+            described_hit["note"] = content_recall.say_where_left(left_entries[hit.digest])
+        described_hits.append(described_hit)
     return {"hits": described_hits}
 
 
@@ -138,7 +146,10 @@ async def compact_content(served: ServedWorkspace, *, sha256: str, keep: str) ->
             remedy="Recall the entry one page at a time.",
         )
     text = await served.compact(digest, keep)
-    return {"sha256": digest.hex, "text": text}
+    left = await content_recall.describe_left_entries(
+        served.catalogue, served.cache, digest.hex, ""
+    )
+    return {"sha256": digest.hex, "text": left + text}
 
 
 async def list_content(

@@ -11,10 +11,10 @@ from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin, SearchHit
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
-from helix_desktop.store import search_words
+from helix_desktop.store import left_entries, search_words
 from helix_desktop.store.cache_folder import count_text_lines
 from helix_desktop.store.cache_reader import prefix_bounds
-from helix_desktop.store.index_file import searchable_texts
+from helix_desktop.store.index_file import entries_used_by, searchable_texts
 
 
 class MemoryJournal:
@@ -47,6 +47,9 @@ class MemoryJournal:
         if limit:
             facts = facts[:limit]
         return tuple(facts)
+
+    def facts_by_conversation(self) -> Mapping[str, Sequence[Recorded]]:
+        return self._facts
 
     def texts_of_facts(self) -> Iterable[tuple[Recorded, str]]:
         for facts in self._facts.values():
@@ -140,6 +143,30 @@ class MemoryIndex:
         if not entries_only and not tool:
             hits += self._hits_in_messages(terms)
         return tuple(hits[:limit])
+
+    async def find_left_entries(
+        self, digests: Collection[Digest]
+    ) -> Mapping[Digest, frozenset[str]]:
+        """Return those of these entries that are only in parts of conversations that users left
+        by a rewind, each with these conversations.
+        """
+        kept: set[Digest] = set()
+        left: dict[Digest, set[str]] = {}
+        for conversation, recorded_facts in self._journal.facts_by_conversation().items():
+            runs = left_entries.kept_runs(recorded_facts, len(recorded_facts))
+            for recorded in recorded_facts:
+                for how, digest in entries_used_by(recorded.fact):
+                    if how == "recall":
+                        continue
+                    if left_entries.is_in_runs(recorded.seq, runs):
+                        kept.add(digest)
+                    else:
+                        left.setdefault(digest, set()).add(conversation)
+        return {
+            digest: frozenset(left[digest])
+            for digest in digests
+            if digest in left and digest not in kept
+        }
 
     def _hits_in_entries(self, terms: list[str], tool: str) -> Iterable[SearchHit]:
         """Yield each entry of text that has all terms, with the passage around the first of

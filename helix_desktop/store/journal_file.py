@@ -52,6 +52,7 @@ _SELECT_LATER_IMPORT_FACTS = (
 )
 _STATEMENTS = read_sql_statements("journal_statements")
 _RECEIVED_FACTS = f"""{_SELECT_FACTS} conversation = ? AND substr(fact, 10, 8) IN ('Received', 'Rewound"') ORDER BY seq"""
+_REWINDS = f"""{_SELECT_FACTS} conversation = ? AND seq > ? AND substr(fact, 10, 8) = 'Rewound"' ORDER BY seq"""
 _CHANGES_NO_ROW = '{"fact":"ToolReturned","version":1,'
 _INSERT_FACTS = "INSERT INTO facts(conversation, seq, time, fact, digest)"
 
@@ -471,6 +472,11 @@ def select_received_facts(journal: JournalFile, conversation: str) -> tuple[Reco
     other facts are not read.
     """
     return _select_recorded(journal, _RECEIVED_FACTS, conversation)
+
+
+def select_rewinds(journal: JournalFile, conversation: str, after: int) -> tuple[Recorded, ...]:
+    """Return where a conversation went back to after a fact. The other facts are not returned."""
+    return _select_recorded(journal, _REWINDS, conversation, after)
 
 
 def _select_recorded(

@@ -25,6 +25,7 @@ from helix_desktop.store.index_file import (
     StoreFeed,
     connect_for_queries,
 )
+from helix_desktop.store.left_entries import LeftParts
 from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
@@ -45,6 +46,7 @@ class WorkspaceIndex:
         self._folder = folder
         self._feed = feed
         self._count = count
+        self._left_parts = LeftParts(feed)
         self._writer = StoreThread("index")
         self._reader = StoreThread("answers")
         self._ahead = StoreThread(
@@ -106,6 +108,8 @@ class WorkspaceIndex:
         """
         self._damaged = False
         async with self._one_rebuild:
+            # Facts may have moved to other conversations.
+            self._left_parts = LeftParts(self._feed)
             self._closing = True
             self._is_awaited.set()
             for thread in (self._writer, self._reader, self._ahead):
@@ -236,13 +240,7 @@ class WorkspaceIndex:
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
         """Find even what was stored just now, but do not wait while the index lacks much."""
-        # The last run may have begun before what was stored just now, and so have left
-        # a little to the next one.
-        is_little = not self.progress.orders and self.progress.count_missing <= WORDS
-        if is_little and self._following is not None and not self._following.done():
-            self._is_awaited.set()
-            following = asyncio.wrap_future(self._following)
-            await asyncio.wait({following}, timeout=GATHERED_WAIT_SECONDS)
+        await self._wait_for_a_little()
         return await self._run_query(
             lambda asked: full_text_search.search_full_text(
                 asked.connection,
@@ -253,6 +251,31 @@ class WorkspaceIndex:
                 entries_only=entries_only,
             )
         )
+
+    async def _wait_for_a_little(self) -> None:
+        """Wait for what was stored just now, unless the index lacks much."""
+        # The last run may have begun before what was stored just now, and so have left
+        # a little to the next one.
+        is_little = not self.progress.orders and self.progress.count_missing <= WORDS
+        if is_little and self._following is not None and not self._following.done():
+            self._is_awaited.set()
+            following = asyncio.wrap_future(self._following)
+            await asyncio.wait({following}, timeout=GATHERED_WAIT_SECONDS)
+
+    async def find_left_entries(
+        self, digests: Collection[Digest]
+    ) -> Mapping[Digest, frozenset[str]]:
+        """Return those of these entries that are only in parts of conversations that users left
+        by a rewind, each with these conversations.
+        """
+        # An entry that was just stored again is not left any more.
+        await self._wait_for_a_little()
+
+        def find(asked: CacheEntryQueries) -> Mapping[Digest, frozenset[str]]:
+            uses = {digest: asked.uses_of_entry(digest) for digest in digests}
+            return self._left_parts.select_left_entries(uses)
+
+        return await self._run_query(find, slow=True)
 
     async def entries_page(
         self,

@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from helix_desktop.engine import content_recall
-from helix_desktop.engine.ports import ContentCache, TokenCounter
+from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import built_in_tool
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
@@ -37,11 +38,20 @@ def build_recall_tools(
     return tuple(tools)
 
 
+@dataclass(frozen=True, slots=True)
+class RecallStores:
+    """What an entry is read from."""
+
+    cache: ContentCache
+    index: SearchIndex
+    tokens: TokenCounter
+
+
 async def recall_asked_entry(
-    args: ToolArguments, cache: ContentCache, tokens: TokenCounter, whole_tokens: int
+    args: ToolArguments, stores: RecallStores, conversation: str, whole_tokens: int
 ) -> str:
     """Return what a call of the recall tool asks for: entries by their hashes, whole or only
-    the lines, words or matches that it names.
+    the lines, words or matches that it names. `conversation`: the one that asks.
     """
     wanted = content_recall.WantedContent(
         pattern=args.text_argument("grep"),
@@ -51,15 +61,22 @@ async def recall_asked_entry(
         whole_tokens=whole_tokens,
     )
     names = args.text_argument("sha256")
-    return await content_recall.recall_entries(cache, tokens, names, wanted, grep=grep_entry_lines)
+    content = await content_recall.recall_entries(
+        stores.cache, stores.tokens, names, wanted, grep=grep_entry_lines
+    )
+    left = await content_recall.describe_left_entries(
+        stores.index, stores.cache, names, conversation
+    )
+    return left + content
 
 
 async def recall_cached_content(
     args: ToolArguments, resources: built_in_tool.ToolResources
 ) -> ToolOutput:
     """The tool that reads an entry of the cache again, such as an output that was shortened."""
+    stores = RecallStores(resources.cache, resources.index, resources.tokens)
     content = await recall_asked_entry(
-        args, resources.cache, resources.tokens, resources.context.whole_tokens
+        args, stores, resources.context.conversation, resources.context.whole_tokens
     )
     words = [args.text_argument("sha256")[:16]]
     for name in ("lines", "find", "grep"):
@@ -82,6 +99,7 @@ async def search_cached_content(
         tool=args.text_argument("tool"),
         limit=args.number_argument("limit", 10),
         cache=resources.cache,
+        conversation=resources.context.conversation,
     )
     return ToolOutput(hits, source=query[:100])
 
@@ -95,7 +113,10 @@ def _build_compact_tool(compact: CompactForPurpose) -> built_in_tool.RunTool:
         entry = await content_recall.find_entry(resources.cache, args.text_argument("sha256"))
         digest = entry.stored.digest
         compacted = await compact(digest, args.text_argument("keep"))
-        return ToolOutput(compacted, source=digest.short_hex)
+        left = await content_recall.describe_left_entries(
+            resources.index, resources.cache, digest.hex, resources.context.conversation
+        )
+        return ToolOutput(left + compacted, source=digest.short_hex)
 
     return compact_cached_content
 
@@ -128,7 +149,7 @@ RECALL = ToolDeclaration(
 )
 SEARCH_CACHE = ToolDeclaration(
     ToolName.SEARCH_CACHE,
-    "Search everything ever seen in this workspace.",
+    "Search everything ever seen in this workspace, also what the user left (the result says so).",
     {
         "type": "object",
         "properties": {

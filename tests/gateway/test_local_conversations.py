@@ -32,6 +32,7 @@ from helix_desktop.engine.facts import (
     Spent,
     Stop,
     Text,
+    ToolCall,
     ToolReturned,
     TurnEnded,
     Usage,
@@ -1002,6 +1003,19 @@ async def test_a_recall_is_answered_with_what_it_asks_for(tmp_path: Path) -> Non
         assert (await recall("search_cached_content", query="swordfish", limit="3")).count(
             "swordfish"
         ) == 10
+
+        # The agent's user goes back to before the output.
+        session = await made.open_session(sent.ticket.conversation)
+        first = session.conversation.state.seq
+        call = ToolCall("b1", "Bash", "{}")
+        await session.conversation.append_facts(
+            ModelReplied((call,), "m", Stop.CALLS), ToolReturned("b1", stored, 9)
+        )
+        await session.conversation.append_facts(Rewound(first))
+        await made.workspace.index.wait_until_indexed()
+        left = "[from a part of this conversation that the user left]"
+        assert left in await recall("recall_cached_content", **entry)
+        assert left in await recall("search_cached_content", query="399")
         await agent.room.aclose()
 
 

@@ -7,9 +7,20 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    ModelReplied,
+    Rewound,
+    Stop,
+    ToolCall,
+    ToolReturned,
+)
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.mcp_server.cache_operations import recall_content, search_content
 from helix_desktop.mcp_server.offered_tools import OFFERS
 from tests.conftest import Expect
 from tests.mcp_server.test_cache_mcp_server import connected, text
+from tests.mcp_server.world import Journal, served
 
 
 async def test_every_result_fits_its_schema() -> None:
@@ -90,3 +101,24 @@ async def test_bad_input_is_an_error_with_a_sentence_and_logged(
     assert result.is_error
     assert words in text(result)
     assert len(text(result)) < 600
+
+
+async def test_what_a_user_left_says_so() -> None:
+    workspace, _ = await served()
+    stored = await workspace.cache.store_content(b"walnut = 1", EntryOrigin("read_file", "plan"))
+    call = ToolCall("c1", "read_file", "{}")
+    reply = ModelReplied((call,), "m", Stop.CALLS)
+    journal = workspace.journal
+    assert isinstance(journal, Journal)
+    await journal.append_to_journal("c2", [ConversationStarted(title="Left"), reply])
+    await journal.append_to_journal("c2", [ToolReturned("c1", stored, 3)])
+
+    async def recalled_and_found() -> tuple[str, Any]:
+        recalled = await recall_content(workspace, sha256=stored.digest.hex)
+        found = await search_content(workspace, query="walnut")
+        return recalled["text"], found["hits"][0].get("note")
+
+    assert await recalled_and_found() == ("walnut = 1", None)
+    await journal.append_to_journal("c2", [Rewound(1)])
+    left = "from a part of a conversation that the user left"
+    assert await recalled_and_found() == (f"[{left}]\nwalnut = 1", left)

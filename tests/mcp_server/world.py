@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,11 @@ class Catalogue:
         return await self.index.search_index(
             query, tool=tool, limit=limit, entries_only=entries_only
         )
+
+    async def find_left_entries(
+        self, digests: Collection[Digest]
+    ) -> Mapping[Digest, frozenset[str]]:
+        return await self.index.find_left_entries(digests)
 
     async def wait_until_indexed(self) -> None: ...
 

@@ -13,9 +13,15 @@ from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
     Fact,
+    ModelReplied,
     Pinned,
+    Rewound,
     Span,
+    Stop,
+    Stored,
     Text,
+    ToolCall,
+    ToolReturned,
     TurnEnd,
     TurnEnded,
     UserSaid,
@@ -310,6 +316,38 @@ async def test_a_hit_says_where(stores: Stores) -> None:
     assert len(places) == 3
     assert len(await stores.index.search_index("zebras", entries_only=True)) == 2
     assert len(await stores.index.search_index("zebras", limit=1)) == 1
+
+
+def called(output: Stored, number: int) -> list[Fact]:
+    call = ToolCall(f"c{number}", "shell", "{}")
+    return [ModelReplied((call,), "m", Stop.CALLS), ToolReturned(call.id, output, 3)]
+
+
+async def test_an_entry_is_left_if_every_conversation_left_it(stores: Stores) -> None:
+    left, kept_here, kept_elsewhere, again = [
+        await stores.cache.store_content(word.encode(), SHELL)
+        for word in ("left", "kept here", "kept elsewhere", "run again")
+    ]
+    journal = stores.journal
+    digests = [stored.digest for stored in (left, kept_here, kept_elsewhere, again)]
+    await journal.append_to_journal("a", [said("first"), *called(kept_here, 1)])
+    for number, stored in enumerate((left, kept_elsewhere, again), 2):
+        await journal.append_to_journal("a", called(stored, number))
+    await journal.append_to_journal("b", [said("first"), *called(kept_elsewhere, 1)])
+    await stores.settle()
+    assert await stores.index.find_left_entries(digests) == {}
+
+    await journal.append_to_journal("a", [Rewound(3), *called(again, 5)])
+    # Who asks for it again does not have it yet.
+    recall = ToolCall("r", "recall_cached_content", f'{{"sha256":"{left.digest.hex}"}}')
+    await journal.append_to_journal("a", [ModelReplied((recall,), "m", Stop.CALLS)])
+    await stores.settle()
+    assert await stores.index.find_left_entries(digests) == {left.digest: frozenset("a")}
+    assert await stores.index.find_left_entries([]) == {}
+
+    await journal.append_to_journal("a", [Rewound(9)])  # back to what was left
+    await stores.settle()
+    assert await stores.index.find_left_entries(digests) == {}
 
 
 FACTS: st.SearchStrategy[Fact] = st.one_of(
