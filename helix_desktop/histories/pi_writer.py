@@ -31,6 +31,11 @@ from helix_desktop.histories.session_writing import (
 )
 
 SEEN_VERSION = "format 3"
+_BEFORE_SUMMARY = (
+    "The conversation history before this point was compacted into the following summary:"
+    "\n\n<summary>\n"
+)
+_BEHIND_SUMMARY = "\n</summary>"
 _NO_USAGE: Line = {
     "input": 0,
     "output": 0,
@@ -66,7 +71,7 @@ def build_pi_lines(
         entry_id = f"{number:08x}"
         if isinstance(item, RecordedCompaction):
             entry = _new_entry("compaction", entry_id, previous_entry_id, item.time)
-            entry["summary"] = item.text
+            entry["summary"] = _summary_without_frame(item.text)
             entry["firstKeptEntryId"] = entry_id
             entry["tokensBefore"] = 0
         elif item.beside:
@@ -83,6 +88,16 @@ def build_pi_lines(
         entry = _new_entry("session_info", "title", previous_entry_id, start_time)
         entry["name"] = session.title
         yield entry
+
+
+def _summary_without_frame(text: str) -> str:
+    """Return a summary without what pi puts around it whenever it sends it. The gateway records it
+    as it was sent.
+    """
+    summary = text.strip()
+    if summary.startswith(_BEFORE_SUMMARY) and summary.endswith(_BEHIND_SUMMARY):
+        return summary.removeprefix(_BEFORE_SUMMARY).removesuffix(_BEHIND_SUMMARY)
+    return text
 
 
 def _new_entry(kind: str, entry_id: str, parent_id: str | None, time: float) -> Line:

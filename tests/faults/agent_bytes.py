@@ -442,7 +442,7 @@ def words_of_request(asked: Asked) -> bytes:
                 continue
             text = piece.text
             if piece.kind is PieceKind.CALL:
-                text = json.dumps(json.loads(text), ensure_ascii=False)
+                text = json.dumps(json.loads(text), ensure_ascii=False, sort_keys=True)
             said.append(f"{message.speaker.value} {piece.kind.value} {text}")
     return without_session_ids("\n".join(said).encode())
 

@@ -45,6 +45,15 @@ def test_entries_follow_one_another() -> None:
     assert entries[2] == {"type": "compaction", "id": "00000002", **when, **kept}
 
 
+def test_what_pi_puts_around_a_summary_is_not_written() -> None:
+    before = "The conversation history before this point was compacted into the following summary:"
+    sent = f"{before}\n\n<summary>\nSum.\n</summary>"
+    _, *entries = lines(
+        RecordedMessage("user", "hi", time=1.0), compactions=(RecordedCompaction(1, 1, sent, 3.0),)
+    )
+    assert entries[-1]["summary"] == "Sum."
+
+
 def test_messages_of_every_kind() -> None:
     picture = RecordedPicture("image/png", b"\0\0\0")
     call = ToolCall("c 1", "ba sh", '{"a": 1}')
