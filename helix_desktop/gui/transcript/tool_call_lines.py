@@ -198,23 +198,27 @@ def _shorten_argument(text: str) -> str:
     return shorten_to_line(make_safe_text(text[: _LONGEST * 2]), _LONGEST)
 
 
-def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChip]:
+def build_fold_chips(
+    fold: Folded, digest_chip: LineChip | None, *, original_tokens: int = 0
+) -> list[LineChip]:
     """Builds chips for a fold: a hash and figures for a marker; for an excerpt, what
-    the agent asked to keep.
+    the agent asked to keep. `original_tokens`: of what was there before all folds, since the fold
+    may replace what an earlier one left.
     """
+    tokens_before = max(fold.tokens_before, original_tokens)
     open_fold = OpenFold(fold.fold)
     if fold.kind is FoldKind.MARKER:
         chips: list[LineChip] = []
         if digest_chip is not None:
             chips.append(digest_chip)
-        figures = format_token_change(fold.tokens_before, fold.tokens)
+        figures = format_token_change(tokens_before, fold.tokens)
         chips.append(LineChip(figures, want=open_fold))
         return chips
     kept = tr("shortened to an excerpt")
     if fold.asked:
         words = shorten_to_line(make_safe_text(fold.asked[:160]), 80)
         kept = tr("excerpt: the agent asked for “{words}”", words=words)
-    shrunk = format_token_change(fold.tokens_before, fold.tokens)
+    shrunk = format_token_change(tokens_before, fold.tokens)
     return [LineChip(kept, want=open_fold), LineChip(shrunk, want=open_fold)]
 
 
@@ -256,13 +260,15 @@ def _build_unfinished_line(state: ToolCallState, words: str, now: float) -> Tool
 def _build_chips_of_folds(state: ToolCallState) -> list[LineChip]:
     chips: list[LineChip] = []
     if state.fold is not None and state.returned is not None:
-        chips += build_fold_chips(state.fold, build_entry_chip(state.returned.output.digest))
+        entry_chip = build_entry_chip(state.returned.output.digest)
+        original_tokens = state.returned.tokens
+        chips += build_fold_chips(state.fold, entry_chip, original_tokens=original_tokens)
     if state.argument_fold is not None:
         entries = state.argument_fold.entries
-        entry_chip: LineChip | None = None
+        argument_chip: LineChip | None = None
         if entries:
-            entry_chip = build_entry_chip(entries[0])
-        chips += build_fold_chips(state.argument_fold, entry_chip)
+            argument_chip = build_entry_chip(entries[0])
+        chips += build_fold_chips(state.argument_fold, argument_chip)
     return chips
 
 

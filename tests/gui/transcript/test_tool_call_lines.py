@@ -72,6 +72,15 @@ def test_a_marker_can_be_recalled_and_shows_its_hash() -> None:
     assert line.chips[0].want == OpenEntry(OUTPUT.digest)
 
 
+def test_an_output_that_was_shortened_twice_shows_what_it_had_at_first() -> None:
+    """It said 416 → 59 of an output of 34,900 tokens that had been an excerpt in between."""
+    fold = Folded("f2", FoldKind.MARKER, PartRef(2), "x", 59, 416)
+    line = build_call_line(
+        state(returned=ToolReturned("c1", OUTPUT, 34_900), returned_seq=2, fold=fold), 101.0
+    )
+    assert "34.9K → 59 tokens" in [chip.text for chip in line.chips]
+
+
 def test_an_excerpt_says_what_the_agent_asked_to_keep() -> None:
     fold = Folded("f", FoldKind.EXCERPT, PartRef(2), "x", 612, 18_240, asked="failing tests")
     line = build_call_line(state(returned=ToolReturned("c1", OUTPUT, 18_240), fold=fold), 101.0)
