@@ -4,7 +4,7 @@ without the gateway.
 
 from bisect import bisect_left
 
-from helix_desktop.engine.facts import Fact, ModelReplied, Spent, ToolCall
+from helix_desktop.engine.facts import Fact, ModelReplied, ModelRole, Spent, ToolCall
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
@@ -14,7 +14,8 @@ from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 class Figures:
     """Tokens and dollars (0 without a price). A hidden recall counts as sent, but never
     in `without`. `unanswered`: so many of the requests got no whole answer, so that their tokens
-    are estimates.
+    are estimates. `too_large`: so many would not have fit into the model's window as they came, so
+    `without` has only what could have been sent of them.
     """
 
     conversation: str
@@ -29,6 +30,7 @@ class Figures:
     paid_without: float
     unanswered: int = 0
     estimated: int = 0  # The tokens that these are in `sent`.
+    too_large: int = 0
 
 
 def compute_agent_figures(
@@ -53,12 +55,16 @@ def compute_agent_figures(
     tokens_of_recalls = 0  # Without the gateway, there would be no such requests.
     unanswered = 0
     estimated_tokens = 0
+    too_large = 0
+    window = _window_of(state)
     for number in range(first_request, len(ledger.requests)):
         reply_seq = ledger.requests[number]
         answer = state.facts[reply_seq - 1].fact
         if isinstance(answer, Spent) and answer.is_estimate:
             unanswered += 1
             estimated_tokens += answer.usage.input
+        if window and ledger.whole[reply_seq - 1] > window:
+            too_large += 1
         recalls_of_reply = _count_recalls(answer)
         if recalls_of_reply:
             recalls += recalls_of_reply
@@ -86,7 +92,16 @@ def compute_agent_figures(
         paid_without=paid_without * share_without_recalls,
         unanswered=unanswered,
         estimated=estimated_tokens,
+        too_large=too_large,
     )
+
+
+def _window_of(state: ConversationState) -> int:
+    """Return the tokens that the model takes, or 0 if that is not known."""
+    model = state.settings.model_for_role(ModelRole.MAIN)
+    if model is None:
+        return 0
+    return model.window
 
 
 def _count_recalls(fact: Fact) -> int:

@@ -31,6 +31,7 @@ SUMMED_FIGURES = (
     "recalls",
     "paid",
     "paid_without",
+    "too_large",
 )
 
 
@@ -273,5 +274,6 @@ def _address_for_others(addresses: Sequence[str]) -> str:
 def _add_up_figures(conversations: Sequence[Mapping[str, Any]]) -> Figures:
     totals: dict[str, Any] = {}
     for name in SUMMED_FIGURES:
-        totals[name] = sum(conversation[name] for conversation in conversations)
+        # A gateway of an earlier version, which may still run, does not tell all of them.
+        totals[name] = sum(conversation.get(name, 0) for conversation in conversations)
     return Figures(conversation="", agent="", title="", **totals)

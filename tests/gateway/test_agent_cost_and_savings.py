@@ -97,3 +97,23 @@ def test_a_conversation_without_a_request_has_figures_of_nothing() -> None:
     )
     assert (figures.requests, figures.sent, figures.without, figures.recalls) == (0, 0, 0, 0)
     assert (figures.paid, figures.paid_without) == (0.0, 0.0)
+
+
+def test_requests_that_would_not_have_fit_are_counted() -> None:
+    chosen = facts.ModelSet(facts.ModelRole.MAIN, "local/m", 1_000)
+    long_question = facts.UserSaid((facts.Text("a word and another " * 400, tokens=1_600),))
+    short_question = facts.UserSaid((facts.Text("go on"),))
+    said: list[facts.Fact] = [
+        chosen,
+        short_question,
+        reply(50),
+        long_question,
+        reply(900),
+        short_question,
+        reply(900),
+    ]
+    rows = [facts.Recorded("c", seq, 100.0 * seq, fact) for seq, fact in enumerate(said, 1)]
+    state = build_state(rows)
+    assert compute_agent_figures("c", state).too_large == 2
+    assert compute_agent_figures("c", state, since=600.0).too_large == 1
+    assert compute_agent_figures("c", build_state(rows[:3])).too_large == 0

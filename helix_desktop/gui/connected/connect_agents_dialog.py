@@ -465,9 +465,17 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
         requests = format_count(today.requests, "{n} request", "{n} requests")
         condition = tr(
-            "if requests had been sent unchanged, as the agent does without Helix Desktop. Counted: the workspaces that the gateway has open"
+            "if everything had been sent, with a summary only when the model's context window is full. Counted: the workspaces that the gateway has open"
         )
         share = tr("{share}, including recalls", share=format_percent(saved_share))
+        if today.too_large:
+            # Nobody could have sent them as they came, so they are saved only in part.
+            too_large = format_count(
+                today.too_large,
+                "{n} request would not fit into the model's context window without shortening",
+                "{n} requests would not fit into the model's context window without shortening",
+            )
+            share = f"{share} · {too_large}"
         cached = tr("{share} resent at a reduced price", share=format_percent(cached_share))
 
         self._without.show_figure(

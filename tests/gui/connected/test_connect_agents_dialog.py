@@ -31,6 +31,7 @@ class Agents(StandIn):
         self.on = False
         self.connected = False
         self.requests = 0
+        self.too_large = 0
         self.is_started_elsewhere = False
         self.last_request_time = 0.0
         self.problem = ""
@@ -51,7 +52,9 @@ class Agents(StandIn):
             100 * n,
             300 * n,
         )
-        today = Figures("", "", "", n, 100 * n, 300 * n, 50 * n, 3, 0.5 * n, 1.5 * n)
+        today = Figures(
+            "", "", "", n, 100 * n, 300 * n, 50 * n, 3, 0.5 * n, 1.5 * n, too_large=self.too_large
+        )
         address = "http://127.0.0.1:4356"
         return AgentConnections(
             address if self.on or self.is_started_elsewhere else "",
@@ -179,6 +182,11 @@ def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: Mai
     assert all(
         figure in words(dialog) for figure in ("$3.00", "$1.00", "$2.00", "67%, including recalls")
     )
+    assert "context window without shortening" not in words(dialog)
+    agents.too_large = 2
+    dialog.refresh_connections()
+    too_large = "2 requests would not fit into the model's context window without shortening"
+    assert f"67%, including recalls · {too_large}" in words(dialog)
     # It is no total: runs of `wrap` in workspaces that the gateway has closed are not counted.
     assert "Today's total" not in words(dialog)
     assert "Counted: the workspaces that the gateway has open" in words(dialog)
