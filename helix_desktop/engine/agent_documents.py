@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (
+    first_text,
     format_json_value,
     list_at,
     object_at,
@@ -16,30 +17,33 @@ from helix_desktop.json_values import (
 )
 
 _TYPE_BY_ENDING = {".pdf": "application/pdf", ".txt": "text/plain", ".csv": "text/csv"}
-# Fields of its part that have the document itself, or say in which form the provider wants it.
-_NO_DETAILS = (
-    *(
-        "type",
-        "source",
-        "title",
-        "file",
-        "filename",
-        "file_data",
-        "file_url",
-        "file_id",
-        "fileData",
-    ),
-    *(
-        "inlineData",
-        "inline_data",
-        "cache_control",
-        "citations",
-        "prompt_cache_breakpoint",
-        "detail",
-    ),
-    *("thought", "thoughtSignature", "thought_signature", "mediaResolution", "mediaProcessing"),
+# The fields of a part that have the document itself.
+_FIELDS_OF_DOCUMENT = (
+    "type",
+    "source",
+    "title",
+    "file",
+    "filename",
+    "file_data",
+    "file_url",
+    "file_id",
+    "fileData",
+    "inlineData",
+    "inline_data",
 )
-_UNNAMED = {"application/pdf": "document.pdf", "text/plain": "document.txt"}
+# The fields of a part that say in which form the provider wants the document.
+_FIELDS_OF_FORM = (
+    "cache_control",
+    "citations",
+    "prompt_cache_breakpoint",
+    "detail",
+    "thought",
+    "thoughtSignature",
+    "thought_signature",
+    "mediaResolution",
+    "mediaProcessing",
+)
+_NAME_OF_UNNAMED = {"application/pdf": "document.pdf", "text/plain": "document.txt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ def read_agent_document(part: Mapping[str, object]) -> AgentDocument | None:
         document = _document_of_gemini(part)
     if document is None or document.media_type.startswith("image/"):
         return None
-    details = without_fields(part, *_NO_DETAILS)
+    details = without_fields(part, *_FIELDS_OF_DOCUMENT, *_FIELDS_OF_FORM)
     if not details:
         return document
     return replace(document, details=format_json_value(details))
@@ -93,20 +97,25 @@ def _document_of_anthropic(part: Mapping[str, object]) -> AgentDocument | None:
     name = text_at(part, "title")
     match text_at(source, "type"):
         case "base64":
-            return _describe_agent_document(name, media_type, encoded=text_at(source, "data"))
+            encoded = text_at(source, "data")
+            return _build_agent_document(name, media_type, encoded=encoded)
         case "text":
-            return _describe_agent_document(
-                name, media_type or "text/plain", text=text_at(source, "data")
-            )
+            text = text_at(source, "data")
+            return _build_agent_document(name, media_type or "text/plain", text=text)
         case "content":
-            texts = [text_at(source, "content")]
-            texts.extend(text_at(block, "text") for block in list_at(source, "content"))
-            text = "\n".join(text for text in texts if text)
-            return _describe_agent_document(
-                name, "text/plain", text=text or "[a document without text]"
-            )
-    address = text_at(source, "url") or text_at(source, "file_id")
-    return _describe_agent_document(name, media_type, address=address)
+            text = _text_of_content_blocks(source)
+            return _build_agent_document(name, "text/plain", text=text)
+    address = first_text(source, "url", "file_id")
+    return _build_agent_document(name, media_type, address=address)
+
+
+def _text_of_content_blocks(source: Mapping[str, object]) -> str:
+    """Return the text of a document that is given as a text, or as blocks of text."""
+    texts = [text_at(source, "content")]
+    for block in list_at(source, "content"):
+        texts.append(text_at(block, "text"))
+    whole_text = "\n".join(filter(None, texts))
+    return whole_text or "[a document without text]"
 
 
 def _document_of_openai(part: Mapping[str, object]) -> AgentDocument | None:
@@ -117,29 +126,30 @@ def _document_of_openai(part: Mapping[str, object]) -> AgentDocument | None:
         header, _, data = data.partition(";base64,")
         media_type = header.removeprefix("data:").partition(";")[0]
     if data:
-        return _describe_agent_document(name, media_type, encoded=data)
-    address = text_at(part, "file_url") or text_at(part, "file_id")
-    return _describe_agent_document(name, media_type, address=address)
+        return _build_agent_document(name, media_type, encoded=data)
+    address = first_text(part, "file_url", "file_id")
+    return _build_agent_document(name, media_type, address=address)
 
 
 def _document_of_gemini(part: Mapping[str, object]) -> AgentDocument | None:
-    data = object_at(part.get("inlineData") or part.get("inline_data"))
-    file = object_at(part.get("fileData") or part.get("file_data"))
-    found = data or file
-    media_type = text_at(found, "mimeType") or text_at(found, "mime_type")
-    name = text_at(found, "displayName") or text_at(found, "display_name")
-    address = text_at(file, "fileUri") or text_at(file, "file_uri")
-    return _describe_agent_document(
-        name, media_type, encoded=text_at(data, "data"), address=address
-    )
+    # Its libraries write these names in two ways.
+    inline_data = object_at(part, "inlineData") or object_at(part, "inline_data")
+    file_data = object_at(part, "fileData") or object_at(part, "file_data")
+    described_by = inline_data or file_data
+    media_type = first_text(described_by, "mimeType", "mime_type")
+    name = first_text(described_by, "displayName", "display_name")
+    encoded = text_at(inline_data, "data")
+    address = first_text(file_data, "fileUri", "file_uri")
+    return _build_agent_document(name, media_type, encoded=encoded, address=address)
 
 
-def _describe_agent_document(
+def _build_agent_document(
     name: str, media_type: str, *, encoded: str = "", text: str = "", address: str = ""
 ) -> AgentDocument | None:
-    if not (encoded or text or address):
+    """Return the document with a name and a type that fit each other, or None if it is nowhere."""
+    if not encoded and not text and not address:
         return None
     ending = name[name.rfind(".") :].lower()
     known_type = media_type or _TYPE_BY_ENDING.get(ending, "application/octet-stream")
-    known_name = name or _UNNAMED.get(known_type, "document")
+    known_name = name or _NAME_OF_UNNAMED.get(known_type, "document")
     return AgentDocument(known_name, known_type, encoded, text, address)

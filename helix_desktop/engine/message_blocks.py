@@ -23,7 +23,7 @@ EXCLUDED = "[Taken out of the context by the user]"
 EXCLUDED_ARGUMENTS = json.dumps({"note": EXCLUDED})
 SAME_ENTRY = "[CACHED] in the same entry"
 LONGEST_TOOL_NAME = 64
-_NO_CHARACTER_OF_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_NOT_IN_TOOL_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 MessageFact = facts.UserSaid | facts.ModelReplied | facts.ToolReturned
 
@@ -120,15 +120,20 @@ def exclude_block(block: Block) -> Block | None:
     return None
 
 
-def make_call_legal(call: facts.ToolCall, name_in_request: str) -> facts.ToolCall:
-    """Return the call as all providers accept it: with an id, a plain name and an object."""
-    name = _NO_CHARACTER_OF_NAME.sub("_", call.name)[:LONGEST_TOOL_NAME] or "unnamed"
+def make_call_legal(call: facts.ToolCall, id_in_request: str) -> facts.ToolCall:
+    """Return the call as all providers accept it: with an id, a plain name and an object.
+
+    A call that is legal already is returned as the same object.
+    """
+    plain_name = _NOT_IN_TOOL_NAME.sub("_", call.name)
+    name = plain_name[:LONGEST_TOOL_NAME] or "unnamed"
     arguments = call.arguments
     if not is_json_object(arguments):
         arguments = _repair_arguments(arguments)
-    if (name, name_in_request, arguments) == (call.name, call.id, call.arguments):
+    is_legal_already = (name, id_in_request, arguments) == (call.name, call.id, call.arguments)
+    if is_legal_already:
         return call
-    return replace(call, id=name_in_request, name=name, arguments=arguments)
+    return replace(call, id=id_in_request, name=name, arguments=arguments)
 
 
 def replace_long_argument_values(arguments: str, text: str) -> str:
@@ -235,6 +240,8 @@ def is_json_object(arguments: str) -> bool:
 def _repair_arguments(arguments: str) -> str:
     """Return a JSON object with what can be read of the arguments, or else with their text."""
     values = parse_arguments(arguments)
-    if values is None and arguments.strip():
-        values = {"malformed": arguments}
-    return json.dumps(values or {}, ensure_ascii=False)
+    if values is None:
+        values = {}
+        if arguments.strip():
+            values = {"malformed": arguments}
+    return json.dumps(values, ensure_ascii=False)

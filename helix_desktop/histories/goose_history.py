@@ -67,9 +67,11 @@ def _row_of_stored_message(
     content cannot be read.
     """
     place = f"{path}, message {message.get('id')}"
-    content_json = f'{{"content": {message.get("content_json") or "[]"}}}'
-    content = parse_json_column(content_json, place, report)
-    metadata = parse_json_column(message.get("metadata_json") or "{}", place, report)
+    # The column has a list, and only an object can be a row.
+    list_of_parts = message.get("content_json") or "[]"
+    content = parse_json_column(f'{{"content": {list_of_parts}}}', place, report)
+    metadata_json = message.get("metadata_json") or "{}"
+    metadata = parse_json_column(metadata_json, place, report)
     if content is None:
         return None
     report.note_unknown_fields(content)
@@ -160,8 +162,8 @@ class _GooseMessages(history_rows.HistoryMessages):
         for part in content:
             if part.get("type") == "toolResponse":
                 self.messages.append(_goose_result(part, time))
-        words = [part for part in content if part.get("type") in ("text", "image")]
-        self.add_user_message(words, time)
+        texts_and_images = [part for part in content if part.get("type") in ("text", "image")]
+        self.add_user_message(texts_and_images, time)
 
 
 def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:
@@ -172,9 +174,10 @@ def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:
     if kind in _CALLS:
         wrapped = object_at(part, "toolCall")
         call = object_at(wrapped, "value") or wrapped
+        call_id = text_at(part, "id") or "call"
         name = text_at(call, "name") or "malformed"
         arguments = history_rows.format_arguments(call.get("arguments"))
-        yield ToolCall(text_at(part, "id") or "call", name, arguments)
+        yield ToolCall(call_id, name, arguments)
     elif kind == "thinking":
         yield Reasoning(text_at(part, "thinking"))
     elif kind not in ("redactedThinking", "toolConfirmationRequest"):
@@ -187,14 +190,16 @@ def _goose_result(part: Mapping[str, object], time: float) -> RecordedMessage:
     if not call_id:
         raise history_rows.UnreadableRow("a tool result names no call")
     wrapped = object_at(part, "toolResult")
-    value = wrapped.get("value", wrapped.get("error"))
+    value = wrapped.get("error")
+    if "value" in wrapped:
+        value = wrapped["value"]
+    # The value is the content itself, or an object with it.
     result = object_at(value)
-    content = value
-    if result:
-        content = result.get("content", value)
+    content = result.get("content", value)
     text, pictures = history_rows.text_and_pictures(content)
-    has_failed = wrapped.get("status") == "error" or bool(result.get("isError"))
-    is_ok = not has_failed and number_at(result, "error") == 0
+    is_error = wrapped.get("status") == "error" or bool(result.get("isError"))
+    has_error_number = number_at(result, "error") != 0
+    is_ok = not is_error and not has_error_number
     return RecordedMessage("tool", text, answers=call_id, ok=is_ok, time=time, pictures=pictures)
 
 

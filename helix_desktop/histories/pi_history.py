@@ -54,41 +54,59 @@ def read_pi_recordings(
     The rows are put into the tree first: all but the session's header, and without those of unknown
     kinds, whose children follow their parent. Then each branch's messages are read.
     """
-    tree = HistoryTree()
-    title = ""
-    header: Mapping[str, object] = {}
+    file = _PiFile()
     for index, row in enumerate(rows):
         report.row = row
-        kind = row.value.get("type")
-        if kind == "session":
-            header = row.value
-            continue
-        if kind not in _SHOWN + _ABOUT:
-            report.add_left_out_row(str(kind or "no type"))
-            tree.skip_row(text_at(row.value, "id"), text_at(row.value, "parentId"))
-            continue
-        if kind == "session_info":
-            title = text_at(row.value, "name")
-        tree.add_node(index, _node_of_pi_entry(row.value))
+        file.add_row(index, row.value, report)
 
     def read_pi_messages(indices: Sequence[int], report: history_rows.ReadingReport) -> _PiMessages:
         rows_of_branch = [rows[index] for index in indices]
         return _PiMessages(report).read_rows(rows_of_branch)
 
-    session_id = text_at(header, "id")
-    if not session_id:  # The first line is damaged. The file's name ends in the id, too.
-        _, _, session_id = path.stem.rpartition("_")
-    template = RecordedSession(
-        name=str(path),
-        messages=(),
-        kind=KIND,
-        session=session_id,
-        title=title,
-        folder=text_at(header, "cwd"),
-        version=f"format {number_at(header, 'version') or 1}",
-    )
+    session = file.build_empty_session(path)
     row_ids = [text_at(row.value, "id") for row in rows]
-    return build_branch_sessions(tree, template, row_ids, read_pi_messages, report)
+    return build_branch_sessions(file.tree, session, row_ids, read_pi_messages, report)
+
+
+@dataclass(slots=True)
+class _PiFile:
+    """What a file says of its session, and the tree of its entries."""
+
+    header: Mapping[str, object] = field(default_factory=dict)
+    title: str = ""
+    tree: HistoryTree = field(default_factory=HistoryTree)
+
+    def add_row(
+        self, index: int, value: Mapping[str, object], report: history_rows.ReadingReport
+    ) -> None:
+        kind = value.get("type")
+        if kind == "session":
+            self.header = value
+            return
+        if kind not in _SHOWN + _ABOUT:
+            report.add_left_out_row(str(kind or "no type"))
+            self.tree.skip_row(text_at(value, "id"), text_at(value, "parentId"))
+            return
+        if kind == "session_info":
+            self.title = text_at(value, "name")
+        self.tree.add_node(index, _node_of_pi_entry(value))
+
+    def build_empty_session(self, path: Path) -> RecordedSession:
+        """Return the session without its messages, which each branch adds."""
+        session_id = text_at(self.header, "id")
+        if not session_id:  # The first line is damaged. The file's name ends in the id, too.
+            _, _, session_id = path.stem.rpartition("_")
+        # The header of the first version did not say its version.
+        version = number_at(self.header, "version") or 1
+        return RecordedSession(
+            name=str(path),
+            messages=(),
+            kind=KIND,
+            session=session_id,
+            title=self.title,
+            folder=text_at(self.header, "cwd"),
+            version=f"format {version}",
+        )
 
 
 def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
@@ -127,12 +145,19 @@ class _PiMessages(history_rows.HistoryMessages):
             text = f"[Summary of the branch that was left]\n{text_at(value, 'summary')}"
             self.add_user_message(text, time, beside=True)
         elif kind == "compaction":
-            first_kept = text_at(value, "firstKeptEntryId")
-            message_count = len(self.messages)
-            keep = min(self.places.get(first_kept, message_count), message_count)
-            text = text_at(value, "summary")
-            if self.messages and text:
-                self.add_compaction(text, time, "pi compacted the conversation here", keep)
+            self._read_pi_compaction(value, time)
+
+    def _read_pi_compaction(self, value: Mapping[str, object], time: float) -> None:
+        """Add a compaction of the messages before the first one that it keeps."""
+        message_count = len(self.messages)
+        first_kept_entry = text_at(value, "firstKeptEntryId")
+        first_kept = self.places.get(first_kept_entry, message_count)
+        summarised_count = min(first_kept, message_count)
+        summary = text_at(value, "summary")
+        if self.messages and summary:
+            self.add_compaction(
+                summary, time, "pi compacted the conversation here", summarised_count
+            )
 
     def _read_pi_message(self, message: Mapping[str, object], time: float) -> None:
         """Add a message by its role. `time`: that of the entry, if the message has none itself.
@@ -151,18 +176,24 @@ class _PiMessages(history_rows.HistoryMessages):
             )
         elif role == "user":
             self.add_user_message(content, time)
-        elif role == "bashExecution" and not message.get("excludeFromContext"):
-            text = f"Ran `{text_at(message, 'command')}`\n```\n{text_at(message, 'output')}\n```"
-            self.add_user_message(text, time, beside=True)
+        elif role == "bashExecution":
+            self._read_command_of_user(message, time)
         elif role in ("custom", "hookMessage"):
             self.add_user_message(content, time, beside=True)
         elif role in ("branchSummary", "compactionSummary"):
             self.add_user_message(text_at(message, "summary"), time, beside=True)
-        elif role == "bashExecution":
-            self.report.add_left_out_row("bash command outside the context")
         elif role != "system":
             # A system message has prompt and tools, which pi writes anew where they changed.
             raise history_rows.UnknownRow(f"there is no role {role!r}")
+
+    def _read_command_of_user(self, message: Mapping[str, object], time: float) -> None:
+        """Add a command that the user ran, unless the model was not to see it."""
+        if message.get("excludeFromContext"):
+            self.report.add_left_out_row("bash command outside the context")
+            return
+        command = text_at(message, "command")
+        output = text_at(message, "output")
+        self.add_user_message(f"Ran `{command}`\n```\n{output}\n```", time, beside=True)
 
     def _read_pi_reply(self, message: Mapping[str, object], time: float) -> None:
         """Add a reply, or a note that the request failed."""

@@ -46,14 +46,7 @@ def build_qwen_lines(
     previous_id: str | None = None
     for number, item in enumerate(list_session_items(session)):
         record_id = f"{new_id}-{number}"
-        record: Line = {
-            "uuid": record_id,
-            "parentUuid": previous_id,
-            "sessionId": new_id,
-            "timestamp": format_iso_time(item.time),
-            "cwd": session.folder,
-            "version": session.version or SEEN_VERSION,
-        }
+        record = _new_record(session, new_id, record_id, previous_id, item.time)
         if isinstance(item, RecordedCompaction):
             record.update(_compression_record(item))
         elif item.role == "assistant":
@@ -67,17 +60,25 @@ def build_qwen_lines(
         previous_id = record_id
     if session.title and previous_id is not None:
         last_time = session.messages[-1].time
-        yield {
-            "uuid": f"{new_id}-title",
-            "parentUuid": previous_id,
-            "sessionId": new_id,
-            "timestamp": format_iso_time(last_time),
-            "cwd": session.folder,
-            "version": session.version or SEEN_VERSION,
-            "type": "system",
-            "subtype": "custom_title",
-            "systemPayload": {"customTitle": session.title},
-        }
+        record = _new_record(session, new_id, f"{new_id}-title", previous_id, last_time)
+        record["type"] = "system"
+        record["subtype"] = "custom_title"
+        record["systemPayload"] = {"customTitle": session.title}
+        yield record
+
+
+def _new_record(
+    session: RecordedSession, new_id: str, record_id: str, previous_id: str | None, time: float
+) -> Line:
+    """Return what every record begins with: its place in the session."""
+    return {
+        "uuid": record_id,
+        "parentUuid": previous_id,
+        "sessionId": new_id,
+        "timestamp": format_iso_time(time),
+        "cwd": session.folder,
+        "version": session.version or SEEN_VERSION,
+    }
 
 
 def _compression_record(compaction: RecordedCompaction) -> Line:
@@ -144,10 +145,10 @@ def _without_what_it_does_by_itself(content: bytes) -> bytes:
     A reader of lines may take a carriage return, which is a blank in JSON, for the end of a record.
     """
     content_without_returns = content.replace(b"\r", b" ")
-    return session_writing.change_json_lines(content_without_returns, _leave_deed_out)
+    return session_writing.change_json_lines(content_without_returns, _make_record_harmless)
 
 
-def _leave_deed_out(record: Line) -> Line | None:
+def _make_record_harmless(record: Line) -> Line | None:
     """Return the record, or what is left of it: others follow it by its id."""
     kind = text_at(record, "type")
     if kind in _MESSAGES:

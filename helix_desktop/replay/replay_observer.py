@@ -26,14 +26,14 @@ class ReplayObserver:
         self,
         conversation: Conversation,
         cache: ContentCache,
-        usual: Sequence[str],
+        usual_models: Sequence[str],
         tokens: TokenCounter,
         public_names: simulated_recalls.PublicNames | None = None,
     ) -> None:
         conversation.listeners.append(self._observe_event)
         self._conversation = conversation
         self._cache = cache
-        self._usual = frozenset(usual)
+        self._usual_models = frozenset(usual_models)
         self._contents = ViewContents(cache)
         self._texts: dict[Digest, str] = {}
         self._retention = ReferenceRetention(self._text_of_stored)
@@ -44,11 +44,11 @@ class ReplayObserver:
         self._step_count = 0
         self._illegal_count = 0
         # Each hash that was recalled, and whether it gave back the original.
-        self._recalled: dict[Digest, bool] = {}
+        self._came_back_by_digest: dict[Digest, bool] = {}
         # Hashes that the recording itself names. The cache may never have had their contents.
         self._foreign: set[Digest] = set()
         self._verified_blocks: dict[int, Block] = {}
-        self._lost: set[str] = set()
+        self._lost_details: set[str] = set()
         self._document_is_new = False
         self._tokens_of_outputs = 0  # Of all outputs so far.
         self._output_tokens = 0  # Of the outputs before each step, summed over all steps.
@@ -120,14 +120,25 @@ class ReplayObserver:
             if block.kind in SUMMARIES:
                 index_digests.update(stored.digest for stored in block.cached)
         entries: list[simulated_recalls.ShownEntry] = []
-        for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
+        for digest in self._digests_in_view(view.blocks):
             if digest in index_digests:
                 continue
-            content = await lost_details.recall_and_verify(digest, self._cache.read_content)
-            if content is not None:
-                text = content.decode("utf-8", "replace")
+            text = await self._recall_text(digest)
+            if text is not None:
                 entries.append(simulated_recalls.build_shown_entry(digest.hex, text, view_texts))
         return entries
+
+    def _digests_in_view(self, blocks: Sequence[Block]) -> list[Digest]:
+        """Return each digest that these blocks name, once."""
+        digests = lost_details.digests_in_view(blocks, self._text_in_block)
+        return list(dict.fromkeys(digests))
+
+    async def _recall_text(self, digest: Digest) -> str | None:
+        """Return the text behind a digest, or None if the original does not come back."""
+        content = await lost_details.recall_and_verify(digest, self._cache.read_content)
+        if content is None:
+            return None
+        return content.decode("utf-8", "replace")
 
     async def complete_figures(self, billing_figures: ReplayFigures) -> ReplayFigures:
         """Make the last observations, and add all of them to the figures."""
@@ -135,25 +146,20 @@ class ReplayObserver:
         await self._remember_block_texts(blocks)
         await self._verify_new_hashes(blocks)
         await self._record_unreachable_details(blocks)
-        details = Counter(lost=len(self._lost))
-        for fold in self._folds:
-            if fold.kind in KINDS_OF_SUMMARIES:
-                counts = fold.details
-                details.update(
-                    found=counts.found, kept=counts.kept, added=counts.added, entry=counts.entry
-                )
         folds_by_kind = Counter(str(fold.kind) for fold in self._folds)
         fallback_count = sum(self._is_fallback(fold) for fold in self._folds)
-        failed_recalls = [digest for digest, came_back in self._recalled.items() if not came_back]
+        failed_recalls = [
+            digest for digest, came_back in self._came_back_by_digest.items() if not came_back
+        ]
         undo_is_exact = is_undo_exact(self._conversation.state.facts)
         return replace(
             billing_figures,
             folds=folds_by_kind,
             marks=self._marks,
             illegal_requests=self._illegal_count,
-            recalls=len(self._recalled),
+            recalls=len(self._came_back_by_digest),
             recalls_failed=len(failed_recalls),
-            details=details,
+            details=self._count_details(),
             fallbacks=fallback_count,
             used=self._retention.used,
             standing=self._retention.standing,
@@ -162,11 +168,22 @@ class ReplayObserver:
             output_tokens=self._output_tokens,
         )
 
+    def _count_details(self) -> Counter[str]:
+        """Return how many details the summaries found, kept and added, and how many were lost."""
+        details = Counter(lost=len(self._lost_details))
+        for fold in self._folds:
+            if fold.kind in KINDS_OF_SUMMARIES:
+                counts = fold.details
+                details.update(
+                    found=counts.found, kept=counts.kept, added=counts.added, entry=counts.entry
+                )
+        return details
+
     def _is_fallback(self, fold: facts.Folded) -> bool:
         if fold.kind is facts.FoldKind.TRUNCATION:
             return True
         # Another model than usual wrote it.
-        return bool(fold.model) and fold.model not in self._usual
+        return bool(fold.model) and fold.model not in self._usual_models
 
     # --- Observing facts and events
 
@@ -219,23 +236,22 @@ class ReplayObserver:
         # The blocks are kept, too, so that no new one is given the id of an old one.
         self._verified_blocks = {id(block): block for block in blocks}
         for digest in lost_details.digests_in_view(new_blocks, self._text_in_block):
-            if digest in self._recalled:
+            if digest in self._came_back_by_digest:
                 continue
             content = await lost_details.recall_and_verify(digest, self._cache.read_content)
             came_back = content is not None
             if came_back or digest not in self._foreign:
-                self._recalled[digest] = came_back
+                self._came_back_by_digest[digest] = came_back
 
     async def _record_unreachable_details(self, view_blocks: Sequence[Block]) -> None:
         """Note the details that stand neither in the view nor in an entry that it names."""
         reachable_texts = [self._text_in_block(block) for block in view_blocks]
-        for digest in dict.fromkeys(lost_details.digests_in_view(view_blocks, self._text_in_block)):
-            content = await lost_details.recall_and_verify(digest, self._cache.read_content)
-            if content is not None:
-                text = content.decode("utf-8", "replace")
+        for digest in self._digests_in_view(view_blocks):
+            text = await self._recall_text(digest)
+            if text is not None:
                 reachable_texts.append(lost_details.text_or_json_values(text))
         reachable = lost_details.ReachableText(reachable_texts)
-        self._lost |= reachable.unreachable_details(self._details)
+        self._lost_details |= reachable.unreachable_details(self._details)
 
 
 def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:

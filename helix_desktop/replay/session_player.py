@@ -240,23 +240,28 @@ class SessionPlayer:
                 await self._play_outputs(batch)
                 batch = []
             if message.role == "user":
-                await self._end_played_turn()
-                await self._following.record_user_message((facts.Text(message.text or NO_WORDS),))
+                await self._play_user_message(message)
             elif message.role == "assistant":
                 await self._play_reply(message)
             elif message.role == "tool":
                 batch.append(message)
-            self._watching.observe_recorded_message(
-                message, self._tokens.count_tokens(message.text)
-            )
-            if message.role != "system":
-                self._plain_tokens += prompt_cache_billing.count_output_tokens(
-                    message, self._tokens.count_tokens
-                )
+            self._note_played_message(message)
             on_message(number)
         if batch:
             await self._play_outputs(batch)
         await self._end_played_turn()
+
+    def _note_played_message(self, message: RecordedMessage) -> None:
+        """Let the observer know the message, and count it for a request without folds."""
+        count_tokens = self._tokens.count_tokens
+        self._watching.observe_recorded_message(message, count_tokens(message.text))
+        if message.role != "system":  # It is counted from the start.
+            self._plain_tokens += prompt_cache_billing.count_output_tokens(message, count_tokens)
+
+    async def _play_user_message(self, message: RecordedMessage) -> None:
+        await self._end_played_turn()
+        words = message.text or NO_WORDS
+        await self._following.record_user_message((facts.Text(words),))
 
     async def _end_played_turn(self) -> None:
         if await self._following.end_agent_turn():
@@ -325,27 +330,41 @@ class SessionPlayer:
 
     async def _answer_recall(self, page: RecalledPage) -> AnsweredRecall:
         """Recall a page with the tool that the agent would call for it."""
-        arguments = dict(page.asked)
-        words = arguments.get("find", "")
-        cache = self._stores.cache
         if page.tool is ToolName.SEARCH_CACHE:
-            hits = await content_recall.search_entries(
-                self._stores.index, arguments["query"], cache=cache
-            )
-            return AnsweredRecall(page.tool, arguments, hits)
-        if page.tool is ToolName.RECALL_HISTORY and page.entry:
-            arguments_with_fold = {"fold": page.entry} | arguments
-            return AnsweredRecall(page.tool, arguments_with_fold, page.text)
+            return await self._answer_search(page)
         if page.tool is ToolName.RECALL_HISTORY:
-            passages = await content_recall.recall_folded_messages(
-                self._conversation.state, cache, self._tokens, name="", words=words
-            )
-            return AnsweredRecall(page.tool, arguments, passages)
-        lines = arguments.get("lines", "")
-        wanted = content_recall.WantedContent(lines=lines, words=words)
-        text = await content_recall.recall_entry(cache, self._tokens, page.entry, wanted)
+            return await self._answer_recall_of_history(page)
+        arguments = dict(page.asked)
+        wanted = content_recall.WantedContent(
+            lines=arguments.get("lines", ""), words=arguments.get("find", "")
+        )
+        text = await content_recall.recall_entry(
+            self._stores.cache, self._tokens, page.entry, wanted
+        )
         arguments_with_entry = {"sha256": page.entry} | arguments
         return AnsweredRecall(page.tool, arguments_with_entry, text)
+
+    async def _answer_search(self, page: RecalledPage) -> AnsweredRecall:
+        arguments = dict(page.asked)
+        hits = await content_recall.search_entries(
+            self._stores.index, arguments["query"], cache=self._stores.cache
+        )
+        return AnsweredRecall(page.tool, arguments, hits)
+
+    async def _answer_recall_of_history(self, page: RecalledPage) -> AnsweredRecall:
+        """Answer with the messages of one fold, or with passages of all that have the words."""
+        arguments = dict(page.asked)
+        if page.entry:
+            arguments_with_fold = {"fold": page.entry} | arguments
+            return AnsweredRecall(page.tool, arguments_with_fold, page.text)
+        passages = await content_recall.recall_folded_messages(
+            self._conversation.state,
+            self._stores.cache,
+            self._tokens,
+            name="",
+            words=arguments.get("find", ""),
+        )
+        return AnsweredRecall(page.tool, arguments, passages)
 
     async def _play_recall_request(
         self, request: Request, recalls: Sequence[AnsweredRecall]
@@ -367,20 +386,25 @@ class SessionPlayer:
             output = RecordedMessage("tool", recall.output, answers=call_id)
             outputs.append(output)
         reply = RecordedMessage("assistant", self._words_with_recall, tuple(calls))
+        usage = self._bill_recall(request, reply, reason)
+        agent_reply = self._build_agent_reply(reply, usage)
+        await self._following.record_reply(agent_reply, self._conversation.state.seq)
+        await self._play_outputs(outputs)
+
+    def _bill_recall(
+        self, request: Request, reply: RecordedMessage, reason: RecallReason
+    ) -> facts.Usage:
+        """Bill a request that the agent answers with calls of recall tools."""
         pieces = self._billing_pieces_of(request)
-        count_tokens = self._tokens.count_tokens
-        output_tokens = prompt_cache_billing.count_output_tokens(reply, count_tokens)
+        output_tokens = prompt_cache_billing.count_output_tokens(reply, self._tokens.count_tokens)
         now = asyncio.get_running_loop().time()
-        usage = self._ledger.bill_recall(
+        return self._ledger.bill_recall(
             pieces,
             output_tokens,
             now,
             reason=reason,
             reason_of=self._recall_reason_of,
         )
-        agent_reply = self._build_agent_reply(reply, usage)
-        await self._following.record_reply(agent_reply, self._conversation.state.seq)
-        await self._play_outputs(outputs)
 
     @staticmethod
     def _build_agent_reply(message: RecordedMessage, usage: facts.Usage) -> facts.ModelReplied:

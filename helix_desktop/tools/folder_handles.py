@@ -24,8 +24,9 @@ from helix_desktop.tools.safe_path_opening import (
     stat_or_none,
 )
 
-_SYSTEM = ("/proc", "/sys")
-_FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
+_SYSTEM_FOLDERS = ("/proc", "/sys")
+_OPEN_ROOT = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
+_MACOS_GET_PATH = 50  # The number of F_GETPATH.
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,9 @@ def _open_inside_root(root: Path, path_in_root: str, flags: int, *, follows_link
     open_path = choose_opener()
     if not follows_links:
         open_path = open_without_links
-    with closing_handle(os.open(root, _FOLDER)) as root_handle:
-        return open_path(root_handle, path_in_root or ".", flags)
+    path_or_root_itself = path_in_root or "."
+    with closing_handle(os.open(root, _OPEN_ROOT)) as root_handle:
+        return open_path(root_handle, path_or_root_itself, flags)
 
 
 def real_path(handle: int) -> Path | None:
@@ -115,19 +117,26 @@ def real_path(handle: int) -> Path | None:
     mounted /proc or /sys.
     """
     device = os.fstat(handle).st_dev
-    for system in _SYSTEM:
-        with suppress(OSError):
-            if os.stat(system).st_dev == device != os.stat("/").st_dev:
-                raise ActionRefused(f"Tools cannot use files that belong to {system}.")
+    for folder in _SYSTEM_FOLDERS:
+        if device == _device_mounted_at(folder):
+            raise ActionRefused(f"Tools cannot use files that belong to {folder}.")
     if sys.platform == "darwin":
         import fcntl
 
-        path_buffer = fcntl.fcntl(
-            handle, 50, bytes(1024)
-        )  # 50 is macOS's F_GETPATH: the handle's path.
+        path_buffer = fcntl.fcntl(handle, _MACOS_GET_PATH, bytes(1024))
         return Path(os.fsdecode(path_buffer.rstrip(b"\0")))
     with suppress(OSError):
         return Path(os.readlink(f"/proc/self/fd/{handle}"))
+    return None
+
+
+def _device_mounted_at(folder: str) -> int | None:
+    """Return the device of what is mounted at a folder, or None if nothing is."""
+    with suppress(OSError):
+        device = os.stat(folder).st_dev
+        # An ordinary folder is on the same device as the root: files there may be anybody's.
+        if device != os.stat("/").st_dev:
+            return device
     return None
 
 

@@ -221,15 +221,25 @@ def opened_variables(opened: CommandOpenings, *, network: bool) -> list[str]:
 def opened_sockets(
     opened: CommandOpenings, environ: Mapping[str, str], *, network: bool
 ) -> Iterator[str]:
-    """Yield sockets a command can reach: by path, by a variable, or below a folder a
-    variable names.
-    """
+    """Yield the paths of sockets that a command can reach."""
     for opening in openings_in_force(opened, network=network):
         for name in opening.sockets:
-            variable, slash, path_below = name.partition("/")
-            path = (environ.get(variable, "") + slash + path_below).removeprefix("unix://")
+            path = _path_of_socket(name, environ)
             if path.startswith("/"):
                 yield path
+
+
+def _path_of_socket(name: str, environ: Mapping[str, str]) -> str:
+    """Return where a socket of `OPENINGS` is. An address of a server elsewhere is returned as it
+    is, and begins with no slash.
+    """
+    if name.startswith("/"):
+        return name
+    variable, slash, path_below = name.partition("/")
+    value = environ.get(variable, "")
+    # Docker's variable may say `unix:///run/docker.sock`.
+    folder_or_socket = value.removeprefix("unix://")
+    return folder_or_socket + slash + path_below
 
 
 def find_openings_on_computer(
@@ -265,7 +275,8 @@ def openings_missed_by(output: str, opened: CommandOpenings, *, network: bool) -
     in_force = openings_in_force(opened, network=network)
     missed = []
     for opening in OPENINGS:
-        complains = opening.complaint_pattern and re.search(opening.complaint_pattern, output)
-        if complains and opening not in in_force:
+        if opening in in_force or not opening.complaint_pattern:
+            continue
+        if re.search(opening.complaint_pattern, output):
             missed.append(opening)
     return missed

@@ -30,11 +30,9 @@ def build_recall_tools(
     search = BuiltInTool(SEARCH_CACHE, search_cached_content)
     tools = [recall, search]
     if compact is not None:
-        compact_content = _build_compact_tool(compact)
-        tools.append(BuiltInTool(COMPACT_CACHE, compact_content))
+        tools.append(_build_compact_tool(compact))
     if history is not None:
-        recall_history = _build_history_tool(history)
-        tools.append(BuiltInTool(RECALL_HISTORY, recall_history))
+        tools.append(_build_history_tool(history))
     return tuple(tools)
 
 
@@ -78,14 +76,17 @@ async def recall_cached_content(
     content = await recall_asked_entry(
         args, stores, resources.context.conversation, resources.context.whole_tokens
     )
-    words = [args.text_argument("sha256")[:16]]
+    beginning_of_hash = args.text_argument("sha256")[:16]
+    asked = [beginning_of_hash]
     for name in ("lines", "find", "grep"):
-        words.append(args.text_argument(name))
-    return ToolOutput(content, source=_join_words(words))
+        asked.append(args.text_argument(name))
+    return ToolOutput(content, source=_source_of_recall(asked))
 
 
-def _join_words(words: Sequence[str]) -> str:
-    return " ".join(filter(None, words))[:100]
+def _source_of_recall(asked: Sequence[str]) -> str:
+    """Return what a row says of a recall: the arguments that the call gave."""
+    given_arguments = " ".join(filter(None, asked))
+    return given_arguments[:100]
 
 
 async def search_cached_content(
@@ -104,7 +105,7 @@ async def search_cached_content(
     return ToolOutput(hits, source=query[:100])
 
 
-def _build_compact_tool(compact: CompactForPurpose) -> built_in_tool.RunTool:
+def _build_compact_tool(compact: CompactForPurpose) -> BuiltInTool:
     """Return the tool that lets a model shorten an entry for a purpose."""
 
     async def compact_cached_content(
@@ -118,16 +119,19 @@ def _build_compact_tool(compact: CompactForPurpose) -> built_in_tool.RunTool:
         )
         return ToolOutput(left + compacted, source=digest.short_hex)
 
-    return compact_cached_content
+    return BuiltInTool(COMPACT_CACHE, compact_cached_content)
 
 
-def _build_history_tool(history: ReadHistory) -> built_in_tool.RunTool:
+def _build_history_tool(history: ReadHistory) -> BuiltInTool:
+    """Return the tool that shows a model the messages behind a summary."""
+
     async def recall_history(args: ToolArguments, _: built_in_tool.ToolResources) -> ToolOutput:
         fold = args.text_argument("fold")
         words = args.text_argument("find")
-        return ToolOutput(await history(fold, words), source=_join_words([fold, words]))
+        messages = await history(fold, words)
+        return ToolOutput(messages, source=_source_of_recall([fold, words]))
 
-    return recall_history
+    return BuiltInTool(RECALL_HISTORY, recall_history)
 
 
 RECALL = ToolDeclaration(

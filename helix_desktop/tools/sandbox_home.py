@@ -10,7 +10,7 @@ begin with a dot are absent instead. A link is closed where it leads to.
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -25,7 +25,7 @@ TOOLCHAINS = _WORDS["toolchains"]
 VARIABLES = _WORDS["variables"]
 CERTIFICATES = _WORDS["certificates"]
 _BESIDE = ("lib", "lib64", "libexec", "include")  # Folders beside `bin` that its programs need.
-_PROGRAMS = (
+_FOLDERS_OF_PROGRAMS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/gnu", "/snap", "/proc", "/sys", "/dev", "/run",
     "/tmp",  # noqa: S108 - nothing is written there
 )  # fmt: skip
@@ -40,8 +40,8 @@ _OF_A_REPOSITORY = (
     ".gitlab",
     ".gitlab-ci.yml",
 )
-# These contain a folder for each program.
-_SPREAD = frozenset({".config", ".local", "share", "state", ".var", "app"})
+# Folders of these names contain a folder for each program.
+_NAMES_OF_SHARED_FOLDERS = frozenset({".config", ".local", "share", "state", ".var", "app"})
 _MOST_FOLDERS = 2_000
 _SETTLED_NS = 2_000_000_000  # Changes closer together than this may leave a folder's time the same.
 
@@ -278,7 +278,7 @@ def _is_within_any_folder(path: str, folders: Sequence[str]) -> bool:
 
 def _must_stay_open(path: str, homes: Sequence[str]) -> bool:
     """Whether a path must stay open, because programs are in it or it contains a home."""
-    if _is_within_any_folder(path, _PROGRAMS):
+    if _is_within_any_folder(path, _FOLDERS_OF_PROGRAMS):
         return True
     return _contains_any_path(path, homes) or _contains_any_path(path, _NEEDED_BY_PROGRAMS)
 
@@ -293,20 +293,27 @@ def _readable_home_paths(
     """Yield readable paths of a home: none inside another, never the whole home."""
     wanted = set(_toolchain_paths(home, environ))
     wanted.update(opened_paths(opened, home, network=network))
-    outermost: list[str] = []
-    for path in sorted(filter(os.path.exists, wanted)):
-        if not outermost or not is_within_folder(path, outermost[-1]):
-            outermost.append(path)
-    for path in outermost:
+    for path in _outermost_existing_paths(wanted):
         # A link to the home, or to a folder above it, would show all of it.
         if not is_within_folder(home, os.path.realpath(path)):
             yield path
 
 
+def _outermost_existing_paths(paths: Iterable[str]) -> list[str]:
+    outermost: list[str] = []
+    # In this order, a folder stands before what is in it.
+    for path in sorted(filter(os.path.exists, paths)):
+        is_inside_last = bool(outermost) and is_within_folder(path, outermost[-1])
+        if not is_inside_last:
+            outermost.append(path)
+    return outermost
+
+
 def _toolchain_paths(home: str, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield where a home has toolchains: in the usual places, and where variables say."""
-    named = os.path.normpath(environ.get("HOME", "") or home)
-    if os.path.realpath(named) != home:
+    home_of_user = environ.get("HOME", "") or home
+    named = os.path.normpath(home_of_user)
+    if os.path.realpath(named) != home:  # This is the home that only the system names.
         named = home
     for name in TOOLCHAINS:
         yield f"{home}/{name}"
@@ -364,16 +371,16 @@ def _targets_of_links(home: str, *, is_home_shown: bool) -> Iterator[str]:
         yield from _existing_targets(links_in_home)
 
     searched = {home}
-    waiting = [_FolderToSearch(home, is_spread=True)]
+    waiting = [_FolderToSearch(home, is_shared=True)]
     while waiting and len(searched) < _MOST_FOLDERS:
         folder = waiting.pop()
-        entries = _links_and_folders(folder.path)
+        links, subfolders = _links_and_folders(folder.path)
         if folder.path == home:
-            entries = _keep_dotted_entries(entries, home)
-        links, subfolders = entries
+            links = _dotted_paths(links, home)
+            subfolders = _dotted_paths(subfolders, home)
         yield from _existing_targets(links)
         # Deeper than the folders of single programs, only links are followed.
-        if not folder.is_spread:
+        if not folder.is_shared:
             continue
         for next_folder in _folders_to_search_next(home, links, subfolders):
             if next_folder.path not in searched:
@@ -388,14 +395,8 @@ def _existing_targets(links: Sequence[str]) -> Iterator[str]:
             yield target
 
 
-def _keep_dotted_entries(
-    entries: tuple[list[str], list[str]], home: str
-) -> tuple[list[str], list[str]]:
-    links, subfolders = entries
-    return (
-        [link for link in links if _is_dotted(link, home)],
-        [subfolder for subfolder in subfolders if _is_dotted(subfolder, home)],
-    )
+def _dotted_paths(paths: Sequence[str], home: str) -> list[str]:
+    return [path for path in paths if _is_dotted(path, home)]
 
 
 def _folders_to_search_next(
@@ -404,17 +405,19 @@ def _folders_to_search_next(
     for link in links:
         target = os.path.realpath(link)
         if os.path.isdir(target) and not _contains_any_path(target, [home]):
-            yield _FolderToSearch(target, os.path.basename(link) in _SPREAD)
+            is_shared = os.path.basename(link) in _NAMES_OF_SHARED_FOLDERS
+            yield _FolderToSearch(target, is_shared)
     for subfolder in subfolders:
-        yield _FolderToSearch(subfolder, os.path.basename(subfolder) in _SPREAD)
+        is_shared = os.path.basename(subfolder) in _NAMES_OF_SHARED_FOLDERS
+        yield _FolderToSearch(subfolder, is_shared)
 
 
 @dataclass(frozen=True, slots=True)
 class _FolderToSearch:
-    """`is_spread`: whether programs keep folders of their own in it."""
+    """`is_shared`: whether programs keep folders of their own in it."""
 
     path: str
-    is_spread: bool
+    is_shared: bool
 
 
 def _links_and_folders(folder: str) -> tuple[list[str], list[str]]:
@@ -433,7 +436,7 @@ def _links_and_folders(folder: str) -> tuple[list[str], list[str]]:
 
 
 @lru_cache(maxsize=2 * _MOST_FOLDERS)
-def _list_links_and_folders(folder: str, _: tuple[int, ...]) -> tuple[list[str], list[str]]:
+def _list_links_and_folders(folder: str, _version: tuple[int, ...]) -> tuple[list[str], list[str]]:
     links: list[str] = []
     subfolders: list[str] = []
     with suppress(OSError), os.scandir(folder) as entries:

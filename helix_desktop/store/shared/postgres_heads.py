@@ -72,17 +72,18 @@ class PostgresHeads:
         for update in updates:
             if update.replaced_rows:
                 statements.append(self._statement_to_remove_replaced_rows(update))
-        rows_of_statements = self._engine.run_transaction(*statements)[len(before) :]
-
+        rows_of_statements = self._engine.run_transaction(*statements)
+        rows_of_updates = iter(rows_of_statements[len(before) :])
         answers: list[tuple[bool, ConversationHead | None]] = []
-        for index in range(0, 2 * len(updates), 2):
-            updated_rows = rows_of_statements[index]
-            current_rows = rows_of_statements[index + 1]
+        for _ in updates:
+            updated_rows = next(rows_of_updates)
+            rows_read_afterwards = next(rows_of_updates)
+            head_rows = updated_rows or rows_read_afterwards
             head: ConversationHead | None = None
-            for row in updated_rows or current_rows:
-                head = ConversationHead(*row)
-                break
-            answers.append((bool(updated_rows), head))
+            if head_rows:
+                head = ConversationHead(*head_rows[0])
+            was_changed = bool(updated_rows)
+            answers.append((was_changed, head))
         return answers
 
     def _statement_to_remove_replaced_rows(self, update: HeadUpdate) -> Statement:
@@ -106,10 +107,18 @@ class PostgresHeads:
         return _MOVE, (*values, update.version, update.writer, update.force)
 
     def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
+        """Return the heads that have changed since a mark, and the next mark."""
         (rows,) = self._engine.run_transaction((_CHANGED, (self._space, since)))
+        # Each row begins with the same three values. There is one row even if no head has changed.
         timeline, system, reached = rows[0][:3]
-        mark = f"{system} {timeline} {self._space.hex()}", reached
-        return [ConversationHead(*row) for _, _, _, *row in rows if row[0] is not None], mark
+        mark = (f"{system} {timeline} {self._space.hex()}", reached)
+        heads: list[ConversationHead] = []
+        for row in rows:
+            head_columns = row[3:]
+            name = head_columns[0]
+            if name is not None:
+                heads.append(ConversationHead(*head_columns))
+        return heads, mark
 
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
         (rows,) = self._engine.run_transaction((_GET, (self._space, list(names))))
