@@ -157,7 +157,9 @@ class AgentFollower:
         self, output: AgentOutput, call: facts.ToolCall
     ) -> facts.ToolReturned:
         """Store an output, and return the fact that records it as the call's result."""
-        stored = output.stored or await self.store_output(output.text, call)
+        stored = output.stored
+        if stored is None:
+            stored = await self.store_output(output.text, call)
         self.stored(stored, output.text)
         seq_of_same_output = self._remember_read_and_find_earlier(call, stored.digest)
         if seq_of_same_output > 0:

@@ -78,11 +78,10 @@ class Session:
     @property
     def is_working(self) -> bool:
         """Whether closing the session would break something off. Messages that wait are kept."""
-        return (
-            self.turns.task is not None
-            or bool(self.questions)
-            or not self.folding.has_no_fold_in_work
-        )
+        is_turn_running = self.turns.task is not None
+        is_question_open = bool(self.questions)
+        is_fold_in_work = not self.folding.has_no_fold_in_work
+        return is_turn_running or is_question_open or is_fold_in_work
 
     def subscribe_to_events(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call the listener for all future events. Returns a function that stops this."""
@@ -318,7 +317,8 @@ class Session:
             answer = await future
             if question.plan and answer.allowed:
                 # Record the plan before anything reacts to the user's answer.
-                await self._record_plan(answer.values.strip() or question.preview)
+                plan_as_edited = answer.values.strip()
+                await self._record_plan(plan_as_edited or question.preview)
             return answer
         finally:
             self._close_question(number)

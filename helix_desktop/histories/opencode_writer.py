@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -72,29 +72,35 @@ def build_opencode_lines(
     of the user that it answers.
     """
     start_ms = round(start_time * 1000)
-    id_numbers = itertools.count(start_ms * 0x1000)
     messages: list[Line] = []
     last_time_ms = 0
-    last_user_message_id = ""
     for item, results in list_items_with_results(session):
         # Times grow, so that opencode keeps the order of the messages.
         last_time_ms = max(last_time_ms + 1, round(item.time * 1000))
         for info, parts in _opencode_messages(item, results, session.folder, last_time_ms):
-            message_id = create_opencode_id("msg", next(id_numbers))
-            if info["role"] == "user":
-                last_user_message_id = message_id
-            for part in parts:
-                part["id"] = create_opencode_id("prt", next(id_numbers))
-                part["sessionID"] = session_id
-                part["messageID"] = message_id
-            info["id"] = message_id
-            info["sessionID"] = session_id
-            info["parentID"] = last_user_message_id
             messages.append({"info": info, "parts": parts})
+    _give_ids(messages, session_id, start_ms)
     _name_models_of_replies([message["info"] for message in messages])
     title = session.title or _first_words_of_user(session)
-    info = _session_info(session_id, session.folder, title, start_ms)
-    yield {"info": info, "messages": messages}
+    session_info = _session_info(session_id, session.folder, title, start_ms)
+    yield {"info": session_info, "messages": messages}
+
+
+def _give_ids(messages: Sequence[Line], session_id: str, start_ms: int) -> None:
+    id_numbers = itertools.count(start_ms * 0x1000)
+    last_user_message_id = ""
+    for message in messages:
+        info = message["info"]
+        message_id = create_opencode_id("msg", next(id_numbers))
+        if info["role"] == "user":
+            last_user_message_id = message_id
+        for part in message["parts"]:
+            part["id"] = create_opencode_id("prt", next(id_numbers))
+            part["sessionID"] = session_id
+            part["messageID"] = message_id
+        info["id"] = message_id
+        info["sessionID"] = session_id
+        info["parentID"] = last_user_message_id
 
 
 def _session_info(session_id: str, folder: str, title: str, start_ms: int) -> Line:
@@ -229,7 +235,8 @@ def _parts_of_user_message(message: RecordedMessage) -> list[Line]:
             text_part["synthetic"] = True
         parts.append(text_part)
     for picture in message.pictures:
-        parts.append(_picture_part(picture, picture.name or "picture"))
+        name = picture.name or "picture"
+        parts.append(_picture_part(picture, name))
     return parts
 
 

@@ -8,6 +8,7 @@ records are in `<project>/subagents/<session>/`, beside a file that names the ca
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -65,29 +66,30 @@ def read_qwen_code_recordings(
         if row.value.get("subtype") == "custom_title":
             title = text_at(row.value, "systemPayload", "customTitle") or title
         tree.add_node(index, _node_of_record(row.value))
-    session_id = text_at(newest, "sessionId") or path.stem
-    parent = ""
-    parent_call = ""
-    if newest.get("isSidechain"):
-        parent = session_id
-        session_id = text_at(newest, "agentId") or path.stem
-        parent_call = _read_call_of_subagent(path)
-    folder = text_at(newest, "cwd")
-    version = text_at(newest, "version")
-    template = RecordedSession(
+    session = replace(_empty_session_of_record(newest, path), title=title)
+    record_ids = [text_at(row.value, "uuid") for row in rows]
+    read_branch = partial(_read_qwen_branch, rows)
+    return build_branch_sessions(tree, session, record_ids, read_branch, report)
+
+
+def _empty_session_of_record(value: Mapping[str, object], path: Path) -> RecordedSession:
+    """Return what a record says of its session, or of the sub-agent whose record it is."""
+    session = RecordedSession(
         name=str(path),
         messages=(),
         kind=KIND,
-        session=session_id,
-        title=title,
-        folder=folder,
-        version=version,
-        parent=parent,
-        parent_call=parent_call,
+        session=text_at(value, "sessionId") or path.stem,
+        folder=text_at(value, "cwd"),
+        version=text_at(value, "version"),
     )
-    record_ids = [text_at(row.value, "uuid") for row in rows]
-    read_branch = partial(_read_qwen_branch, rows)
-    return build_branch_sessions(tree, template, record_ids, read_branch, report)
+    if not value.get("isSidechain"):
+        return session
+    return replace(
+        session,
+        session=text_at(value, "agentId") or path.stem,
+        parent=session.session,
+        parent_call=_read_call_of_subagent(path),
+    )
 
 
 def _read_qwen_branch(

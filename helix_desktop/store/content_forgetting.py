@@ -154,15 +154,15 @@ def find_facts_to_change(
     journal: JournalFile, wanted: ForgetRequest
 ) -> Iterator[list[tuple[StoredFact, Fact]]]:
     """Yield pages of facts, each with what it will be, without changes."""
-    lines = journal.stored_facts_since(0, _PAGE)
-    while lines:
+    stored_facts = journal.stored_facts_since(0, _PAGE)
+    while stored_facts:
         changes: list[tuple[StoredFact, Fact]] = []
-        for line in lines:
-            blanked = blank_fact(line, wanted)
+        for stored_fact in stored_facts:
+            blanked = blank_fact(stored_fact, wanted)
             if blanked is not None:
-                changes.append((line, blanked))
+                changes.append((stored_fact, blanked))
         yield changes
-        lines = journal.stored_facts_since(lines[-1].id, _PAGE)
+        stored_facts = journal.stored_facts_since(stored_facts[-1].id, _PAGE)
 
 
 def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]:
@@ -171,9 +171,9 @@ def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]
     """
     changed = Counter[str]()
     for page in find_facts_to_change(journal, wanted):
-        for line, fact in page:
-            journal.replace_fact(line, fact)
-            changed[line.conversation] += 1
+        for stored_fact, fact in page:
+            journal.replace_fact(stored_fact, fact)
+            changed[stored_fact.conversation] += 1
     for row in journal.conversation_rows():
         if wanted.occurs_in(row.meter):
             journal.write_meter(row.id, "")
@@ -181,15 +181,16 @@ def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]
     return changed
 
 
-def blank_fact(line: StoredFact, wanted: ForgetRequest) -> Fact | None:
+def blank_fact(stored_fact: StoredFact, wanted: ForgetRequest) -> Fact | None:
     """Return the fact without what is to be forgotten, or None if it contains nothing of it."""
-    names_entry = any(digest.hex in line.fact for digest in wanted.digests)
-    if not names_entry and not wanted.occurs_in(line.fact):
+    names_entry = any(digest.hex in stored_fact.fact for digest in wanted.digests)
+    if not names_entry and not wanted.occurs_in(stored_fact.fact):
         return None
-    fact = decode_fact(line.fact)  # A damaged fact raises an error here, so that it is reported.
+    # A damaged fact raises an error here, so that it is reported.
+    fact = decode_fact(stored_fact.fact)
     fact_without_text: Fact = _blank_texts_within(fact, wanted)
     blanked_fact = _remove_quotes(fact_without_text, wanted.digests)
-    if encode_fact(blanked_fact) == line.fact:
+    if encode_fact(blanked_fact) == stored_fact.fact:
         return None
     return blanked_fact
 

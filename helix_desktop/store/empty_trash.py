@@ -62,9 +62,9 @@ class TrashEmptying:
         self._cache.put_again = set()
         self.gone = yield from self._conversations_to_delete()
         for name in sorted(self.gone):
-            for lines in _pages_of_conversation(self._journal, name):
-                for line in lines:
-                    self._collect_entries_of_fact(line)
+            for stored_facts in _pages_of_conversation(self._journal, name):
+                for stored_fact in stored_facts:
+                    self._collect_entries_of_fact(stored_fact)
                 yield True
         while self._entries_by_first_digits and self._spare_content_of_next_facts():
             yield True
@@ -104,9 +104,9 @@ class TrashEmptying:
         for row in rows:
             if not row.forked_from or row.id in gone:
                 continue
-            for lines in _pages_of_conversation(self._journal, row.id):
-                for line in lines:
-                    children |= _child_conversations(line)
+            for stored_facts in _pages_of_conversation(self._journal, row.id):
+                for stored_fact in stored_facts:
+                    children |= _child_conversations(stored_fact)
                 yield True
         return children
 
@@ -127,12 +127,12 @@ class TrashEmptying:
                 kept_sessions.add(session)
         return deleted_sessions - kept_sessions
 
-    def _collect_entries_of_fact(self, line: StoredFact) -> None:
+    def _collect_entries_of_fact(self, stored_fact: StoredFact) -> None:
         """Note the entries that a fact of a conversation to delete uses. One that it only recalled
         belongs to another fact, which says whether it is deleted.
         """
         try:
-            fact = fact_encoding.decode_fact(line.fact)
+            fact = fact_encoding.decode_fact(stored_fact.fact)
         except HelixError:
             return
         for how, digest in entries_used_by(fact):
@@ -144,14 +144,14 @@ class TrashEmptying:
         """Spare what the next facts of other conversations use. Return False if there
         were no more facts.
         """
-        lines = self._journal.stored_facts_since(self._last_checked_fact, _PAGE)
-        for line in lines:
-            self._last_checked_fact = line.id
-            if line.conversation in self.gone:
+        stored_facts = self._journal.stored_facts_since(self._last_checked_fact, _PAGE)
+        for stored_fact in stored_facts:
+            self._last_checked_fact = stored_fact.id
+            if stored_fact.conversation in self.gone:
                 continue
-            for mention in _MENTION.findall(line.fact):
+            for mention in _MENTION.findall(stored_fact.fact):
                 self._spare_mentioned(mention.lower())
-        return bool(lines)
+        return bool(stored_facts)
 
     def _spare_mentioned(self, mention: str) -> None:
         """Spare the entries whose hashes begin with the digits of a mention."""
@@ -255,17 +255,17 @@ def save_deleted_conversations(workspace: Path, names: Collection[str]) -> None:
 def _pages_of_conversation(journal: JournalFile, conversation: str) -> Iterator[list[StoredFact]]:
     last_seq = 0
     while True:
-        lines = journal.read_stored_facts(conversation, last_seq, _PAGE)
-        if not lines:
+        stored_facts = journal.read_stored_facts(conversation, last_seq, _PAGE)
+        if not stored_facts:
             return
-        yield lines
-        last_seq = lines[-1].seq
+        yield stored_facts
+        last_seq = stored_facts[-1].seq
 
 
-def _child_conversations(line: StoredFact) -> set[str]:
-    if '"child"' not in line.fact:
+def _child_conversations(stored_fact: StoredFact) -> set[str]:
+    if '"child"' not in stored_fact.fact:
         return set()
     try:
-        return {json.loads(line.fact)["child"]}
+        return {json.loads(stored_fact.fact)["child"]}
     except (ValueError, RecursionError, KeyError, TypeError):
         return set()

@@ -36,6 +36,18 @@ WHY_BY_REASON = {
 }
 
 
+# What decoding may raise: others with the key wrote the content, maybe with a newer version.
+_ERRORS_OF_FOREIGN_CONTENT = (
+    HelixError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _TaskRow:
     """`COLUMNS`, as the database returns them."""
@@ -68,10 +80,12 @@ class FleetTaskCodec:
         return self._encode("task result", task, result)
 
     def _encode(self, kind: str, task: str, value: FleetTaskOrder | FleetTaskResult) -> bytes:
-        content = json.dumps(asdict(value), ensure_ascii=False).encode("utf-8", "replace")
+        text = json.dumps(asdict(value), ensure_ascii=False)
+        content = text.encode("utf-8", "replace")
         if self._seal is None:
             return content
-        return self._seal.encrypt_row(self._seal.keyed_row_name(kind, task.encode()), content)
+        name = self._seal.keyed_row_name(kind, task.encode())
+        return self._seal.encrypt_row(name, content)
 
     def _decode(self, kind: str, task: str, content: bytes) -> dict[str, Any]:
         if self._seal is not None:
@@ -85,35 +99,11 @@ class FleetTaskCodec:
         not affect others.
         """
         row = _TaskRow(*values)
-        # The content was written by others with the key, maybe by a newer version.
-        with suppress(
-            HelixError,
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ):
+        with suppress(*_ERRORS_OF_FOREIGN_CONTENT):
             task = self._decode_sound_row(row)
             if _is_sound(task):
                 return task
-        state = FleetTaskState.FAILED
-        if row.state == FleetTaskState.CANCELLED:
-            state = FleetTaskState.CANCELLED
-        empty_order = FleetTaskOrder("")
-        return FleetTask(
-            id=row.id,
-            state=state,
-            priority=row.priority,
-            added=0.0,
-            worker="",
-            claims=row.claims,
-            deadline_seconds=0.0,
-            order=empty_order,
-            result=UNREADABLE,
-            position=row.position,
-        )
+        return _build_unreadable_task(row)
 
     def _decode_sound_row(self, row: _TaskRow) -> FleetTask:
         values = self._decode("task", row.id, row.sealed)
@@ -137,6 +127,25 @@ class FleetTaskCodec:
             position=row.position,
             open_needs=row.open_needs,
         )
+
+
+def _build_unreadable_task(row: _TaskRow) -> FleetTask:
+    state = FleetTaskState.FAILED
+    if row.state == FleetTaskState.CANCELLED:
+        state = FleetTaskState.CANCELLED
+    empty_order = FleetTaskOrder("")
+    return FleetTask(
+        id=row.id,
+        state=state,
+        priority=row.priority,
+        added=0.0,
+        worker="",
+        claims=row.claims,
+        deadline_seconds=0.0,
+        order=empty_order,
+        result=UNREADABLE,
+        position=row.position,
+    )
 
 
 def _parse_task_result(values: dict[str, Any]) -> FleetTaskResult:

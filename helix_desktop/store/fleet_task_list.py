@@ -109,9 +109,10 @@ class FleetTaskList(FleetTaskHistory):
 
         def add_to_list(transaction: TableTransaction) -> None:
             open_needs = self._add_needs(transaction, tasks)
-            transaction.run_all(
-                [self._build_insert_statement(task, open_needs[task.id]) for task in tasks]
-            )
+            insertions: list[Statement] = []
+            for task in tasks:
+                insertions.append(self._build_insert_statement(task, open_needs[task.id]))
+            transaction.run_all(insertions)
             cancelled: list[str] = []
             for task in tasks:
                 cancelled += self._cancel_if_hopeless(transaction, task.id, task.needs)
@@ -170,7 +171,8 @@ class FleetTaskList(FleetTaskHistory):
         """Return the id of the task with this id or key."""
         for name in (need, self.task_id_of_key(need)):
             with suppress(InvalidInput, NotFound):
-                return (await self.find_fleet_task(name)).id
+                task = await self.find_fleet_task(name)
+                return task.id
         raise NotFound(
             f"There is no task {need} in this workspace.", remedy="`task list` shows the tasks."
         )
@@ -288,8 +290,8 @@ class FleetTaskList(FleetTaskHistory):
 
     async def _fail_late_tasks(self) -> None:
         self._looked_for_late = time.monotonic()
-        (late,) = await self._run_statements([self._statement("late", self._space)])
-        for (task,) in late:
+        late_rows = await self._query_tasks("late", self._space)
+        for (task,) in late_rows:
             await self._end_unless_ended(task, FleetTaskState.FAILED, TOO_LATE)
 
     async def release_orphaned_tasks(self, process: str) -> None:
@@ -392,10 +394,10 @@ class FleetTaskList(FleetTaskHistory):
     def _count_met_need(self, transaction: TableTransaction, need: str) -> None:
         """Let the tasks run that waited for this one alone."""
         space = self._space
-        (dependants,) = transaction.run_all([self._statement("remove_met_need", space, need)])
-        counting = [
-            self._statement("count_met_need", space, dependant) for (dependant,) in dependants
-        ]
+        (dependant_rows,) = transaction.run_all([self._statement("remove_met_need", space, need)])
+        counting: list[Statement] = []
+        for (dependant,) in dependant_rows:
+            counting.append(self._statement("count_met_need", space, dependant))
         ready: Rows = []
         for rows in transaction.run_all(counting):
             for task, priority, open_needs in rows:
@@ -486,7 +488,8 @@ class FleetTaskList(FleetTaskHistory):
     ) -> bool:
         kept_result = result
         with suppress(InvalidInput, NotFound):  # No such task is found by its id.
-            kept_result = _keep_cost_so_far(result, await self.find_fleet_task(task))
+            task_now = await self.find_fleet_task(task)
+            kept_result = _keep_cost_so_far(result, task_now)
         sealed = self._codec.encode_result(task, kept_result)
         ending = self._statement("cancel", state.value, sealed, self._space, task)
 
@@ -517,8 +520,9 @@ class FleetTaskList(FleetTaskHistory):
         ]
 
         def retry_rows(transaction: TableTransaction) -> bool:
-            live, ended, _, needs = transaction.run_all(statements)
-            cancelled = self._cancel_if_hopeless(transaction, task.id, [need for (need,) in needs])
+            live, ended, _, need_rows = transaction.run_all(statements)
+            needs = [need for (need,) in need_rows]
+            cancelled = self._cancel_if_hopeless(transaction, task.id, needs)
             self._follow_cancelled_tasks(transaction, cancelled)
             if not live and not ended:
                 return False

@@ -64,7 +64,9 @@ class FleetTaskReader:
         self.is_shared = seal is not None
         self.notes = FleetNotes(self._run_statements, dialect, space)
         # Those of a list that computers share. Otherwise they are in a file of the computer.
-        self.schedules = ScheduleTable(self._run_statements, seal) if seal is not None else None
+        self.schedules: ScheduleTable | None = None
+        if seal is not None:
+            self.schedules = ScheduleTable(self._run_statements, seal)
 
     async def _run_statements(self, statements: Sequence[Statement]) -> list[Rows]:
         if not statements:
@@ -73,6 +75,11 @@ class FleetTaskReader:
 
     def _statement(self, name: str, *values: Any) -> Statement:
         return self._dialect.build_statement(_SQL[name], *values)
+
+    async def _query_tasks(self, name: str, *values: Any) -> Rows:
+        """Run one statement in a transaction of its own, and return its rows."""
+        (rows,) = await self._run_statements([self._statement(name, *values)])
+        return rows
 
     async def list_fleet_tasks(
         self, state: str = "", limit: int = 100, before: int = _AFTER_ALL_POSITIONS
@@ -129,7 +136,7 @@ class FleetTaskReader:
 
     async def list_needs_of_task(self, task: str) -> list[str]:
         """Return the ids of the tasks that this one waits for."""
-        (rows,) = await self._run_statements([self._statement("needs_of_task", self._space, task)])
+        rows = await self._query_tasks("needs_of_task", self._space, task)
         return [need for (need,) in rows]
 
     async def find_fleet_task(self, beginning: str) -> FleetTask:
@@ -141,7 +148,7 @@ class FleetTaskReader:
         # "g" follows all digits of an ID, so all IDs that begin like this are in between.
         id_range = (self._space, beginning, f"{beginning}g")
         # Once for the live table, and once for the history.
-        (rows,) = await self._run_statements([self._statement("find", *id_range, *id_range)])
+        rows = await self._query_tasks("find", *id_range, *id_range)
         if not rows:
             raise NotFound(
                 f"There is no task {beginning} in this workspace.",
@@ -175,7 +182,7 @@ class FleetTaskReader:
 
     async def oldest_waiting_seconds(self) -> float:
         """Return how long the oldest waiting task has waited, or 0.0 if none waits."""
-        (rows,) = await self._run_statements([self._statement("oldest_waiting", self._space)])
+        rows = await self._query_tasks("oldest_waiting", self._space)
         if not rows:
             return 0.0
         ((seconds,),) = rows
@@ -183,6 +190,6 @@ class FleetTaskReader:
 
     async def read_fingerprint(self) -> object:
         """Return a value that changes when a task is added, claimed or ended, or a note changes."""
-        (amount_rows,) = await self._run_statements([self._statement("count", self._space)])
+        amount_rows = await self._query_tasks("count", self._space)
         notes = await self.notes.read_state()
         return sorted(amount_rows), notes

@@ -364,26 +364,28 @@ class _PlaceReader:
                     yield from self._places_of_entry(rows_of_place, record, content)
             places_left = places_left[len(contents) :]
 
-    def _places_of_fact(self, rows: Sequence[FoundRow], line: StoredFact) -> Iterator[FoundPlace]:
+    def _places_of_fact(
+        self, rows: Sequence[FoundRow], stored_fact: StoredFact
+    ) -> Iterator[FoundPlace]:
         """Yield the place of a fact if its speaker and its text pass the filters, and
         any of its rows has a word.
         """
-        fact = decode_fact(line.fact)
+        fact = decode_fact(stored_fact.fact)
         is_about_file = bool(self.filters.file)
         text = "\n".join(searchable_texts(fact, files=is_about_file))
-        speaker = _speaker_of_fact(self.source, line, fact)
+        speaker = _speaker_of_fact(self.source, stored_fact, fact)
         if self.filters.by not in ("", speaker):
             return
-        if not _fact_passes_filters(self.source, line, fact, text, self.filters):
+        if not _fact_passes_filters(self.source, stored_fact, fact, text, self.filters):
             return
         words: list[str] = []
         for row in rows:
             words += self.matching.words_of_row(row.id, text)
         if words:
             said_by = _name_who_said_it(speaker, fact)
-            hit = SearchHit("", None, line.conversation, line.seq, 1, said_by=said_by)
+            hit = SearchHit("", None, stored_fact.conversation, stored_fact.seq, 1, said_by=said_by)
             worth = self._worth_of_speaker(speaker, text)
-            yield FoundPlace(hit, text, 0, worth, words, line.time)
+            yield FoundPlace(hit, text, 0, worth, words, stored_fact.time)
 
     def _worth_of_speaker(self, speaker: str, text: str) -> float:
         """Return the weight of a message by who has written it: the user's words count more
@@ -481,23 +483,23 @@ def _read_place(cache: OpenCache, journal: JournalFile, row: FoundRow) -> ReadPl
         record = reader.record_of_content(Digest(row.digest))
         end = 4 * (row.start + row.length) + 4  # A character has at most four bytes.
         return record, reader.read_part_of_entry(record, 0, min(MOST_SEARCHED_BYTES, end))
-    return _find_fact_line(row.conversation, row.seq, cache, journal)
+    return _find_stored_fact(row.conversation, row.seq, cache, journal)
 
 
-def _find_fact_line(
+def _find_stored_fact(
     conversation: str, seq: int, _: OpenCache, journal: JournalFile
 ) -> StoredFact | None:
-    lines = journal.read_stored_facts(conversation, seq - 1, 1)
-    if lines and lines[0].seq == seq and lines[0].is_intact:
-        return lines[0]
+    stored_facts = journal.read_stored_facts(conversation, seq - 1, 1)
+    if stored_facts and stored_facts[0].seq == seq and stored_facts[0].is_intact:
+        return stored_facts[0]
     return None
 
 
 def _fact_passes_filters(
-    source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters
+    source: StoresAccess, stored_fact: StoredFact, fact: Fact, text: str, filters: SearchFilters
 ) -> bool:
     """Whether a message passes the filters. A tool matches messages that call it."""
-    if not text or not filters.is_in_time(line.time):
+    if not text or not filters.is_in_time(stored_fact.time):
         return False
     called_tools = ""
     searched_text = text
@@ -510,7 +512,7 @@ def _fact_passes_filters(
         return False
     if not filters.agent:
         return True
-    return filters.agent in _agent_of_conversation(source, line.conversation)
+    return filters.agent in _agent_of_conversation(source, stored_fact.conversation)
 
 
 def _calls_of_fact(fact: Fact) -> list[ToolCall]:
@@ -519,12 +521,12 @@ def _calls_of_fact(fact: Fact) -> list[ToolCall]:
     return [part for part in fact.parts if isinstance(part, ToolCall)]
 
 
-def _speaker_of_fact(source: StoresAccess, line: StoredFact, fact: Fact) -> str:
+def _speaker_of_fact(source: StoresAccess, stored_fact: StoredFact, fact: Fact) -> str:
     """Return who said it. What an agent added in its user's name is the agent's."""
     if isinstance(fact, UserSaid):
         if not is_added_by_agent(fact.parts):
             return "user"
-        if _agent_of_conversation(source, line.conversation) == "helix":
+        if _agent_of_conversation(source, stored_fact.conversation) == "helix":
             return "user"
         return "agent"
     if isinstance(fact, ModelReplied):
@@ -535,10 +537,10 @@ def _speaker_of_fact(source: StoresAccess, line: StoredFact, fact: Fact) -> str:
 
 
 def _agent_of_conversation(source: StoresAccess, conversation: str) -> str:
-    line = source.run_on_stores(partial(_find_fact_line, conversation, 1))
-    if line is None:
+    stored_fact = source.run_on_stores(partial(_find_stored_fact, conversation, 1))
+    if stored_fact is None:
         return "helix"
-    fact = decode_fact(line.fact)
+    fact = decode_fact(stored_fact.fact)
     if not isinstance(fact, ConversationStarted):
         return "helix"
     return (fact.agent or fact.origin.kind or "Helix").casefold()

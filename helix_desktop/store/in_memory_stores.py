@@ -211,11 +211,13 @@ def _has_all_terms(text: str, terms: list[str]) -> bool:
 @functools.lru_cache(maxsize=4_096)  # A replay searches the same texts repeatedly.
 def _plain_and_hidden_words(text: str) -> tuple[str, str]:
     """Return the text's words, and the words inside them, each between blanks."""
-    hidden = search_words.words_inside(text)
-    return (
-        f" {' '.join(search_words.plain_words(text))} ",
-        f" {' '.join(search_words.plain_words(hidden))} ",
-    )
+    hidden_text = search_words.words_inside(text)
+    return _words_between_blanks(text), _words_between_blanks(hidden_text)
+
+
+def _words_between_blanks(text: str) -> str:
+    words = " ".join(search_words.plain_words(text))
+    return f" {words} "
 
 
 def _term_occurs(term: str, words: str) -> bool:

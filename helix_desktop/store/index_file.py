@@ -177,7 +177,7 @@ class StoreFeed:
         place = encode_entry_place(record)
         return self._cache.reader.get_content(record.digest, place)[:limit]
 
-    def read_fact_lines(self, last_number: int, limit: int) -> Sequence[StoredFact]:
+    def read_stored_facts_after(self, last_number: int, limit: int) -> Sequence[StoredFact]:
         return self._thread.call_and_wait(self._journal.stored_facts_since, last_number, limit)
 
     def run_on_stores(self, work: Callable[[Callable[[], CacheFolder], JournalFile], T]) -> T:
@@ -529,19 +529,23 @@ class IndexFile:
 
     def _index_facts_after(self, last_indexed: int, last_id: int) -> int:
         """Index some facts. Return the id up to which all are indexed."""
-        lines = self._feed.read_fact_lines(last_indexed, FACTS)
+        stored_facts = self._feed.read_stored_facts_after(last_indexed, FACTS)
         pieces: list[_Piece] = []
         token_counts: list[tuple[bytes, int]] = []
         uses: list[_Use] = []
-        for line in lines:
-            fact = _decode_or_none(line)
+        for stored_fact in stored_facts:
+            fact = _decode_or_none(stored_fact)
             if fact is None:
                 continue
-            pieces += _pieces_of_fact(fact, line)
+            pieces += _pieces_of_fact(fact, stored_fact)
             for stored, count in token_counts_of_entries(fact):
                 token_counts.append((stored.digest.raw, count))
             for how, digest in entries_used_by(fact):
-                uses.append(_Use(digest.raw, line.conversation, line.seq, line.time, how))
+                uses.append(
+                    _Use(
+                        digest.raw, stored_fact.conversation, stored_fact.seq, stored_fact.time, how
+                    )
+                )
         self._index_pieces(pieces)
         self._execute_rows(
             "UPDATE entries SET tokens = column2 FROM (",
@@ -549,10 +553,10 @@ class IndexFile:
             ") WHERE digest = column1 AND tokens = 0",
         )
         self._index_uses(uses)
-        if not lines:
+        if not stored_facts:
             return last_id
-        last_read = lines[-1].id
-        if len(lines) == FACTS:
+        last_read = stored_facts[-1].id
+        if len(stored_facts) == FACTS:
             return last_read
         # The ids between may be of facts that were deleted.
         return max(last_id, last_read)
@@ -599,9 +603,9 @@ def _row_of_entry(
     return description + figures + state
 
 
-def _decode_or_none(line: StoredFact) -> Fact | None:
+def _decode_or_none(stored_fact: StoredFact) -> Fact | None:
     with suppress(HelixError):
-        return decode_fact(line.fact)
+        return decode_fact(stored_fact.fact)
     return None
 
 
@@ -738,9 +742,9 @@ def _split_by_text_size(words: Sequence[tuple[int, str]]) -> Iterator[Sequence[t
             size = 0
 
 
-def _pieces_of_fact(fact: Fact, line: StoredFact) -> list[_Piece]:
+def _pieces_of_fact(fact: Fact, stored_fact: StoredFact) -> list[_Piece]:
     pieces: list[_Piece] = []
     for text in searchable_texts(fact, files=True):
         for start, piece in search_words.split_for_index(text):
-            pieces.append(_Piece(piece, "", 0, start, line.conversation, line.seq))
+            pieces.append(_Piece(piece, "", 0, start, stored_fact.conversation, stored_fact.seq))
     return pieces

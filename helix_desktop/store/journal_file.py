@@ -226,10 +226,10 @@ class JournalFile:
         """
         recorded: list[Recorded] = []
         next_seq = after + 1
-        for line in self.read_stored_facts(conversation, after, limit):
-            if line.seq != next_seq:
+        for stored_fact in self.read_stored_facts(conversation, after, limit):
+            if stored_fact.seq != next_seq:
                 raise _damaged_fact_error(conversation, next_seq, "is missing")
-            recorded.append(line.decode_recorded())
+            recorded.append(stored_fact.decode_recorded())
             next_seq += 1
         is_end_read = not limit or len(recorded) < limit
         if is_end_read:
@@ -346,34 +346,40 @@ class JournalFile:
             self.connection.execute("DELETE FROM meters WHERE conversation = ?", (conversation,))
         return fact_count
 
-    def restore_facts(self, lines: Sequence[StoredFact]) -> None:
+    def restore_facts(self, stored_facts: Sequence[StoredFact]) -> None:
         """Put stored facts back unchanged, for an import or a repair, and update derived tables."""
         with self.in_one_transaction():
             sqlite_database.execute_with_rows(
-                self.connection, _INSERT_FACTS, list(map(_columns_of_line, lines))
+                self.connection, _INSERT_FACTS, list(map(_columns_of_stored_fact, stored_facts))
             )
-            for conversation in dict.fromkeys(line.conversation for line in lines):
+            for conversation in dict.fromkeys(
+                stored_fact.conversation for stored_fact in stored_facts
+            ):
                 self._recompute_row(conversation)
 
-    def insert_stored_facts(self, lines: Sequence[StoredFact], *, trusted: bool = False) -> None:
+    def insert_stored_facts(
+        self, stored_facts: Sequence[StoredFact], *, trusted: bool = False
+    ) -> None:
         """Insert facts in order, as `restore_facts` does. `trusted`: the digests were
         just computed.
         """
-        lines_by_conversation: dict[str, list[StoredFact]] = {}
-        for line in lines:
-            lines_by_conversation.setdefault(line.conversation, []).append(line)
+        facts_by_conversation: dict[str, list[StoredFact]] = {}
+        for stored_fact in stored_facts:
+            facts_by_conversation.setdefault(stored_fact.conversation, []).append(stored_fact)
 
         with self.in_one_transaction():
-            columns = [_columns_of_line(line) for line in lines]
+            columns = [_columns_of_stored_fact(stored_fact) for stored_fact in stored_facts]
             sqlite_database.execute_with_rows(self.connection, _INSERT_FACTS, columns)
-            for conversation, own_lines in lines_by_conversation.items():
+            for conversation, own_facts in facts_by_conversation.items():
                 row_before = self._read_row(conversation)
                 if row_before is None:
-                    row_before = build_empty_row(conversation, own_lines[0].time)
+                    row_before = build_empty_row(conversation, own_facts[0].time)
                 if trusted:
-                    row = _row_after_lines(row_before, own_lines)
+                    row = _row_after_facts(row_before, own_facts)
                 else:
-                    row = advance_row(row_before, (line.decode_recorded() for line in own_lines))
+                    row = advance_row(
+                        row_before, (stored_fact.decode_recorded() for stored_fact in own_facts)
+                    )
                 self.connection.execute(_UPSERT, row.column_values())
 
     def in_one_transaction(self) -> sqlite_database.SqliteTransaction:
@@ -390,23 +396,25 @@ class JournalFile:
             self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
             self._recompute_row(conversation)
 
-    def replace_fact(self, line: StoredFact, fact: Fact) -> None:
+    def replace_fact(self, stored_fact: StoredFact, fact: Fact) -> None:
         """Replace a fact by another. Only for forgetting and repairs."""
         text = encode_fact(fact)
-        digest = checksum_of_fact(line.conversation, line.seq, line.time, text)
+        digest = checksum_of_fact(stored_fact.conversation, stored_fact.seq, stored_fact.time, text)
         with self.in_one_transaction():
-            self.replacing(line)
+            self.replacing(stored_fact)
             self.connection.execute(
-                "UPDATE facts SET fact = ?, digest = ? WHERE id = ?", (text, digest, line.id)
+                "UPDATE facts SET fact = ?, digest = ? WHERE id = ?", (text, digest, stored_fact.id)
             )
-            self._recompute_row(line.conversation)
+            self._recompute_row(stored_fact.conversation)
 
     def _recompute_row(self, conversation: str) -> None:
-        lines = self.read_stored_facts(conversation)
-        if not lines:
+        stored_facts = self.read_stored_facts(conversation)
+        if not stored_facts:
             return
-        empty_row = build_empty_row(conversation, lines[0].time)
-        row = advance_row(empty_row, (line.decode_recorded() for line in lines))
+        empty_row = build_empty_row(conversation, stored_facts[0].time)
+        row = advance_row(
+            empty_row, (stored_fact.decode_recorded() for stored_fact in stored_facts)
+        )
         self.connection.execute(_UPSERT, row.column_values())
 
     def last_fact_id(self) -> int:
@@ -442,14 +450,14 @@ def _find_conversation_defects(
     derived_row: StoredConversation | None = None
     are_facts_intact = True
     last_seq = 0
-    for line in journal.read_stored_facts(conversation):
-        if line.seq != last_seq + 1:
+    for stored_fact in journal.read_stored_facts(conversation):
+        if stored_fact.seq != last_seq + 1:
             are_facts_intact = False
             yield f"Record {last_seq + 1} of conversation {conversation} is missing."
-        last_seq = line.seq
-        row_before = derived_row or build_empty_row(conversation, line.time)
+        last_seq = stored_fact.seq
+        row_before = derived_row or build_empty_row(conversation, stored_fact.time)
         try:
-            derived_row = advance_row(row_before, [line.decode_recorded()])
+            derived_row = advance_row(row_before, [stored_fact.decode_recorded()])
         except JournalCorrupt as error:
             are_facts_intact = False
             yield error.what
@@ -489,21 +497,31 @@ def _select_recorded(
         )
 
 
-def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> StoredConversation:
+def _row_after_facts(
+    row: StoredConversation, stored_facts: Sequence[StoredFact]
+) -> StoredConversation:
     """Return the row after these intact facts. The half of them that change no row is
     not decoded.
     """
     changing = []
-    for line in lines:
-        if not line.fact.startswith(_CHANGES_NO_ROW):
-            fact = decode_fact(line.fact)
-            changing.append(Recorded(line.conversation, line.seq, line.time, fact))
+    for stored_fact in stored_facts:
+        if not stored_fact.fact.startswith(_CHANGES_NO_ROW):
+            fact = decode_fact(stored_fact.fact)
+            changing.append(
+                Recorded(stored_fact.conversation, stored_fact.seq, stored_fact.time, fact)
+            )
     row = advance_row(row, changing)
-    return replace(row, last_seq=lines[-1].seq, updated=lines[-1].time)
+    return replace(row, last_seq=stored_facts[-1].seq, updated=stored_facts[-1].time)
 
 
-def _columns_of_line(line: StoredFact) -> tuple[str, int, float, str, bytes]:
-    return (line.conversation, line.seq, line.time, line.fact, line.digest)
+def _columns_of_stored_fact(stored_fact: StoredFact) -> tuple[str, int, float, str, bytes]:
+    return (
+        stored_fact.conversation,
+        stored_fact.seq,
+        stored_fact.time,
+        stored_fact.fact,
+        stored_fact.digest,
+    )
 
 
 def _damaged_fact_error(conversation: str, seq: int, defect: str) -> JournalCorrupt:

@@ -162,7 +162,7 @@ def _log_checksums(content: bytes | bytearray, first: int, second: int) -> tuple
 class SalvagedFacts:
     """What SQLite would not read from a log: intact facts, and the lengths of conversations."""
 
-    lines: tuple[StoredFact, ...]
+    stored_facts: tuple[StoredFact, ...]
     lengths: Mapping[str, int]
 
 
@@ -184,11 +184,11 @@ def read_intact_facts(path: Path) -> Iterator[StoredFact]:
             newer_pages = _pages_in_log(log)
     seen: set[tuple[str, int]] = set()
     for facts in (_facts_read_by_sqlite(path), _carve_facts(path, newer_pages)):
-        for line in facts:
-            place = (line.conversation, line.seq)
-            if line.is_intact and place not in seen:
+        for stored_fact in facts:
+            place = (stored_fact.conversation, stored_fact.seq)
+            if stored_fact.is_intact and place not in seen:
                 seen.add(place)
-                yield line
+                yield stored_fact
 
 
 def _facts_read_by_sqlite(path: Path) -> Iterator[StoredFact]:
@@ -201,9 +201,9 @@ def _facts_read_by_sqlite(path: Path) -> Iterator[StoredFact]:
     # SQLite's sentence on a damaged table has the damaged text in it.
     with closing(connection), suppress(sqlite3.Error, UnicodeDecodeError):
         for row in connection.execute("SELECT * FROM facts ORDER BY 1"):
-            line = _fact_of_row(row)
-            if line is not None:
-                yield line
+            stored_fact = _fact_of_row(row)
+            if stored_fact is not None:
+                yield stored_fact
 
 
 def _carve_facts(path: Path, newer_pages: Mapping[int, bytes]) -> Iterator[StoredFact]:
@@ -216,9 +216,9 @@ def _carve_facts(path: Path, newer_pages: Mapping[int, bytes]) -> Iterator[Store
         any_page = next(iter(newer_pages.values()))
         page_size = len(any_page)
     for row in sqlite_salvage.carve_rows(path, page_size, newer_pages, columns=_COLUMNS_OF_FACTS):
-        line = _fact_of_row((row.id, *row.values[1:]))
-        if line is not None:
-            yield line
+        stored_fact = _fact_of_row((row.id, *row.values[1:]))
+        if stored_fact is not None:
+            yield stored_fact
 
 
 def _fact_of_row(row: tuple[object, ...]) -> StoredFact | None:
@@ -256,29 +256,31 @@ def rebuild_journal(
     """
     sources: list[Iterable[StoredFact]] = [read_intact_facts(damaged)]
     if salvaged is not None:
-        sources.append(salvaged.lines)
+        sources.append(salvaged.stored_facts)
     for backup in backups:
         sources.append(read_intact_facts(backup))
     intact_facts = _first_intact_facts(sources)
     expected_lengths = _conversation_lengths(damaged)
     all_conversations = dict.fromkeys(intact_facts) | dict.fromkeys(expected_lengths)
     lost_sentences: list[str] = []
-    lines: list[StoredFact] = []
+    stored_facts: list[StoredFact] = []
     for conversation in all_conversations:
         facts_by_seq = intact_facts.get(conversation, {})
         last_intact_seq = max(facts_by_seq, default=0)
         length = max(expected_lengths.get(conversation, 0), last_intact_seq)
         for seq in range(1, length + 1):
             if seq in facts_by_seq:
-                lines.append(facts_by_seq[seq])
+                stored_facts.append(facts_by_seq[seq])
                 continue
             lost_sentences.append(f"Record {seq} of conversation {conversation} was lost.")
-            lines.append(_placeholder_for_lost(conversation, seq, facts_by_seq))
-    lines.sort(key=lambda line: (line.time, line.conversation, line.seq))
+            stored_facts.append(_placeholder_for_lost(conversation, seq, facts_by_seq))
+    stored_facts.sort(
+        key=lambda stored_fact: (stored_fact.time, stored_fact.conversation, stored_fact.seq)
+    )
     journal = JournalFile(into)
-    journal.restore_facts(lines)
+    journal.restore_facts(stored_facts)
     journal.close()
-    intact_count = len(lines) - len(lost_sentences)
+    intact_count = len(stored_facts) - len(lost_sentences)
     return RepairResult(intact_count, tuple(lost_sentences))
 
 
@@ -324,13 +326,15 @@ def append_salvaged_facts(
     lengths = {row.id: row.last_seq for row in journal.conversation_rows()}
     added_count = 0
     has_gap = False
-    for line in sorted(salvage.lines, key=lambda line: (line.conversation, line.seq)):
-        next_seq = lengths.get(line.conversation, 0) + 1
-        if line.seq == next_seq:
-            journal.insert_stored_facts([line])
-            lengths[line.conversation] = line.seq
+    for stored_fact in sorted(
+        salvage.stored_facts, key=lambda stored_fact: (stored_fact.conversation, stored_fact.seq)
+    ):
+        next_seq = lengths.get(stored_fact.conversation, 0) + 1
+        if stored_fact.seq == next_seq:
+            journal.insert_stored_facts([stored_fact])
+            lengths[stored_fact.conversation] = stored_fact.seq
             added_count += 1
-        elif line.seq > next_seq:
+        elif stored_fact.seq > next_seq:
             has_gap = True
     missing = []
     for conversation, length in salvage.lengths.items():
@@ -345,7 +349,7 @@ def _first_intact_facts(
     """Return by conversation and number the fact of the first source that has it intact."""
     intact_facts: dict[str, dict[int, StoredFact]] = {}
     for source in sources:
-        for line in source:
-            facts_by_seq = intact_facts.setdefault(line.conversation, {})
-            facts_by_seq.setdefault(line.seq, line)
+        for stored_fact in source:
+            facts_by_seq = intact_facts.setdefault(stored_fact.conversation, {})
+            facts_by_seq.setdefault(stored_fact.seq, stored_fact)
     return intact_facts

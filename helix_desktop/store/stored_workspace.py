@@ -208,7 +208,7 @@ class StoredWorkspace:
         changed: list[str] = []  # The conversation of each fact that would be changed.
 
         def add_conversations(page: Sequence[tuple[StoredFact, object]]) -> None:
-            changed.extend(line.conversation for line, _ in page)
+            changed.extend(stored_fact.conversation for stored_fact, _ in page)
 
         pages = forgetting.find_facts_to_change(self._stores.journal, wanted)
         await thread.run_slices(pages, add_conversations)

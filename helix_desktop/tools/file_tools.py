@@ -112,10 +112,8 @@ def _output_of_unsaved_text(
     lines = io.StringIO(text, newline="\n").readlines()
     first_index = max(first_line, 1) - 1
     end_index = last_line or len(lines)
-    wanted_text = "".join(lines[first_index:end_index])
-    return ToolOutput(
-        wanted_text or "[no text]", source=f"{displayed_path} (not saved yet in the editor)"
-    )
+    wanted_text = "".join(lines[first_index:end_index]) or "[no text]"
+    return ToolOutput(wanted_text, source=f"{displayed_path} (not saved yet in the editor)")
 
 
 def _note_output_with_file_text(
@@ -184,14 +182,14 @@ async def _read_any_file(
     is_utf8 = file_text.encoding_by_mark(beginning) == "utf-8"
     if is_utf8 and b"\0" in beginning:
         return await _describe_binary_file(resources, root_path)
-    stat_result = await asyncio.to_thread(workspace_roots.stat_path, roots, root_path)
-    size = stat_result.st_size
+    size = await _size_of_file(resources, root_path)
     if size > LARGEST_WHOLE and not last_line:
         raise _too_large_error(displayed_path, size)
+    first_wanted = first_line or 1
     if not is_utf8:
-        return await _read_utf16_lines(resources, root_path, first_line or 1, last_line)
+        return await _read_utf16_lines(resources, root_path, first_wanted, last_line)
     if first_line or last_line:
-        return await _read_lines_between(resources, root_path, first_line or 1, last_line)
+        return await _read_lines_between(resources, root_path, first_wanted, last_line)
     pieces = _iterate_file_pieces(resources, root_path)
     stored = await resources.store_result(pieces, displayed_path)
     resources.files_seen.set_content_seen(root_path.full_path, stored.digest)
@@ -310,9 +308,10 @@ async def _read_lines_between(
 ) -> ToolOutput:
     """Read lines `first_line` to `last_line` (0: the last one) in pieces, and no more of a large file."""
     displayed_path = resources.roots.display_path(root_path)
-    size = (await asyncio.to_thread(workspace_roots.stat_path, resources.roots, root_path)).st_size
+    size = await _size_of_file(resources, root_path)
     selection = _LineSelection(first_line, last_line)
     sha256 = hashlib.sha256()
+    was_read_to_end = True
     async for piece in _iterate_file_pieces(resources, root_path):
         selection.add_file_piece(piece)
         sha256.update(piece)
@@ -320,19 +319,18 @@ async def _read_lines_between(
         if selection.selected_bytes > LARGEST_WHOLE:
             raise _too_large_error(displayed_path, size)
         if size > LARGEST_WHOLE and selection.has_all_lines:
+            was_read_to_end = False
             break
-    else:
-        # All of the file was read, so a later change of it by others can be noticed.
-        resources.files_seen.digests_seen_by_agent[str(root_path.full_path)] = Digest(
-            sha256.digest()
-        )
-    lines_in_file = selection.lines_read
+    if was_read_to_end:
+        # A later change by others can be noticed.
+        digest = Digest(sha256.digest())
+        resources.files_seen.digests_seen_by_agent[str(root_path.full_path)] = digest
     if not selection.selected_pieces:
-        raise _no_such_line_error(displayed_path, first_line, lines_in_file)
+        raise _no_such_line_error(displayed_path, first_line, selection.lines_read)
 
-    last_selected_line = lines_in_file
+    last_selected_line = selection.lines_read
     if last_line:
-        last_selected_line = min(last_line, lines_in_file)
+        last_selected_line = min(last_line, selection.lines_read)
     source = f"{displayed_path}:{first_line}-{last_selected_line}"
     stored = await resources.store_result(b"".join(selection.selected_pieces), source)
     return ToolOutput(stored=stored, source=source)
@@ -354,11 +352,16 @@ async def _read_image(resources: ToolResources, root_path: RootPath, media_type:
 
 async def _describe_binary_file(resources: ToolResources, root_path: RootPath) -> ToolOutput:
     displayed_path = resources.roots.display_path(root_path)
-    size = (await asyncio.to_thread(workspace_roots.stat_path, resources.roots, root_path)).st_size
+    size = await _size_of_file(resources, root_path)
     sentence = f"{displayed_path} is no text: {size:,} bytes of binary data, not shown."
     if find_kind_by_ending(root_path.full_path.name) is not None:
         sentence += " To read it as text, call read_document (with call_tool)."
     return ToolOutput(sentence, source=displayed_path)
+
+
+async def _size_of_file(resources: ToolResources, root_path: RootPath) -> int:
+    status = await asyncio.to_thread(workspace_roots.stat_path, resources.roots, root_path)
+    return status.st_size
 
 
 async def _read_or_suggest_path(
@@ -387,13 +390,17 @@ def _suggest_path(roots: workspace_roots.WorkspaceRoots, root_path: RootPath) ->
         with suppress(HelixError):
             workspace_roots.stat_path(roots, candidate)
             return f"There is {roots.display_path(candidate)}."
-    folder = root_path.inside.rpartition("/")[0]
+    return _suggest_similar_names(roots, root_path)
+
+
+def _suggest_similar_names(roots: workspace_roots.WorkspaceRoots, root_path: RootPath) -> str:
+    folder_inside = root_path.inside.rpartition("/")[0]
+    folder = RootPath(root_path.root, folder_inside)
     shown_paths = []
-    for name in _find_similar_names(
-        roots, RootPath(root_path.root, folder), root_path.full_path.name
-    ):
-        similar = RootPath(root_path.root, f"{folder}/{name}".lstrip("/"))
-        shown_paths.append(printable_name(roots.display_path(similar)))
+    for name in _find_similar_names(roots, folder, root_path.full_path.name):
+        similar_path = f"{folder_inside}/{name}".lstrip("/")
+        displayed_path = roots.display_path(RootPath(root_path.root, similar_path))
+        shown_paths.append(printable_name(displayed_path))
     if not shown_paths:
         return ""
     return f"There is {', '.join(shown_paths)}."
@@ -415,7 +422,10 @@ def _find_similar_names(
 
 
 def _comparable_name(name: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    """Return a name without its case, and with all kinds of blanks as one."""
+    normalized = unicodedata.normalize("NFKC", name)
+    words = normalized.casefold().split()
+    return " ".join(words)
 
 
 # --- The tools write_file and edit_file ---
@@ -447,15 +457,12 @@ async def write_file(args: ToolArguments, resources: ToolResources) -> ToolOutpu
     displayed_path = resources.roots.display_path(root_path)
     content = args.text_argument("content")
     after = file_text.encode_like_before(before or b"", content, displayed_path)
+    change = FileEdit(root_path, before, after)
     if before is None:
-        result = await ask_and_write(
-            resources, FileEdit(root_path, before, after), f"Create {displayed_path}"
-        )
+        result = await ask_and_write(resources, change, f"Create {displayed_path}")
         lines = format_things(_count_lines(content), "line", "lines")
         return replace(result, output=f"Created {displayed_path} ({lines}).")
-    result = await ask_and_write(
-        resources, FileEdit(root_path, before, after), f"Overwrite {displayed_path}"
-    )
+    result = await ask_and_write(resources, change, f"Overwrite {displayed_path}")
     keeps_windows_ends = "\r" not in content and "\r\n" in file_text.decode_file_text(after)
     if isinstance(result.output, str) and keeps_windows_ends:
         note = "[It keeps its Windows line ends; a command can change them.]"
@@ -582,25 +589,31 @@ async def ask_and_write(resources: ToolResources, change: FileEdit, title: str) 
         path=displayed_path,
         named_path=root_path.named,
     )
-    content_before = change.before or b""
-    content_after = change.after or b""
-    is_run_later = autorun_files.changes_what_runs(root_path.inside, content_before, content_after)
-    # In a home folder as a workspace, these are the user's settings and programs.
-    is_of_user = is_setting_in_home(root_path.full_path, root_path.root)
-    if is_run_later or is_of_user or is_of_own_environment(root_path.full_path):
+    if _do_other_programs_run(change):
         action = replace(
             action,
             reason_to_ask="other programs run the contents of this file",
             separate_permission="runs_later",
         )
     await resources.permit(action)
-
     digest_before = await _store_version(resources, change.before, displayed_path)
     digest_after = await _store_version(resources, change.after, displayed_path)
     await _finish_write_ignoring_cancel(resources, change)
     resources.files_seen.set_content_seen(root_path.full_path, digest_after)
     fact = FileChanged(str(root_path.full_path), digest_before, digest_after)
     return ToolOutput(diff or f"Wrote {displayed_path}.", source=displayed_path, changes=(fact,))
+
+
+def _do_other_programs_run(change: FileEdit) -> bool:
+    """Whether what is written is run later, without anybody being asked then."""
+    path = change.root_path
+    content_before = change.before or b""
+    content_after = change.after or b""
+    if autorun_files.changes_what_runs(path.inside, content_before, content_after):
+        return True
+    # In a home folder as a workspace, these are the user's settings and programs.
+    is_of_user = is_setting_in_home(path.full_path, path.root)
+    return is_of_user or is_of_own_environment(path.full_path)
 
 
 async def _finish_write_ignoring_cancel(resources: ToolResources, change: FileEdit) -> None:

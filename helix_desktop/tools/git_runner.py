@@ -24,12 +24,20 @@ LIMIT_SECONDS = 120.0
 MOST_OUTPUT_BYTES = 512 << 20
 _NOTHING = os.devnull
 _SETTINGS = read_word_lists("git_settings")
-_OVERRIDDEN = tuple(each.replace("{nothing}", _NOTHING) for each in _SETTINGS["overridden"])
+_OVERRIDDEN = [setting.replace("{nothing}", _NOTHING) for setting in _SETTINGS["overridden"]]
+
+
+def _read_environment() -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for assignment in _SETTINGS["environment"]:
+        name, value = assignment.split("=")
+        variables[name] = value.replace("{nothing}", _NOTHING)
+    return variables
+
+
 # With these variables, git reads no system or user settings, fetches nothing and
 # reaches no other repository.
-_ENVIRONMENT = dict(
-    each.replace("{nothing}", _NOTHING).split("=") for each in _SETTINGS["environment"]
-)
+_ENVIRONMENT = _read_environment()
 
 
 def run_git(
@@ -50,16 +58,16 @@ def run_git(
     """
     if not folder.is_dir():
         raise ActionRefused(f"The workspace's folder {folder} no longer exists.", remedy=remedy)
-    if _READING.intersection(arguments[:2]):
+    only_reads_objects = not _READING.isdisjoint(arguments[:2])
+    if only_reads_objects:
         settings_of_folder = _settings_for_reading(str(Path.home()))
     else:
         listing = _list_git_settings(folder, environment)
         if listing.returncode:
             raise _error_of_git(listing, remedy)
         settings_of_folder = _settings_for_folder(listing.stdout)
-    all_settings = list(_OVERRIDDEN) + list(settings_of_folder) + list(settings)
     words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder)]
-    for setting in all_settings:
+    for setting in _OVERRIDDEN + list(settings_of_folder) + list(settings):
         words += ["-c", setting]
     words.extend(arguments)
     process = _run_git_process(words, stdin, _ENVIRONMENT | dict(environment))
@@ -193,7 +201,8 @@ def _settings_for_reading(home: str) -> Sequence[str]:
     """Return the user's settings outside any repository, which is enough to read
     objects. `home` is the user's home.
     """
-    return _settings_for_folder(_list_git_settings(Path("/"), {"HOME": home}).stdout)
+    listing = _list_git_settings(Path("/"), {"HOME": home})
+    return _settings_for_folder(listing.stdout)
 
 
 # The system's settings, the user's, and those in the user's variables.

@@ -91,7 +91,7 @@ class WorkspacePermissions:
         )
 
     def _rules_for_conversation(self, conversation: str) -> tuple[PermissionRule, ...]:
-        return (*self.rules, *self.rules_by_conversation.get(conversation, ()))
+        return self.rules + self.rules_by_conversation.get(conversation, ())
 
     async def decide_or_ask(
         self, call: ToolCall, action: ToolAction, context: CallContext
@@ -159,9 +159,9 @@ class WorkspacePermissions:
         """Keep the user's answer beyond this call: exactly the rules that the question named."""
         if scope == "conversation":
             earlier = self.rules_by_conversation.get(conversation, ())
-            self.rules_by_conversation[conversation] = (*earlier, *choice)
+            self.rules_by_conversation[conversation] = earlier + tuple(choice)
         elif scope == "always":
-            self.rules = (*self.rules, *choice)
+            self.rules += tuple(choice)
             for rule in choice:
                 self.save_rule(rule)
 
@@ -259,20 +259,18 @@ class Toolbox:
         self._permissions = permissions
         self._more = more
         self._only = only
-        wanted_tools = [tool for tool in tools if not only or tool.declaration.name in only]
         self._tools: dict[str, BuiltInTool] = {}
-        for tool in wanted_tools:
-            self._tools[tool.declaration.name] = tool
         # Definitions that are always sent, and those that are sent once they were searched for.
-        always_sent = []
-        sent_on_demand = []
-        for tool in wanted_tools:
+        self._own: list[ToolSpec] = []
+        self._rare: list[ToolSpec] = []
+        for tool in tools:
+            if only and tool.declaration.name not in only:
+                continue
+            self._tools[tool.declaration.name] = tool
             if tool.declaration.is_rare and on_demand is not None:
-                sent_on_demand.append(_spec_of_built_in(tool))
+                self._rare.append(_spec_of_built_in(tool))
             else:
-                always_sent.append(_spec_of_built_in(tool))
-        self._own = tuple(always_sent)
-        self._rare = tuple(sent_on_demand)
+                self._own.append(_spec_of_built_in(tool))
         if on_demand is not None:
             tools_for_searching = on_demand.build_on_demand_tools(
                 self._searchable_specs, lambda: self.callable_names
@@ -284,16 +282,20 @@ class Toolbox:
         """Return the tools offered to the model, in an order that does not change."""
         foreign = [tool.spec for tool in self._foreign_tools_by_name().values()]
         foreign.sort(key=lambda spec: spec.name)
-        if self._demand is None:
-            return (*self._own, *map(_spec_of_foreign, foreign))
-        sent = self._demand.definitions_to_send(foreign, self._rare)
-        return (*self._own, *map(_spec_of_foreign, sent))
+        sent: Sequence[ToolSpec] = foreign
+        if self._demand is not None:
+            sent = self._demand.definitions_to_send(foreign, self._rare)
+        offered = list(self._own)
+        for spec in sent:
+            offered.append(_spec_of_foreign(spec))
+        return tuple(offered)
 
     def _searchable_specs(self) -> Sequence[ToolSpec]:
         """Return all tools that one may have to search for, the same for all
         conversations of a workspace.
         """
-        return (*self._rare, *(tool.spec for tool in self._more()))
+        foreign = [tool.spec for tool in self._more()]
+        return self._rare + foreign
 
     def withheld_definition_totals(self) -> tuple[int, int]:
         """Return how many definitions are not sent, and how many tokens they would take."""
@@ -377,9 +379,11 @@ class Toolbox:
             context.show("Waiting for the first checkpoint of the folder…\n")
         cause = _CHANGING[action.effect]
         # A file tool knows its path; for a command, it is every difference.
-        only_paths: Sequence[str] | None = None
+        only_paths: list[str] | None = None
         if cause == "tool":
-            only_paths = [action.path] if action.path else []
+            only_paths = []
+            if action.path:
+                only_paths.append(action.path)
         needed_bytes = len(call.arguments) + _size_of_earlier_version(checkpoints, action.path)
         running.open_step = await checkpoints.begin_step(
             call.id, context.conversation, cause, needed_bytes, only_paths
@@ -389,9 +393,10 @@ class Toolbox:
         """Return the call's arguments and its tool's schema. NotFound names the tools there are."""
         foreign = self._foreign_tools_by_name()
         if call.name not in self._tools and call.name not in foreign:
-            there = sorted({spec.name for spec in self.offered_specs()})
+            offered_names = {spec.name for spec in self.offered_specs()}
+            available = ", ".join(sorted(offered_names))
             raise NotFound(
-                f"There is no tool {call.name[:80]!r}.", remedy=f"Available: {', '.join(there)}."
+                f"There is no tool {call.name[:80]!r}.", remedy=f"Available: {available}."
             )
         values = argument_schema.parse_argument_text(call.arguments)
         if call.name in self._tools:
@@ -491,9 +496,9 @@ class Toolbox:
                 output = output.encode("utf-8", "replace")
             if isinstance(output, bytes):
                 content = output
-            origin = EntryOrigin(running.call.name, result.source, result.media_type)
-            if decided.refused:
-                origin = NOT_RUN
+            origin = NOT_RUN
+            if not decided.refused:
+                origin = EntryOrigin(running.call.name, result.source, result.media_type)
             stored = await self._around.cache.store_content(output, origin)
         is_repeated = bool(result.repeat_of)
         return CallOutcome(
@@ -531,7 +536,8 @@ def _size_of_earlier_version(checkpoints: Checkpoints, path: str) -> int:
     """
     if not path:
         return 0
-    earlier_version = checkpoints.folders.last_item_at(checkpoints.checkpoint_path(path))
+    path_in_checkpoint = checkpoints.checkpoint_path(path)
+    earlier_version = checkpoints.folders.last_item_at(path_in_checkpoint)
     if earlier_version is None:
         return 0
     return earlier_version.size
@@ -569,4 +575,5 @@ def _spec_of_built_in(tool: BuiltInTool) -> ToolSpec:
 
 
 def _spec_of_foreign(spec: ToolSpec) -> ToolSpec:
-    return argument_schema.spec_with_keep(spec.name, spec.description, json.loads(spec.schema))
+    schema = json.loads(spec.schema)
+    return argument_schema.spec_with_keep(spec.name, spec.description, schema)

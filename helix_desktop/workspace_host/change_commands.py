@@ -1,7 +1,6 @@
 """Commands of a host about changed files: what the Changes page of a window elsewhere asks."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.changes.folder_state import encode_path
@@ -13,10 +12,10 @@ from helix_desktop.workspace_host import host_interface, sent_changes
 from helix_desktop.workspace_host.host_interface import (
     ChangesAnswer,
     CommandResult,
+    CommandRunner,
     HostCommand,
 )
 
-RunCommand = Callable[[Any], Awaitable[CommandResult]]
 MOST_UNCOVERED_PATHS = 1_000
 
 
@@ -25,7 +24,7 @@ class ChangeCommands:
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
-        self.runners: Mapping[type[HostCommand], RunCommand] = {
+        self.runners: Mapping[type[HostCommand], CommandRunner] = {
             host_interface.ListTurnsWithChanges: self._list_turns_for_client,
             host_interface.ListChangesOfSteps: self._list_changes_of_steps,
             host_interface.ListChangesSinceCheckpoint: self._list_since_checkpoint,

@@ -138,12 +138,14 @@ class ClientFileChanges:
 
     async def contents_of_both_versions(self, file: FileChange) -> tuple[bytes, bytes]:
         before = await self._read_item(file.change.before)
-        return before, await self._read_item(file.change.after)
+        after = await self._read_item(file.change.after)
+        return before, after
 
     async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:
         before = await self._read_item(planned.before)
         after = await self._read_item(planned.after)
-        return before, after, await self._read_item(planned.now)
+        now = await self._read_item(planned.now)
+        return before, after, now
 
     async def _read_item(self, item: TreeItem | None) -> bytes:
         if item is None:

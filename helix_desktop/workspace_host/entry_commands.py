@@ -1,13 +1,16 @@
 """Commands of a host about stored outputs: what the cache page of a window elsewhere asks."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workspace_host import host_interface
-from helix_desktop.workspace_host.host_interface import CommandResult, EntryAnswer, HostCommand
+from helix_desktop.workspace_host.host_interface import (
+    CommandResult,
+    CommandRunner,
+    EntryAnswer,
+    HostCommand,
+)
 
-RunCommand = Callable[[Any], Awaitable[CommandResult]]
 MOST_ROWS = 4_000  # In one answer.
 MOST_HITS = 200
 
@@ -18,7 +21,7 @@ class EntryCommands:
     def __init__(self, workspace: StoredWorkspace) -> None:
         self._index = workspace.index
         self._cache = workspace.cache
-        self.runners: Mapping[type[HostCommand], RunCommand] = {
+        self.runners: Mapping[type[HostCommand], CommandRunner] = {
             host_interface.ListEntries: self._list_entries,
             host_interface.CountEntries: self._count_entries,
             host_interface.MeasureEntries: self._measure_entries,

@@ -8,9 +8,9 @@ and reads content by its digest. What it knows of a conversation it computes fro
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -592,6 +592,10 @@ class CommandResult(msgspec.Struct, frozen=True):
     entries: EntryAnswer | None = None
     changes: ChangesAnswer | None = None
     sent_text: str = ""
+
+
+# What carries out commands of one class, and takes one of them.
+CommandRunner = Callable[[Any], Awaitable[CommandResult]]
 
 
 def new_command_id() -> str:

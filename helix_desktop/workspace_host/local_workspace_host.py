@@ -21,6 +21,7 @@ from helix_desktop.workspace_host.entry_commands import EntryCommands
 from helix_desktop.workspace_host.host_interface import (
     LONGEST_RANGE,
     CommandResult,
+    CommandRunner,
     ConversationEvent,
     ConversationFollower,
     FactsAdded,
@@ -33,7 +34,7 @@ from helix_desktop.workspace_host.host_interface import (
     new_command_id,
     question_fingerprint,
 )
-from helix_desktop.workspace_host.window_commands import RunCommand, WindowCommands
+from helix_desktop.workspace_host.window_commands import WindowCommands
 
 MOST_WAITING_EVENTS = 10_000  # A client that is further behind is told facts alone, and catches up.
 MOST_FACTS_AT_ONCE = 500
@@ -71,7 +72,7 @@ class LocalWorkspaceHost:
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
         self._memory = _memories.setdefault(bench, CommandMemory())
-        self._runners: Mapping[type[HostCommand], RunCommand] = {
+        self._runners: Mapping[type[HostCommand], CommandRunner] = {
             host_interface.StartConversation: self._carry_out_start,
             host_interface.CheckMessage: self._carry_out_check,
             host_interface.TakeBackMessage: self._carry_out_take_back,

@@ -2,8 +2,7 @@
 messages, models, permissions and the files that were changed.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.changes.folder_state import is_change_of_folder
@@ -17,6 +16,7 @@ from helix_desktop.workspace_host import host_interface
 from helix_desktop.workspace_host.host_interface import (
     ChangedPath,
     CommandResult,
+    CommandRunner,
     FileForPreview,
     HostCommand,
     LentKey,
@@ -27,7 +27,6 @@ from helix_desktop.workspace_host.host_interface import (
     message_fingerprint,
 )
 
-RunCommand = Callable[[Any], Awaitable[CommandResult]]
 MOST_PATHS = 200
 LARGEST_FILE = 16 << 20  # A file goes over the line whole.
 DONE = CommandResult()
@@ -38,7 +37,7 @@ class WindowCommands:
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
-        self.runners: Mapping[type[HostCommand], RunCommand] = {
+        self.runners: Mapping[type[HostCommand], CommandRunner] = {
             host_interface.DescribeWorkspace: self._describe_workspace,
             host_interface.ChangeWaitingMessage: self._change_waiting_message,
             host_interface.EditAndResend: self._edit_and_resend,

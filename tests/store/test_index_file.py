@@ -79,7 +79,7 @@ class ListFeed(StoreFeed):
             :3
         ]  # not all at once, as when they are large
 
-    def read_fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
+    def read_stored_facts_after(self, after: int, limit: int) -> Sequence[StoredFact]:
         return [line for line in self.facts if line.id > after][:limit]
 
     def pinned_digests(self) -> frozenset[Digest]:

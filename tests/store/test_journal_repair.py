@@ -44,7 +44,7 @@ def test_a_whole_log_is_read_by_sqlite_alone(tmp_path: Path) -> None:
     path = left_open(tmp_path)
     log = journal_repair.read_write_ahead_log(path)
     assert log is not None
-    assert len(journal_repair.salvage_facts(path, log).lines) == 21
+    assert len(journal_repair.salvage_facts(path, log).stored_facts) == 21
     journal = JournalFile(path)
     assert (
         journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1] == log.committed

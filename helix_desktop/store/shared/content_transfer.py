@@ -197,7 +197,7 @@ class ContentTransfer:
         batch = _EntriesToSend(after)
         size = 0
         for record in self._folder.reader.records_after(after, ENTRIES_IN_BATCH):
-            if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
+            if _is_shared_entry(record):
                 # Damaged or deleted entries can't be sent; whoever opens them is told.
                 with contextlib.suppress(NotFound, CacheCorrupt):
                     self._add_to_batch(batch, record)
@@ -210,24 +210,28 @@ class ContentTransfer:
     def _add_to_batch(self, batch: "_EntriesToSend", record: CacheRecord) -> None:
         if record.count_chunks > 1:
             batch.large.append(record)
-        else:
-            batch.small.append((record, self._folder.reader.get_content(record.digest)))
+            return
+        content = self._folder.reader.get_content(record.digest)
+        batch.small.append((record, content))
 
     async def _send_small_entries(self, entries: Sequence[tuple[CacheRecord, bytes]]) -> None:
-        if sum(record.size for record, _ in entries) > _ASK_STORE_FROM_BYTES:
-            entries = await self._select_missing_entries(entries)
-        if entries:
-            rows = await self._remote.run_in_thread(self._encrypt_entries, entries)
+        entries_to_send = entries
+        total_size = sum(record.size for record, _ in entries)
+        if total_size > _ASK_STORE_FROM_BYTES:
+            entries_to_send = await self._select_missing_entries(entries)
+        if entries_to_send:
+            rows = await self._remote.run_in_thread(self._encrypt_entries, entries_to_send)
             await self._remote.store_in_batches(rows)
 
     async def _select_missing_entries(
         self, entries: Sequence[tuple[CacheRecord, bytes]]
     ) -> list[tuple[CacheRecord, bytes]]:
-        by_name = {}
+        entry_by_name: dict[bytes, tuple[CacheRecord, bytes]] = {}
         for record, content in entries:
-            by_name[entry_row_name(self._seal, record.digest)] = (record, content)
-        missing = await self._remote.find_missing_in_batches(list(by_name))
-        return [entry for name, entry in by_name.items() if name in missing]
+            name = entry_row_name(self._seal, record.digest)
+            entry_by_name[name] = (record, content)
+        missing_names = await self._remote.find_missing_in_batches(list(entry_by_name))
+        return [entry for name, entry in entry_by_name.items() if name in missing_names]
 
     def _encrypt_entries(
         self, entries: Sequence[tuple[CacheRecord, bytes]]
@@ -235,7 +239,8 @@ class ContentTransfer:
         rows = {}
         for record, content in entries:
             name = entry_row_name(self._seal, record.digest)
-            rows[name] = self._seal.encrypt_row(name, build_first_row(record, content))
+            first_row = build_first_row(record, content)
+            rows[name] = self._seal.encrypt_row(name, first_row)
         return rows
 
     async def _send_large_entry(self, record: CacheRecord) -> None:
@@ -279,16 +284,18 @@ class ContentTransfer:
         """Fetch the entries that the store has, checked. Raises CacheCorrupt only for a
         single entry.
         """
-        wanted = {}
+        digest_by_name: dict[bytes, Digest] = {}
         for digest in digests:
             if not self._folder.reader.was_forgotten(digest):
-                wanted[entry_row_name(self._seal, digest)] = digest
-        rows = await self._remote.fetch_in_batches(list(wanted))
-        fetched = set()
+                name = entry_row_name(self._seal, digest)
+                digest_by_name[name] = digest
+        rows = await self._remote.fetch_in_batches(list(digest_by_name))
+        fetched: set[Digest] = set()
         for name, sealed in rows.items():
+            digest = digest_by_name[name]
             try:
-                await self._store_fetched_entry(wanted[name], name, sealed)
-                fetched.add(wanted[name])
+                await self._store_fetched_entry(digest, name, sealed)
+                fetched.add(digest)
             except CacheCorrupt:
                 if len(digests) == 1:
                     raise
@@ -348,8 +355,9 @@ class ContentTransfer:
 
     async def find_missing_entries(self, digests: Collection[Digest]) -> list[Digest]:
         """Return the entries whose first row the store lacks."""
-        names = {entry_row_name(self._seal, digest): digest for digest in digests}
-        return [names[name] for name in await self._remote.find_missing_in_batches(list(names))]
+        digest_by_name = {entry_row_name(self._seal, digest): digest for digest in digests}
+        missing_names = await self._remote.find_missing_in_batches(list(digest_by_name))
+        return [digest_by_name[name] for name in missing_names]
 
     async def repair_all_entries(self) -> tuple[int, int, int]:
         """Return how many entries exist, were missing, or were damaged. The latter two
@@ -383,7 +391,7 @@ class ContentTransfer:
                 return
             last_number = records[-1].number
             for record in records:
-                if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
+                if _is_shared_entry(record):
                     yield record
 
     async def _compare_rows_of_entry(
@@ -394,7 +402,8 @@ class ContentTransfer:
         missing = await self._remote.find_missing_in_batches(names)
         damaged = []
         for start in range(0, len(names), _CHUNKS_IN_CALL):
-            rows = await self._remote.fetch_in_batches(names[start : start + _CHUNKS_IN_CALL])
+            names_in_call = names[start : start + _CHUNKS_IN_CALL]
+            rows = await self._remote.fetch_in_batches(names_in_call)
             for name, sealed in rows.items():
                 if not self._can_decrypt(name, sealed):
                     damaged.append(name)
@@ -413,32 +422,37 @@ class ContentTransfer:
             return
         with contextlib.suppress(NotFound, CacheCorrupt):
             content = await self._thread.run_work(self._folder.reader.get_content, record.digest)
-            await self._remote.store_in_batches(self._encrypt_entries([(record, content)]))
+            rows = self._encrypt_entries([(record, content)])
+            await self._remote.store_in_batches(rows)
 
     # --- Forgetting content in the shared store
 
     async def replace_descriptions(self, digests: Collection[Digest]) -> None:
         """Replace these entries' descriptions in the store by those here."""
-        await self._remote.remove_in_batches(
-            [entry_row_name(self._seal, digest) for digest in digests]
-        )
+        names = [entry_row_name(self._seal, digest) for digest in digests]
+        await self._remote.remove_in_batches(names)
         await self.send_entries_again(digests)
 
     async def forget_entries_remotely(self, chunk_counts: Mapping[Digest, int]) -> None:
         """Destroy these entries in the store, and tell the other machines."""
         tombs: list[Tombstone] = []
         for digest, count in chunk_counts.items():
-            known_count = count or await self._fetch_chunk_count(digest)
-            *chunks, first = list_row_names_of_entry(self._seal, digest, known_count)
-            tombs.append(Tombstone(first, self._seal.encrypt_row(first, digest.raw)))
-            tombs += [Tombstone(name, b"") for name in chunks]
+            chunk_count = count
+            if not chunk_count:  # It is not known here.
+                chunk_count = await self._fetch_chunk_count(digest)
+            *chunk_names, first_row = list_row_names_of_entry(self._seal, digest, chunk_count)
+            # The other machines learn from it which entry is forgotten.
+            sealed_digest = self._seal.encrypt_row(first_row, digest.raw)
+            tombs.append(Tombstone(first_row, sealed_digest))
+            tombs += [Tombstone(name, b"") for name in chunk_names]
         await self._remote.forget_in_batches(tombs)
 
     async def _fetch_chunk_count(self, digest: Digest) -> int:
         name = entry_row_name(self._seal, digest)
         rows = await self._remote.fetch_in_batches([name])
         with contextlib.suppress(KeyError, HelixError):
-            return parse_first_row(digest, self._seal.decrypt_row(name, rows[name])).count
+            described = self._decrypt_description(digest, name, rows[name])
+            return described.count
         return 1
 
     def entries_of_tombstones(self, tombs: Sequence[Tombstone]) -> Iterator[Digest]:
@@ -459,6 +473,11 @@ class ContentTransfer:
         return names
 
 
+def _is_shared_entry(record: CacheRecord) -> bool:
+    """Whether an entry is sent to others. The contents of checkpoints are not."""
+    return record.state is EntryState.LIVE and record.about.tool != CHECKPOINT
+
+
 def measure_waiting_entries(folder: CacheFolder, last_number: int) -> tuple[int, int]:
     """Return how many entries after this number wait to be sent, and their bytes."""
     count = 0
@@ -466,7 +485,7 @@ def measure_waiting_entries(folder: CacheFolder, last_number: int) -> tuple[int,
     records = folder.reader.records_after(last_number)
     while records:
         for record in records:
-            if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
+            if _is_shared_entry(record):
                 count += 1
                 size += record.size
         records = folder.reader.records_after(records[-1].number)

@@ -174,7 +174,7 @@ class ConversationSync:
         self.leases = KnownLeases(self.sync_state.machine, lambda: self.now())  # noqa: PLW0108 - it may be set later
 
     async def read_known_writers(self) -> None:
-        """Load what was known when the program ended."""
+        """Read what was known when the program ended."""
         for progress in await self.thread.run_work(self.sync_state.list_progress):
             self.leases.set_writer_from_head(progress)
         self._older_unmerged_heads = await self.thread.run_work(self.sync_state.read_unread_heads)
@@ -347,7 +347,10 @@ class ConversationSync:
 
     async def _save_unread_heads_if_changed(self) -> None:
         """Save them before the mark, because older heads are not read again."""
-        unread = frozenset((*self._heads_to_merge_later, *map(bytes.fromhex, self.complaints)))
+        names = set(self._heads_to_merge_later)
+        for name_as_hex in self.complaints:
+            names.add(bytes.fromhex(name_as_hex))
+        unread = frozenset(names)
         if unread != self._older_unmerged_heads:
             self._older_unmerged_heads = unread
             await self.thread.run_work(self.sync_state.save_unread_heads, unread)
@@ -398,10 +401,7 @@ class ConversationSync:
         )
         if head.version < progress.version:
             return
-        is_released = self.sync_state.released.is_released
-        if head.version == progress.version and await self.thread.run_work(
-            is_released, conversation
-        ):
+        if head.version == progress.version and await self._is_released(conversation):
             return
         head_progress = _progress_with_head(SharedProgress(conversation), contents, head)
         self.leases.set_lease_end(conversation, head.lease_seconds_left)
@@ -443,13 +443,16 @@ class ConversationSync:
         except _ChainDiffers:  # What was taken for known is not what the others have.
             await self._append_fetched_facts(head_progress, nothing_known)
 
+    async def _is_released(self, conversation: str) -> bool:
+        return await self.thread.run_work(self.sync_state.released.is_released, conversation)
+
     async def _fetch_released_conversation(self, conversation: str) -> None:
         """Fetch a conversation that was released from this disk and in which somebody now works."""
-        if await self.thread.run_work(self.sync_state.released.is_released, conversation):
-            progress = await self.thread.run_work(
-                self.sync_state.read_shared_progress, conversation
-            )
-            await self._append_fetched_facts(progress, SharedProgress(conversation))
+        if not await self._is_released(conversation):
+            return
+        progress = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
+        nothing_known = SharedProgress(conversation)
+        await self._append_fetched_facts(progress, nothing_known)
 
     async def _append_fetched_facts(
         self, head_progress: SharedProgress, progress: SharedProgress
@@ -462,27 +465,31 @@ class ConversationSync:
         """
         last_known_seq = progress.seq
         fetched = await self._fetch_facts(head_progress, progress)
-        lines = await self.thread.run_work(self.sync_state.blank_forgotten_facts, fetched)
-        are_changed = lines != fetched
+        stored_facts = await self.thread.run_work(self.sync_state.blank_forgotten_facts, fetched)
+        are_changed = stored_facts != fetched
         is_appended = True
 
         async def append_or_note_conflict() -> None:
             nonlocal is_appended
             is_appended = await self.thread.run_work(
-                self._append_if_compatible, head_progress, lines, last_known_seq, anew=are_changed
+                self._append_if_compatible,
+                head_progress,
+                stored_facts,
+                last_known_seq,
+                anew=are_changed,
             )
 
         await self.open_conversations.append_facts_of_others(
             head_progress.conversation, append_or_note_conflict
         )
-        self.on_new_entries(
-            await asyncio.to_thread(_entries_named_by_facts, lines[-_FACTS_TO_PREFETCH:])
-        )
+        newest_facts = stored_facts[-_FACTS_TO_PREFETCH:]
+        new_entries = await asyncio.to_thread(_entries_named_by_facts, newest_facts)
+        self.on_new_entries(new_entries)
         if is_appended:
             return
         async with self.open_conversations.hold_for_change(head_progress.conversation):
             branch = await self.thread.run_work(
-                self._branch_if_both_wrote, head_progress, lines, last_known_seq
+                self._branch_if_both_wrote, head_progress, stored_facts, last_known_seq
             )
         if branch:
             self.leases.taken_over.discard(head_progress.conversation)
@@ -497,16 +504,16 @@ class ConversationSync:
         conversation = head_progress.conversation
         nothing_known = SharedProgress(conversation)
         fetched = await self._fetch_facts(head_progress, nothing_known)
-        lines = await self.thread.run_work(self.sync_state.blank_forgotten_facts, fetched)
+        stored_facts = await self.thread.run_work(self.sync_state.blank_forgotten_facts, fetched)
         moved_to = conversation
         async with self.open_conversations.hold_for_change(conversation):
             branch_after = await self.thread.run_work(
-                self.sync_state.merge_changed_facts, progress, lines, head_progress
+                self.sync_state.merge_changed_facts, progress, stored_facts, head_progress
             )
             if branch_after is not None:
-                lines_behind = lines[branch_after:]
+                facts_behind = stored_facts[branch_after:]
                 branch = await self.thread.run_work(
-                    self._branch_if_both_wrote, head_progress, lines_behind, branch_after
+                    self._branch_if_both_wrote, head_progress, facts_behind, branch_after
                 )
                 moved_to = branch or conversation
         self.leases.set_writer_from_head(head_progress)
@@ -515,39 +522,44 @@ class ConversationSync:
     def _append_if_compatible(
         self,
         head_progress: SharedProgress,
-        lines: list[StoredFact],
+        stored_facts: list[StoredFact],
         last_known_seq: int,
         *,
         anew: bool = True,
     ) -> bool:
         """On the stores' thread: append a continuation. Return False if both wrote."""
-        local_lines = self.journal.read_stored_facts(head_progress.conversation, last_known_seq)
-        if fact_segments.count_common_facts(local_lines, lines) < min(len(local_lines), len(lines)):
+        local_facts = self.journal.read_stored_facts(head_progress.conversation, last_known_seq)
+        common_count = fact_segments.count_common_facts(local_facts, stored_facts)
+        have_both_written = common_count < min(len(local_facts), len(stored_facts))
+        if have_both_written:
             return False
-        self.sync_state.append_facts_of_others(lines[len(local_lines) :], head_progress, anew=anew)
+        facts_to_append = stored_facts[len(local_facts) :]
+        self.sync_state.append_facts_of_others(facts_to_append, head_progress, anew=anew)
         return True
 
     def _branch_if_both_wrote(
-        self, head_progress: SharedProgress, lines: list[StoredFact], last_known_seq: int
+        self, head_progress: SharedProgress, stored_facts: list[StoredFact], last_known_seq: int
     ) -> str:
         """On the stores' thread: let another machine's facts take the place of those written
         here. Return the branch with what was written here, or this conversation if that was
         only a worker's unfinished work, or an empty string if there was nothing to move.
         """
-        if self._append_if_compatible(head_progress, lines, last_known_seq):
+        if self._append_if_compatible(head_progress, stored_facts, last_known_seq):
             return ""
-        local_lines = self.journal.read_stored_facts(head_progress.conversation, last_known_seq)
-        common_count = fact_segments.count_common_facts(local_lines, lines)
+        local_facts = self.journal.read_stored_facts(head_progress.conversation, last_known_seq)
+        common_count = fact_segments.count_common_facts(local_facts, stored_facts)
         last_common_seq = last_known_seq + common_count
+        facts_of_others = stored_facts[common_count:]
         if self.sync_state.is_unfinished_work(head_progress.conversation, last_common_seq):
             self.sync_state.replace_unfinished_work(
-                head_progress.conversation, last_common_seq, lines[common_count:], head_progress
+                head_progress.conversation, last_common_seq, facts_of_others, head_progress
             )
             return head_progress.conversation
         row = self.journal.conversation_row(head_progress.conversation)
-        branch = self._name_branch(head_progress.conversation, local_lines)
+        shown_title = row.title or row.begins
+        branch = self._name_branch(head_progress.conversation, local_facts)
         started = ConversationStarted(
-            f"{row.title or row.begins} ({self.machine})",
+            f"{shown_title} ({self.machine})",
             forked_from=head_progress.conversation,
             forked_at=last_common_seq,
         )
@@ -556,7 +568,7 @@ class ConversationSync:
             last_common_seq,
             branch,
             started,
-            lines[common_count:],
+            facts_of_others,
             head_progress,
         )
         return branch
@@ -582,15 +594,14 @@ class ConversationSync:
         Turns may begin in between.
         """
         async with self._busy:
-            conversations_left = list(
-                await self.thread.run_work(self.sync_state.count_facts_to_send)
-            )
+            unsent_counts = await self.thread.run_work(self.sync_state.count_facts_to_send)
+        conversations_left = list(unsent_counts)
         while conversations_left:
+            batch = conversations_left[:CONVERSATIONS_IN_BATCH]
+            after_batch = conversations_left[CONVERSATIONS_IN_BATCH:]
             async with self._busy:
-                with_more = await self._send_next_segments(
-                    conversations_left[:CONVERSATIONS_IN_BATCH]
-                )
-            conversations_left = with_more + conversations_left[CONVERSATIONS_IN_BATCH:]
+                with_more = await self._send_next_segments(batch)
+            conversations_left = with_more + after_batch
         async with self._busy:
             removed = await self.thread.run_work(self.sync_state.list_removed_conversations)
             for conversation in removed:
@@ -614,10 +625,13 @@ class ConversationSync:
         )
         await self.send_content(entries)
         known_before = [segment.progress for segment in batch.segments]
-        row_changes = _RowChanges(await self.remote.store_all_but_last_batch(rows))
+        last_rows = await self.remote.store_all_but_last_batch(rows)
+        row_changes = _RowChanges(last_rows)
         for segment in batch.segments:
-            names = {old.name for old in segment.replaced_segments} - rows.keys()
-            row_changes.replaced[segment.progress.conversation] = tuple(names)
+            replaced_names = {replaced.name for replaced in segment.replaced_segments}
+            # A segment with the same content has the same name, and stays.
+            replaced_names -= rows.keys()
+            row_changes.replaced[segment.progress.conversation] = tuple(replaced_names)
         wanted = list(zip(known_before, contents, strict=True))
         await self._update_heads(wanted, row_changes=row_changes)
         return batch.with_more
@@ -636,12 +650,12 @@ class ConversationSync:
             if progress.must_be_sent_again:
                 batch.to_send_as_whole.append(progress)
                 continue
-            segment, is_whole = self._build_next_segment(progress)
+            segment, is_last = self._build_next_segment(progress)
             if not segment.new_facts:
                 continue
             batch.segments.append(segment)
-            size += sum(len(line.fact) for line in segment.all_facts_to_send)
-            if not is_whole:
+            size += sum(len(stored_fact.fact) for stored_fact in segment.all_facts_to_send)
+            if not is_last:
                 batch.with_more.append(conversation)
         return batch
 
@@ -655,12 +669,14 @@ class ConversationSync:
 
     async def _send_whole_conversation(self, progress: SharedProgress) -> None:
         """Send all of it in new segments, because the old ones contain what was forgotten here."""
-        lines = await self.thread.run_work(self.journal.read_stored_facts, progress.conversation)
+        stored_facts = await self.thread.run_work(
+            self.journal.read_stored_facts, progress.conversation
+        )
         contents = HeadContents(progress.conversation, self.machine, generation=progress.generation)
-        while contents.last < len(lines):
-            next_lines = _select_facts_that_fit(lines[contents.last :])
+        while contents.last < len(stored_facts):
+            next_facts = _select_facts_that_fit(stored_facts[contents.last :])
             progress_so_far = replace(progress, chain=contents.chain, contents=contents)
-            segment = _OutgoingSegment(progress_so_far, (), next_lines, ())
+            segment = _OutgoingSegment(progress_so_far, (), next_facts, ())
             (contents,) = await _send_segments(self, [segment])
         if await self._update_heads([(progress, contents)]):
             new_names = {segment.name for segment in contents.segments}
@@ -673,6 +689,17 @@ class ConversationSync:
             progress.conversation, progress.seq, fact_segments.MOST_FACTS_IN_SEGMENT
         )
         new_facts = _select_facts_that_fit(waiting_facts)
+        do_all_read_fit = len(new_facts) == len(waiting_facts)
+        were_all_read = len(waiting_facts) < fact_segments.MOST_FACTS_IN_SEGMENT
+        segment = self._merge_with_small_segments(progress, new_facts)
+        return segment, do_all_read_fit and were_all_read
+
+    def _merge_with_small_segments(
+        self, progress: SharedProgress, new_facts: Sequence[StoredFact]
+    ) -> _OutgoingSegment:
+        """Return a segment with these facts that replaces the last small ones: they are sent again
+        as one. Those that would make it too large stay.
+        """
         segments_before = progress.segments
         replaced_count = fact_segments.count_segments_to_merge(segments_before, len(new_facts))
         replaced_segments = segments_before[len(segments_before) - replaced_count :]
@@ -682,15 +709,13 @@ class ConversationSync:
             facts_sent_before = self.journal.read_stored_facts(
                 progress.conversation, first - 1, progress.seq - first + 1
             )
-        # Small segments are sent again as one. Those that would make it too large stay.
         while replaced_segments:
-            all_facts = [*facts_sent_before, *new_facts]
+            all_facts = list(facts_sent_before) + list(new_facts)
             if len(_select_facts_that_fit(all_facts)) == len(all_facts):
                 break
             facts_sent_before = facts_sent_before[replaced_segments[0].fact_count :]
             replaced_segments = replaced_segments[1:]
-        is_whole = len(new_facts) == len(waiting_facts) < fact_segments.MOST_FACTS_IN_SEGMENT
-        return _OutgoingSegment(progress, facts_sent_before, new_facts, replaced_segments), is_whole
+        return _OutgoingSegment(progress, facts_sent_before, new_facts, replaced_segments)
 
     async def _update_heads(
         self,
@@ -706,20 +731,19 @@ class ConversationSync:
         """
         if seconds is None:
             seconds = self.lease
+        if row_changes is None:
+            row_changes = _RowChanges({})
         # In the same order everywhere, so that no two machines wait for each other.
         sorted_updates = sorted(wanted, key=lambda pair: pair[0].conversation)
-        force_flags = [
-            progress.conversation in self.leases.taken_over for progress, _ in sorted_updates
-        ]
-        if force is not None:
-            force_flags = [force] * len(sorted_updates)
+        force_flags: list[bool] = []
+        for progress, _contents in sorted_updates:
+            if force is None:
+                force_flags.append(progress.conversation in self.leases.taken_over)
+            else:
+                force_flags.append(force)
         asked_at = self.now()
         server_answers = await self.remote.run_in_thread(
-            self._update_heads_now,
-            sorted_updates,
-            force_flags,
-            seconds,
-            row_changes or _RowChanges({}),
+            self._update_heads_now, sorted_updates, force_flags, seconds, row_changes
         )
         outcome = _sort_head_answers(sorted_updates, server_answers)
         await self._save_progress_of_heads(outcome)
@@ -855,7 +879,7 @@ def _decrypt_facts(
     rows: Mapping[bytes, bytes],
 ) -> list[StoredFact]:
     """Decrypt segments. Each is checked by its seal, and all by the chain."""
-    lines: list[StoredFact] = []
+    stored_facts: list[StoredFact] = []
     for segment in segments:
         if segment.name not in rows:
             raise NotFound(
@@ -863,14 +887,14 @@ def _decrypt_facts(
                 remedy="The missing part will be requested again.",
             )
         content = seal.decrypt_row(segment.name, rows[segment.name])
-        for line in fact_segments.unpack_segment(content):
-            if line.seq > progress.seq:
-                lines.append(line)
-    if fact_segments.compute_chain(progress.chain, lines) == head_progress.chain:
+        for stored_fact in fact_segments.unpack_segment(content):
+            if stored_fact.seq > progress.seq:
+                stored_facts.append(stored_fact)
+    if fact_segments.compute_chain(progress.chain, stored_facts) == head_progress.chain:
         fact_segments.check_fetched_facts(
-            lines, head_progress.conversation, progress.seq, head_progress.seq
+            stored_facts, head_progress.conversation, progress.seq, head_progress.seq
         )
-        return lines
+        return stored_facts
     if progress.seq:
         raise _ChainDiffers(head_progress.conversation)
     raise JournalCorrupt(
@@ -879,15 +903,15 @@ def _decrypt_facts(
     )
 
 
-def _select_facts_that_fit(lines: Sequence[StoredFact]) -> Sequence[StoredFact]:
+def _select_facts_that_fit(stored_facts: Sequence[StoredFact]) -> Sequence[StoredFact]:
     """Return as many first facts as fit into one segment. A larger fact goes alone."""
     size = 0
-    for count, line in enumerate(lines):
-        size += len(line.fact)
+    for count, stored_fact in enumerate(stored_facts):
+        size += len(stored_fact.fact)
         is_full = size > _MOST_SEGMENT_BYTES or count == fact_segments.MOST_FACTS_IN_SEGMENT
         if is_full and count > 0:
-            return lines[:count]
-    return lines
+            return stored_facts[:count]
+    return stored_facts
 
 
 async def _send_segments(
@@ -922,7 +946,10 @@ def _is_other_server(mark: HeadMark, reached: HeadMark) -> bool:
     """Whether this is not the server, or not the state of it, that had the mark."""
     server, change = mark
     server_now, change_now = reached
-    return change > 0 and (server_now != server or change_now < change)
+    is_first_contact = change <= 0
+    if is_first_contact:
+        return False
+    return server_now != server or change_now < change
 
 
 def _busy_elsewhere_error(machine: str) -> ActionRefused:
@@ -936,9 +963,9 @@ class _ChainDiffers(Exception):
     """What others have does not continue what is known. Not a failure. Only used here."""
 
 
-def _entries_named_by_facts(lines: Sequence[StoredFact]) -> frozenset[Digest]:
+def _entries_named_by_facts(stored_facts: Sequence[StoredFact]) -> frozenset[Digest]:
     digests: set[Digest] = set()
-    for line in lines:
-        fact = fact_encoding.decode_fact(line.fact)
+    for stored_fact in stored_facts:
+        fact = fact_encoding.decode_fact(stored_fact.fact)
         digests.update(digest for _, digest in entries_used_by(fact))
     return frozenset(digests)

@@ -69,33 +69,35 @@ class HeadContents:
     is_removed: bool = False
 
 
-def next_chain_link(before: bytes, line: StoredFact) -> bytes:
-    return hashlib.sha256(before + f"{line.time!r}\0{line.fact}".encode()).digest()
+def next_chain_link(before: bytes, stored_fact: StoredFact) -> bytes:
+    return hashlib.sha256(before + f"{stored_fact.time!r}\0{stored_fact.fact}".encode()).digest()
 
 
-def compute_chain(chain: bytes, lines: Iterable[StoredFact]) -> bytes:
+def compute_chain(chain: bytes, stored_facts: Iterable[StoredFact]) -> bytes:
     """Return the chain's link at the last of these facts."""
-    for line in lines:
-        chain = next_chain_link(chain, line)
+    for stored_fact in stored_facts:
+        chain = next_chain_link(chain, stored_fact)
     return chain
 
 
-def count_common_facts(own_lines: Sequence[StoredFact], other_lines: Sequence[StoredFact]) -> int:
+def count_common_facts(own_facts: Sequence[StoredFact], other_facts: Sequence[StoredFact]) -> int:
     count = 0
-    for ours, theirs in zip(own_lines, other_lines, strict=False):
+    for ours, theirs in zip(own_facts, other_facts, strict=False):
         if (ours.time, ours.fact) != (theirs.time, theirs.fact):
             break
         count += 1
     return count
 
 
-def pack_segment(lines: Sequence[StoredFact]) -> bytes:
+def pack_segment(stored_facts: Sequence[StoredFact]) -> bytes:
     """Return a segment's bytes. They contain its conversation, so that no two
     conversations share one.
     """
-    first = lines[0]
+    first = stored_facts[0]
     head = json.dumps({"segment": VERSION, "conversation": first.conversation, "first": first.seq})
-    text = "\n".join([head, *(f"{line.time!r}\t{line.fact}" for line in lines)])
+    text = "\n".join(
+        [head, *(f"{stored_fact.time!r}\t{stored_fact.fact}" for stored_fact in stored_facts)]
+    )
     return zstandard.ZstdCompressor(level=3).compress(text.encode())
 
 
@@ -124,15 +126,15 @@ def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
 
 
 def check_fetched_facts(
-    lines: Sequence[StoredFact], conversation: str, after: int, last: int
+    stored_facts: Sequence[StoredFact], conversation: str, after: int, last: int
 ) -> None:
     """Raise JournalCorrupt if these are not the conversation's facts from `after` to
     `last`, or one is invalid.
     """
-    for seq, line in enumerate(lines, after + 1):
-        if not _is_valid_fact_at(line, conversation, seq):
+    for seq, stored_fact in enumerate(stored_facts, after + 1):
+        if not _is_valid_fact_at(stored_fact, conversation, seq):
             raise _unreadable_record_error(conversation, seq)
-    last_fetched = after + len(lines)
+    last_fetched = after + len(stored_facts)
     if last_fetched != last:
         raise _unreadable_record_error(conversation, last_fetched + 1)
 
@@ -144,12 +146,12 @@ def _unreadable_record_error(conversation: str, seq: int) -> JournalCorrupt:
     )
 
 
-def _is_valid_fact_at(line: StoredFact, conversation: str, seq: int) -> bool:
+def _is_valid_fact_at(stored_fact: StoredFact, conversation: str, seq: int) -> bool:
     try:
-        decode_fact(line.fact, is_foreign=True)
+        decode_fact(stored_fact.fact, is_foreign=True)
     except JournalCorrupt:
         return False
-    return (line.conversation, line.seq) == (conversation, seq)
+    return (stored_fact.conversation, stored_fact.seq) == (conversation, seq)
 
 
 def _check_conversation_id(text: str) -> str:

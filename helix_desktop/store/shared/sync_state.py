@@ -203,40 +203,45 @@ class SyncState:
             self.save_progress(replace(progress, chain=chain, contents=contents))
 
     def merge_changed_facts(
-        self, progress: SharedProgress, lines: Sequence[StoredFact], head_progress: SharedProgress
+        self,
+        progress: SharedProgress,
+        other_facts: Sequence[StoredFact],
+        head_progress: SharedProgress,
     ) -> int | None:
         """Merge facts changed in place, here or there; the changed text wins. Return
         the number after which both wrote.
 
-        `lines` are all facts of the other side. Up to `progress.seq`, both sides agree on them
-        but for what was forgotten. Then come facts that both have without having noted it, and
-        then what only one has, or what each has written for itself.
+        `other_facts` are all facts of the other side. Up to `progress.seq`, both sides agree on
+        them but for what was forgotten. Then come facts that both have without having noted it,
+        and then what only one has, or what each has written for itself.
         """
-        own_lines = self._journal.read_stored_facts(progress.conversation)
-        agreed_count = min(progress.seq, len(lines))
-        agreed_facts = list(zip(own_lines[:agreed_count], lines[:agreed_count], strict=True))
+        own_facts = self._journal.read_stored_facts(progress.conversation)
+        agreed_count = min(progress.seq, len(other_facts))
+        agreed_facts = list(zip(own_facts[:agreed_count], other_facts[:agreed_count], strict=True))
         for ours, other in agreed_facts:
             _refuse_other_words(ours, other)
-        own_later_lines = own_lines[agreed_count:]
-        other_later_lines = lines[agreed_count:]
-        common_count = fact_segments.count_common_facts(own_later_lines, other_later_lines)
-        own_later_facts = [line.decode_recorded().fact for line in own_later_lines[common_count:]]
-        have_both_written = common_count < min(len(own_later_lines), len(other_later_lines))
+        own_later_facts = own_facts[agreed_count:]
+        other_later_facts = other_facts[agreed_count:]
+        common_count = fact_segments.count_common_facts(own_later_facts, other_later_facts)
+        facts_written_here = [
+            stored_fact.decode_recorded().fact for stored_fact in own_later_facts[common_count:]
+        ]
+        have_both_written = common_count < min(len(own_later_facts), len(other_later_facts))
         is_ahead = progress.generation > head_progress.generation
         with self._journal.in_one_transaction():
             if not is_ahead:
                 for ours, other in agreed_facts:
                     self._take_over_forgetting(ours, other, progress)
-            has_only_forgotten = all(isinstance(fact, Forgotten) for fact in own_later_facts)
+            has_only_forgotten = all(isinstance(fact, Forgotten) for fact in facts_written_here)
             if have_both_written and not has_only_forgotten:
                 return agreed_count + common_count
-            new_lines = other_later_lines[len(own_later_lines) :]
+            new_facts = other_later_facts[len(own_later_facts) :]
             if have_both_written:  # Here only marks of forgetting were written.
                 self._journal.delete_facts_after(progress.conversation, agreed_count + common_count)
-                new_lines = other_later_lines[common_count:]
-            self._journal.insert_stored_facts(new_lines, trusted=True)
+                new_facts = other_later_facts[common_count:]
+            self._journal.insert_stored_facts(new_facts, trusted=True)
             self.save_progress(head_progress)
-            self._plan_resend_if_different(head_progress, own_later_facts)
+            self._plan_resend_if_different(head_progress, facts_written_here)
         return None
 
     def _take_over_forgetting(
@@ -279,10 +284,10 @@ class SyncState:
         """Whether all facts of a head are here, such as after a lost answer. If so, note that."""
         if progress.must_be_sent_again or head_progress.seq <= progress.seq:
             return False
-        lines = self._journal.read_stored_facts(
+        stored_facts = self._journal.read_stored_facts(
             head_progress.conversation, progress.seq, head_progress.seq - progress.seq
         )
-        is_here = fact_segments.compute_chain(progress.chain, lines) == head_progress.chain
+        is_here = fact_segments.compute_chain(progress.chain, stored_facts) == head_progress.chain
         if is_here:
             self.save_progress(head_progress)
         return is_here
@@ -328,13 +333,13 @@ class SyncState:
     # --- Changing facts together with what is known of other machines' facts
 
     def append_facts_of_others(
-        self, lines: Sequence[StoredFact], progress: SharedProgress, *, anew: bool = False
+        self, stored_facts: Sequence[StoredFact], progress: SharedProgress, *, anew: bool = False
     ) -> None:
         """Append another machine's facts. `anew`: they were changed on arrival, so they
         are sent again.
         """
         with self._journal.in_one_transaction():
-            self._journal.insert_stored_facts(lines, trusted=True)
+            self._journal.insert_stored_facts(stored_facts, trusted=True)
             self.released.remove_release_marks(progress.conversation)
             self.save_progress(progress)
             if anew:
@@ -346,21 +351,23 @@ class SyncState:
         last_common_seq: int,
         branch: str,
         started: ConversationStarted,
-        lines: Sequence[StoredFact],
+        stored_facts: Sequence[StoredFact],
         progress: SharedProgress,
     ) -> None:
         """Move what was written here after `last_common_seq` to a branch, since another
         machine wrote there, too. The branch has all facts with their numbers, and the
         other's take their place here, in one transaction, so none is ever missing.
         """
-        own_lines = self._journal.read_stored_facts(conversation)
+        own_facts = self._journal.read_stored_facts(conversation)
         with self._journal.in_one_transaction():
-            self._journal.restore_facts([_fact_in_branch(line, branch) for line in own_lines])
+            self._journal.restore_facts(
+                [_fact_in_branch(stored_fact, branch) for stored_fact in own_facts]
+            )
             self._journal.append_all_or_nothing(branch, [started])
             self._journal.delete_facts_after(conversation, last_common_seq)
             move_blanked = "UPDATE blanked SET conversation = ? WHERE conversation = ? AND seq > ?"
             self._journal.connection.execute(move_blanked, (branch, conversation, last_common_seq))
-            self._journal.insert_stored_facts(lines, trusted=True)
+            self._journal.insert_stored_facts(stored_facts, trusted=True)
             self.save_progress(progress)
             self._plan_resend_if_different(progress)
 
@@ -382,14 +389,16 @@ class SyncState:
         """
         statement = "SELECT last_seq FROM written_by_worker WHERE conversation = ?"
         rows = select_journal_rows(self._journal, statement, conversation)
-        lines = self._journal.read_stored_facts(conversation)
+        stored_facts = self._journal.read_stored_facts(conversation)
         if not rows:
             return False
         last_seq_of_worker = rows[0][0]
-        last_seq = lines[-1].seq
+        last_seq = stored_facts[-1].seq
         if last_seq <= last_common_seq or last_seq > last_seq_of_worker:
             return False
-        message_seqs = [line.seq for line in lines if _is_message_of_user(line)]
+        message_seqs = [
+            stored_fact.seq for stored_fact in stored_facts if _is_message_of_user(stored_fact)
+        ]
         # The first one is the task. Anything else a person has said here since then.
         return all(seq <= last_common_seq for seq in message_seqs[1:])
 
@@ -397,66 +406,66 @@ class SyncState:
         self,
         conversation: str,
         last_common_seq: int,
-        lines: Sequence[StoredFact],
+        stored_facts: Sequence[StoredFact],
         progress: SharedProgress,
     ) -> None:
         """Put another machine's facts in the place of `is_unfinished_work`."""
         with self._journal.in_one_transaction():
             self._journal.delete_facts_after(conversation, last_common_seq)
-            self._journal.insert_stored_facts(lines, trusted=True)
+            self._journal.insert_stored_facts(stored_facts, trusted=True)
             self.save_progress(progress)
             self._plan_resend_if_different(progress)
 
-    def blank_forgotten_facts(self, lines: Sequence[StoredFact]) -> list[StoredFact]:
+    def blank_forgotten_facts(self, stored_facts: Sequence[StoredFact]) -> list[StoredFact]:
         """Return another machine's facts without what was forgotten here."""
         blanked_rows = dict(select_journal_rows(self._journal, "SELECT name, rowid FROM blanked"))
         if not blanked_rows and not self._forgotten:
-            return list(lines)
-        return [self._blank_if_forgotten(line, blanked_rows) for line in lines]
+            return list(stored_facts)
+        return [self._blank_if_forgotten(stored_fact, blanked_rows) for stored_fact in stored_facts]
 
-    def _blank_if_forgotten(self, line: StoredFact, blanked: dict[bytes, int]) -> StoredFact:
+    def _blank_if_forgotten(self, stored_fact: StoredFact, blanked: dict[bytes, int]) -> StoredFact:
         """Return another machine's fact without what was forgotten here, be it a text that was
         blanked in the same fact here, or entries that it names.
         """
         if blanked:
-            row = blanked.get(self._keyed_digest_of_fact(line))
+            row = blanked.get(self._keyed_digest_of_fact(stored_fact))
             if row:
-                return _with_fact_text(line, self._text_of_blanked_fact(line, row))
+                return _with_fact_text(stored_fact, self._text_of_blanked_fact(stored_fact, row))
         if self._forgotten is None:
-            return line
-        named_digests = {Digest.from_hex(text) for text in _HEX.findall(line.fact)}
+            return stored_fact
+        named_digests = {Digest.from_hex(text) for text in _HEX.findall(stored_fact.fact)}
         forgotten = list(filter(self._forgotten, named_digests))
         if not forgotten:
-            return line
+            return stored_fact
         request = content_forgetting.ForgetRequest("", forgotten)
-        blanked_fact = content_forgetting.blank_fact(line, request)
+        blanked_fact = content_forgetting.blank_fact(stored_fact, request)
         if blanked_fact is None:
-            return line
-        return _with_fact_text(line, fact_encoding.encode_fact(blanked_fact))
+            return stored_fact
+        return _with_fact_text(stored_fact, fact_encoding.encode_fact(blanked_fact))
 
-    def _text_of_blanked_fact(self, line: StoredFact, row: int) -> str:
+    def _text_of_blanked_fact(self, stored_fact: StoredFact, row: int) -> str:
         """Return the text here of a fact that was blanked, or only a mark if it no
         longer exists.
         """
         statement = "SELECT conversation, seq FROM blanked WHERE rowid = ?"
         conversation, seq = self._journal.connection.execute(statement, (row,)).fetchone()
-        lines = self._journal.read_stored_facts(conversation, seq - 1, 1)
-        if not lines or lines[0].time != line.time:
+        stored_facts = self._journal.read_stored_facts(conversation, seq - 1, 1)
+        if not stored_facts or stored_facts[0].time != stored_fact.time:
             return fact_encoding.encode_fact(Forgotten((), 1, content_forgetting.REASON))
-        return lines[0].fact
+        return stored_facts[0].fact
 
-    def _remember_changed_fact(self, line: StoredFact) -> None:
+    def _remember_changed_fact(self, stored_fact: StoredFact) -> None:
         """Remember a fact changed in place by a keyed digest, which reveals nothing
         without the key.
         """
         self._journal.connection.execute(
             "INSERT OR IGNORE INTO blanked VALUES(?, ?, ?)",
-            (self._keyed_digest_of_fact(line), line.conversation, line.seq),
+            (self._keyed_digest_of_fact(stored_fact), stored_fact.conversation, stored_fact.seq),
         )
 
-    def _keyed_digest_of_fact(self, line: StoredFact) -> bytes:
+    def _keyed_digest_of_fact(self, stored_fact: StoredFact) -> bytes:
         assert self._seal is not None  # noqa: S101 - nothing is remembered without it
-        return self._seal.keyed_row_name("fact", fact_segments.next_chain_link(b"", line))
+        return self._seal.keyed_row_name("fact", fact_segments.next_chain_link(b"", stored_fact))
 
     def _merge_blanked_facts(self, ours: StoredFact, other: StoredFact) -> Fact:
         """Merge a fact that both machines changed in place: whatever differs was
@@ -480,11 +489,11 @@ class SyncState:
         A chain is a hash over all facts up to one of them. A conversation is only sent if it has
         facts that others lack, so it gets the fact that something was forgotten, unless it has more.
         """
-        lines = self._journal.read_stored_facts(progress.conversation)
-        own_chain = fact_segments.compute_chain(fact_segments.NOTHING, lines[: progress.seq])
+        stored_facts = self._journal.read_stored_facts(progress.conversation)
+        own_chain = fact_segments.compute_chain(fact_segments.NOTHING, stored_facts[: progress.seq])
         if own_chain == progress.chain:
             return
-        if len(lines) == progress.seq:
+        if len(stored_facts) == progress.seq:
             facts_to_append = marks or [Forgotten((), 1, content_forgetting.REASON)]
             self._journal.append_all_or_nothing(progress.conversation, facts_to_append)
         self.mark_conversations_for_resending([progress.conversation])
@@ -502,8 +511,8 @@ class SyncState:
             )
 
 
-def _is_message_of_user(line: StoredFact) -> bool:
-    fact = line.decode_recorded().fact
+def _is_message_of_user(stored_fact: StoredFact) -> bool:
+    fact = stored_fact.decode_recorded().fact
     return isinstance(fact, UserSaid) and not fact.by
 
 
@@ -520,14 +529,16 @@ def _refuse_other_words(ours: StoredFact, other: StoredFact) -> None:
     )
 
 
-def _fact_in_branch(line: StoredFact, conversation: str) -> StoredFact:
-    line.decode_recorded()  # Raises for a damaged fact, which must get no valid seal.
-    return _with_fact_text(replace(line, id=0, conversation=conversation), line.fact)
+def _fact_in_branch(stored_fact: StoredFact, conversation: str) -> StoredFact:
+    stored_fact.decode_recorded()  # Raises for a damaged fact, which must get no valid seal.
+    return _with_fact_text(replace(stored_fact, id=0, conversation=conversation), stored_fact.fact)
 
 
-def _with_fact_text(line: StoredFact, fact: str) -> StoredFact:
+def _with_fact_text(stored_fact: StoredFact, fact: str) -> StoredFact:
     return replace(
-        line, fact=fact, digest=checksum_of_fact(line.conversation, line.seq, line.time, fact)
+        stored_fact,
+        fact=fact,
+        digest=checksum_of_fact(stored_fact.conversation, stored_fact.seq, stored_fact.time, fact),
     )
 
 

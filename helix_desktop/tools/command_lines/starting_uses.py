@@ -30,9 +30,10 @@ def starts_unnamed_program(words: Sequence[str]) -> bool:
             return True
     if name != "git":
         return False
-    return any(
-        _ASKS_FOR_SIGNATURE.search(word) or _OPENS_TODO_LIST.match(word) for word in arguments
-    )
+    for word in arguments:
+        if _ASKS_FOR_SIGNATURE.search(word) or _OPENS_TODO_LIST.match(word):
+            return True
+    return False
 
 
 def _names_of_command(name: str, arguments: Sequence[str]) -> list[str]:
@@ -47,15 +48,22 @@ def _names_of_command(name: str, arguments: Sequence[str]) -> list[str]:
 def _is_one_of(word: str, options: Iterable[str]) -> bool:
     """Whether a word is one of these options: attached to others, cut short, or with a value."""
     if word.startswith("--"):
-        name = word.partition("=")[0]
-        if name in program_tables.LIKE_STARTING_OPTIONS:
-            return name in options
-        # Most programs accept the beginning of a long option for the whole of it.
-        return any(option.startswith(name) for option in options if option.startswith("--"))
+        return _is_one_of_long_options(word, options)
+    if word in options:
+        return True
     if not word.startswith("-"):
-        return word in options
+        return False
     letters = {option[1] for option in options if re.fullmatch(r"-[A-Za-z0-9]", option)}
-    return word in options or not letters.isdisjoint(word[1:])
+    return not letters.isdisjoint(word[1:])
+
+
+def _is_one_of_long_options(word: str, options: Iterable[str]) -> bool:
+    name = word.partition("=")[0]
+    if name in program_tables.LIKE_STARTING_OPTIONS:
+        return name in options
+    # Most programs accept the beginning of a long option for the whole of it.
+    long_options = [option for option in options if option.startswith("--")]
+    return any(option.startswith(name) for option in long_options)
 
 
 def _opens_editor(command: str, arguments: Sequence[str]) -> bool:
@@ -63,17 +71,21 @@ def _opens_editor(command: str, arguments: Sequence[str]) -> bool:
     message_options = program_tables.MESSAGE_OPTIONS.get(command)
     if message_options is None:
         return False
+    # Some commands open it only with one of these options.
     editor_options = program_tables.EDITOR_OPTIONS.get(command)
-    if editor_options is not None and not any(
-        _is_one_of(word, editor_options) for word in arguments
-    ):
-        return False
-    return not any(_gives_message(word, message_options) for word in arguments)
+    if editor_options is not None:
+        may_open_editor = any(_is_one_of(word, editor_options) for word in arguments)
+        if not may_open_editor:
+            return False
+    is_message_given = any(_gives_message(word, message_options) for word in arguments)
+    return not is_message_given
 
 
 def _gives_message(word: str, message_options: Iterable[str]) -> bool:
     """A long option counts only in full here: where it is unsure, the editor is expected."""
     if word.startswith("--"):
         return word.partition("=")[0] in message_options
+    if re.match(r"-[A-Za-z]", word) is None:
+        return False
     letters = {option[1] for option in message_options if re.fullmatch(r"-[A-Za-z]", option)}
-    return re.match(r"-[A-Za-z]", word) is not None and not letters.isdisjoint(word[1:])
+    return not letters.isdisjoint(word[1:])
