@@ -49,9 +49,8 @@ class ModelInquiry:
             ) from error
         if reply.stop in (Stop.CUT, Stop.FILTERED):
             # Half an answer would mislead more than none at all.
-            raise ModelFailed(
-                reply.why or f"{client.model_name} stopped in the middle of its reply."
-            )
+            why = reply.why or f"{client.model_name} stopped in the middle of its reply."
+            raise ModelFailed(why)
         return _text_without_thoughts(reply)
 
     async def _ask_until_reply_is_complete(self, client: ModelClient, request: Request) -> Reply:
@@ -96,7 +95,8 @@ class ModelInquiry:
                 reply = delta
         if reply is None:
             raise ModelFailed(f"{client.model_name} stopped without sending a reply.")
-        await self.record(Spent(request.purpose, reply.model or client.model_name, reply.usage))
+        answering_model = reply.model or client.model_name
+        await self.record(Spent(request.purpose, answering_model, reply.usage))
         return reply
 
 
@@ -122,10 +122,11 @@ def append_question(
 ) -> Request:
     """Return the conversation's request, which is cached, with a question added at its end."""
     last_message = request.messages[-1]
-    with_question = replace(last_message, parts=last_message.parts + (Text(question),))
+    parts_with_question = last_message.parts + (Text(question),)
+    message_with_question = replace(last_message, parts=parts_with_question)
     return replace(
         request,
-        messages=request.messages[:-1] + (with_question,),
+        messages=request.messages[:-1] + (message_with_question,),
         purpose=purpose,
         max_output=max_output,
         reasoning="",

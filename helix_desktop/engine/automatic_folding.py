@@ -663,7 +663,7 @@ class ConversationFolding:
     ) -> tuple[facts.Recorded, ...]:
         """Append a fold, unless the messages that it covers have changed in the meantime."""
 
-        def make_facts(seq: int) -> tuple[facts.Fact, ...]:
+        def build_facts(seq: int) -> tuple[facts.Fact, ...]:
             state = self.conversation.state
             if not fold_document_writer.is_material_current(written.material, state):
                 return ()
@@ -671,7 +671,7 @@ class ConversationFolding:
                 return ()
             return (written.fold,)
 
-        return await self.conversation.append_facts_from(make_facts)
+        return await self.conversation.append_facts_from(build_facts)
 
     # --- Clearing old parts, and stronger measures if the next request does not fit
 

@@ -510,7 +510,7 @@ class DetailCollector:
         if failure:
             self._remember_failure(call, source.seq, failure, was_refused=refusal is not None)
         else:
-            self._settle_failures(call, source.seq)
+            self._resolve_failures(call, source.seq)
 
     def _collect_products_and_error_lines(self, source: DetailSource) -> None:
         """Collect what an output shows by itself, whatever call it answers."""
@@ -541,7 +541,7 @@ class DetailCollector:
         self._failures.pop(key, None)
         self._failures[key] = (seq, text)
 
-    def _settle_failures(self, call: _AttemptedCall, seq: int) -> None:
+    def _resolve_failures(self, call: _AttemptedCall, seq: int) -> None:
         """Turn the failures that this call solves into lessons, or note what it proves.
 
         A call solves an earlier failure if it attempts the same thing.

@@ -68,15 +68,18 @@ def parse_details_entry(text: str) -> list[Detail]:
         line_number += 1
         if match is None:
             continue
-        kind, seq, times, more_line_count, first_line = match.groups()
+        kind, seq_digits, times_digits, more_line_digits, first_line = match.groups()
+        seq = int(seq_digits)
         word_kind = kind.removesuffix("s")
         if word_kind != kind and word_kind in WORDS:
-            details += [Detail(word_kind, word, int(seq)) for word in first_line.split(" ")]
+            details += [Detail(word_kind, word, seq) for word in first_line.split(" ")]
         elif kind in KINDS:
-            end_of_detail = line_number + int(more_line_count or 0)
+            times = int(times_digits or 1)
+            more_line_count = int(more_line_digits or 0)
+            end_of_detail = line_number + more_line_count
             lines_of_detail = [first_line]
             lines_of_detail += lines[line_number:end_of_detail]
             line_number = end_of_detail
             text_of_detail = "\n".join(lines_of_detail)
-            details.append(Detail(kind, text_of_detail, int(seq), int(times or 1)))
+            details.append(Detail(kind, text_of_detail, seq, times))
     return details

@@ -103,7 +103,8 @@ def list_page_starts(text: str) -> tuple[PageStart, ...]:
         return ()
     starts: list[PageStart] = []
     for page_line in _PAGE_LINE.finditer(text):
-        starts.append(PageStart(page_line.start(), page_line[1], int(page_line[2])))
+        page_number = int(page_line[2])
+        starts.append(PageStart(page_line.start(), page_line[1], page_number))
     return tuple(starts)
 
 

@@ -48,13 +48,24 @@ _AMOUNT_LIMIT = 2**40  # Millions of such numbers have a sum of 64 bits.
 # An exit code is negative for a signal, a file time has nanoseconds, and a fork could
 # get a window below 0.
 _ANY_NUMBER = frozenset({"exit_code", "modified", "window"})
+
+
+def _is_storable_count(content: typing.Any) -> bool:
+    return type(content) is int and 0 <= content < _AMOUNT_LIMIT
+
+
+def _is_storable_amount(content: typing.Any) -> bool:
+    if type(content) not in {int, float}:
+        return False
+    return bool(abs(content) < _AMOUNT_LIMIT)  # Not true of what is no number.
+
+
 _PLAIN_CHECKS: Mapping[typing.Any, _Check] = {
     # Digests and enums are text, too, and check it themselves.
     str: lambda content: type(content) is str,
     bool: lambda content: type(content) is bool,
-    int: lambda content: type(content) is int and 0 <= content < _AMOUNT_LIMIT,
-    # False for NaN.
-    float: lambda content: type(content) in {int, float} and abs(content) < _AMOUNT_LIMIT,
+    int: _is_storable_count,
+    float: _is_storable_amount,
     types.NoneType: lambda content: content is None,
 }
 UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {}
@@ -297,7 +308,10 @@ def _build_decoder_for_tuple(inner_hints: Sequence[typing.Any]) -> _Read:
     if inner_hints[-1] is Ellipsis:
         decode_item = _build_decoder_for_type(inner_hints[0]) or _decode_unchanged
         return functools.partial(_decode_tuple_of_any_length, decode_item)
-    decoders = [_build_decoder_for_type(inner) or _decode_unchanged for inner in inner_hints]
+    decoders: list[_Read] = []
+    for inner_hint in inner_hints:
+        decode_item = _build_decoder_for_type(inner_hint) or _decode_unchanged
+        decoders.append(decode_item)
     return functools.partial(_decode_tuple_of_these, decoders)
 
 

@@ -158,7 +158,8 @@ def _pattern_of_hints(word: str, escape: Escape) -> str:
     """Match a word, its first letters in wide text, or any of its letters escaped."""
     hints = [escape(word)]
     nul_padding = _nul_padding_pattern(escape, least=1)
-    hints.append(nul_padding.join(map(escape, word[:3])))
+    first_letters = [escape(letter) for letter in word[:3]]
+    hints.append(nul_padding.join(first_letters))
     for sign in dict.fromkeys(word):
         hints += _escape_beginnings(sign, escape)
     return f"(?:{'|'.join(hints)})"
@@ -172,7 +173,8 @@ def _pattern_in_encoding(text: str, codec: str) -> _FormPattern[bytes] | None:
         return re.escape(part.encode(codec).decode("latin-1"))
 
     try:
-        pattern = re.compile(_pattern_of_text(text, escape).encode("latin-1"))
+        pattern_text = _pattern_of_text(text, escape)
+        pattern = re.compile(pattern_text.encode("latin-1"))
     except UnicodeEncodeError:
         return None
     hint = _SearchHint[bytes](text, escape, codec)
@@ -195,7 +197,9 @@ def _pattern_of_text(text: str, escape: Escape) -> str:
 
 def _nul_padding_pattern(escape: Escape, least: int = 0) -> str:
     """Match what is between the characters of wide text read as UTF-8."""
-    return f"(?:{escape(chr(0))}|{_backslashes_pattern(escape)}{escape('u0000')}){{{least},3}}"
+    nul = escape("\0")
+    nul_as_escape = _backslashes_pattern(escape) + escape("u0000")
+    return f"(?:{nul}|{nul_as_escape}){{{least},3}}"
 
 
 def _patterns_of_character(sign: str, times: int, escape: Escape) -> list[str]:
@@ -204,14 +208,16 @@ def _patterns_of_character(sign: str, times: int, escape: Escape) -> list[str]:
     if sign == "\\":
         backslash = _single_backslash_pattern(escape)
         run = f"{backslash}{{{times},{times * BACKSLASHES}}}"
-        return [f"(?:{run}|(?:{'|'.join(escaped_forms)}){{{times}}})"]
+        any_escaped_form = "|".join(escaped_forms)
+        return [f"(?:{run}|(?:{any_escaped_form}){{{times}}})"]
     plain = escape(sign)
     if not sign.isalnum():
         plain = _any_backslashes_pattern(escape) + plain
     forms = list(_quote_escapes(sign, escape))
     forms.append(plain)
     forms += escaped_forms
-    return [f"(?:{'|'.join(forms)})"] * times
+    any_form = "|".join(forms)
+    return [f"(?:{any_form})"] * times
 
 
 def _any_backslashes_pattern(escape: Escape) -> str:
@@ -224,7 +230,9 @@ def _backslashes_pattern(escape: Escape) -> str:
 
 def _single_backslash_pattern(escape: Escape) -> str:
     """Match a backslash with the zeros between characters of wide text read as UTF-8."""
-    return f"(?:{escape(chr(92))}(?:{escape(chr(0))}){{0,3}})"
+    backslash = escape("\\")
+    nul = escape("\0")
+    return f"(?:{backslash}(?:{nul}){{0,3}})"
 
 
 def _quote_escapes(sign: str, escape: Escape) -> Iterator[str]:
@@ -307,10 +315,11 @@ def _hex_pattern(digits: str, escape: Escape) -> str:
     """Match hexadecimal digits in either case."""
     patterns: list[str] = []
     for digit in digits:
+        pattern = escape(digit)
         if digit.isalpha():
-            patterns.append(f"(?:{escape(digit)}|{escape(digit.upper())})")
-        else:
-            patterns.append(escape(digit))
+            capital = escape(digit.upper())
+            pattern = f"(?:{pattern}|{capital})"
+        patterns.append(pattern)
     return "".join(patterns)
 
 

@@ -1,4 +1,4 @@
-"""Renders the parts of a message as blocks: as they are, folded or left out. A pure
+"""Builds blocks from the parts of a message, as they are or folded, or leaves them out. A pure
 function of facts.
 
 Here single parts become legal: a call's arguments are a JSON object, and its name is one that every
@@ -164,7 +164,7 @@ def is_long_value(value: object) -> bool:
     return len(json.dumps(value)) > LONG_VALUE
 
 
-def render_message_blocks(
+def build_message_blocks(
     recorded: facts.Recorded,
     ids: Mapping[facts.PartRef, str],
     fold_of: Callable[[facts.PartRef], facts.Folded | None],

@@ -224,8 +224,10 @@ class _MessageBuilder:
         content = self.resolve(block.stored)
         if isinstance(content, str):
             words = words_for_agent_block(content)
+            if words == "":  # It only sets something, so nothing is said of it.
+                return []
             if words is not None:
-                return [Text(words)] if words else []
+                return [Text(words)]
         return [self._picture_or_text(block.stored, f"[Attachment: {block.name}]")]
 
     def _picture_or_text(self, stored: Stored, title: str) -> MessagePart:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from helix_desktop.engine.tool_result_reading import strip_here_documents
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import object_at, parse_json_or_none
+from helix_desktop.json_values import parse_json_or_none, value_at
 
 SEARCHED_TAIL = 20_000  # Programs report their result in the last so many characters.
 SEARCHED_HEAD = 300  # Agents report a command's exit code in the first so many characters.
@@ -248,8 +248,7 @@ def find_reported_commit(output: str) -> ReportedCommit | None:
 def read_exit_code(output: str) -> int | None:
     """Return the exit code that an agent wrote into a command's output, or None."""
     if output.startswith("{"):
-        metadata = object_at(object_at(parse_json_or_none(output)).get("metadata"))
-        exit_code = metadata.get("exit_code")
+        exit_code = value_at(parse_json_or_none(output), "metadata", "exit_code")
         if not isinstance(exit_code, int):
             return None
         return exit_code

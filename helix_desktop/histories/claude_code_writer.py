@@ -57,13 +57,13 @@ def build_claude_code_lines(
     tool_by_call_id: dict[str, str] = {}
     lines: list[Block] = []
     for item in session_writing.list_session_items(session):
-        lines.extend(own_lines.take_unseen_lines_before(item.time))
+        lines.extend(own_lines.pop_unseen_lines_before(item.time))
         if isinstance(item, recorded_session.RecordedCompaction):
             lines.extend(_compaction_lines(item.text, item.time))
             continue
         original_lines: Sequence[Block] = ()
         if item.beside:
-            original_lines = own_lines.take_lines_up_to(item.text)
+            original_lines = own_lines.pop_lines_up_to(item.text)
         if original_lines:
             lines.extend(original_lines)
         else:
@@ -72,7 +72,7 @@ def build_claude_code_lines(
             if loaded_tools is not None:
                 _put_back_loaded_tools(message_lines, loaded_tools)
             lines.extend(message_lines)
-    lines.extend(own_lines.take_unseen_lines_before(math.inf))
+    lines.extend(own_lines.pop_unseen_lines_before(math.inf))
     yield from _chain_of_lines(lines, session.folder, new_id)
     if session.title:
         yield build_title_line(session.title, new_id)

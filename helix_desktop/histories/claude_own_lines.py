@@ -67,7 +67,7 @@ class ClaudeOwnLines:
                 lines.append(ClaudeOwnLine(value=value_to_keep, text=shown_text, time=time))
         return cls(lines, loaded_tools)
 
-    def take_lines_up_to(self, text: str) -> list[dict[str, object]]:
+    def pop_lines_up_to(self, text: str) -> list[dict[str, object]]:
         """Return the next line that says `text`, behind those that say nothing. Lines that say
         something else on the way are no part of the conversation any more.
         """
@@ -81,7 +81,7 @@ class ClaudeOwnLines:
                 unseen_lines.append(line.value)
         return []
 
-    def take_unseen_lines_before(self, time: float) -> list[dict[str, object]]:
+    def pop_unseen_lines_before(self, time: float) -> list[dict[str, object]]:
         """Return the next lines that the model does not see, if they are older than `time`."""
         unseen: list[dict[str, object]] = []
         while self.taken_count < len(self.lines):

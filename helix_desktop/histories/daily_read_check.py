@@ -92,8 +92,11 @@ def read_checked_files(data_folder: Path) -> CheckedFiles:
                 _whole_number_at(row, "modified_ns"),
                 _whole_number_at(row, "inode"),
             )
-            unknown = {name: number_at(row, "unknown", name) for name in object_at(row, "unknown")}
-            checked.files[path] = CheckedFile(state, unknown, text_at(row, "version"))
+            unknown: dict[str, int] = {}
+            for name in object_at(row, "unknown"):
+                unknown[name] = number_at(row, "unknown", name)
+            version = text_at(row, "version")
+            checked.files[path] = CheckedFile(state, unknown, version)
         elif "readers" in row:
             checked.finished_at = amount_at(row, "finished_at")
             checked.readers = text_at(row, "readers")
@@ -103,7 +106,9 @@ def read_checked_files(data_folder: Path) -> CheckedFiles:
 def _whole_number_at(row: Mapping[str, object], name: str) -> int:
     """Return a number with all its digits, which a time in nanoseconds has too many of for a float."""
     number = row.get(name)
-    return number if isinstance(number, int) else 0
+    if not isinstance(number, int):
+        return 0
+    return number
 
 
 def _line_of_file(path: str, checked: CheckedFile) -> bytes:
@@ -151,7 +156,10 @@ class DailyReadCheck:
         self._data_folder = data_folder
         self._folders = folders
         self._may_read = may_read
-        self._now = clock.time() if now is None else now
+        if now is None:
+            self._now = clock.time()
+        else:
+            self._now = now
         self._checked = read_checked_files(data_folder)
         self._found_paths: set[str] = set()
         self._reading = self._read_changed_files()
@@ -222,7 +230,9 @@ def _find_unknown_in_file(kind: str, path: Path, state: FileState) -> CheckedFil
     unknown: Counter[str] = report.unknown + report.unknown_tables
     if not unknown and not sessions and report.complaints:
         unknown[UNREADABLE] = len(report.complaints)
-    version = report.version if unknown else ""
+    version = ""
+    if unknown:
+        version = report.version
     return CheckedFile(state, unknown, version)
 
 

@@ -209,7 +209,8 @@ def _is_in_form(name: str, value: object, forms: frozenset[str]) -> bool:
     if isinstance(value, int | float):
         return "number" in forms or "date" in forms
     if isinstance(value, str):
-        return "text" in forms or ("date" in forms and _is_iso_date(value))
+        is_date = "date" in forms and _is_iso_date(value)
+        return "text" in forms or is_date
     if isinstance(value, list):
         has_lists = any(isinstance(item, list) for item in value)
         return "list" in forms and not has_lists
@@ -229,7 +230,8 @@ def note_sentences(data_folder: Path, sentences: Sequence[str]) -> None:
     with suppress(OSError):
         file = data_folder / NOTED
         create_private_folder(file.parent)
-        write_file_atomically(file, json.dumps(list(sentences)).encode())
+        text = json.dumps(list(sentences))
+        write_file_atomically(file, text.encode())
 
 
 def read_noted_sentences(data_folder: Path) -> list[str]:

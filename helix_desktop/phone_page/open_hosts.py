@@ -105,7 +105,7 @@ class ConnectedWorkspace:
             else:
                 self.rows[listed.row.id] = listed
 
-    def drop_unwatched(self) -> None:
+    def stop_following_unwatched(self) -> None:
         """Stops following conversations that nobody has looked at for longest."""
         surplus = max(0, len(self.watched) - MOST_WATCHED)
         # What was looked at last stands at the end.
@@ -205,7 +205,7 @@ class OpenHosts:
             watched = WatchedConversation()
             watched.start_following_host(self._tasks, connected.host, conversation)
         connected.watched[conversation] = watched
-        connected.drop_unwatched()
+        connected.stop_following_unwatched()
         return watched
 
     def note_viewer(self) -> None:

@@ -144,12 +144,16 @@ def _is_word_of_agents(word: str, *, may_name_modules: bool) -> bool:
     before_path, separator, _ = path.partition(os.sep)
     # Without a dot, it may also be a module or something else with a stroke in it.
     is_named_in_folder = before_path and may_name_modules and not before_path.startswith("-")
-    if path.startswith(".") or (separator and (before_path.endswith(".") or is_named_in_folder)):
+    is_relative = path.startswith(".")
+    if separator:
+        is_relative = is_relative or before_path.endswith(".") or bool(is_named_in_folder)
+    if is_relative:
+        # Where it leads depends on the folder in which it is read.
         return bool(_known_folders())
     if not separator:
         return False
-    absolute_path = os.sep + path[len(before_path) :].lstrip(os.sep)
-    return is_in_folder_of_agents(absolute_path)
+    path_below_root = path[len(before_path) :].lstrip(os.sep)
+    return is_in_folder_of_agents(os.sep + path_below_root)
 
 
 def is_in_folder_of_agents(path: str) -> bool:
@@ -158,7 +162,10 @@ def is_in_folder_of_agents(path: str) -> bool:
     """
     if not _known_folders():
         return False
-    return any(_is_place_of_agents(Path(place)) for place in _list_places_on_the_way(path))
+    for place in _list_places_on_the_way(path):
+        if _is_place_of_agents(Path(place)):
+            return True
+    return False
 
 
 def _known_folders() -> set[str]:

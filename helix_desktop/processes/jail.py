@@ -303,8 +303,11 @@ class _ResourceUse:
         # Where the system enforces the limits, they hold between two looks as well.
         limit_by_file = {"pids.max": limits["processes"], "memory.max": limits["memory"]}
         for name, limit in limit_by_file.items():
+            limit_text = "max"
+            if limit:
+                limit_text = str(limit)
             with _Suppressing(OSError):
-                _write_to_system_file(f"{group}/{name}", str(limit or "max"))
+                _write_to_system_file(f"{group}/{name}", limit_text)
 
     def describe_exceeded_limit(self) -> str:
         """Say which limit the command exceeds. Return an empty string if it exceeds none."""

@@ -151,7 +151,7 @@ def _answer_note(scene: DemoScene) -> str:
     return f"{sentence}\n\n"
 
 
-def _say_and_call(words: str, tool: str, arguments: Arguments) -> ScriptedReply:
+def _reply_with_call(words: str, tool: str, arguments: Arguments) -> ScriptedReply:
     """Return a reply with one call."""
     return ScriptedReply(words, ((tool, arguments),))
 
@@ -165,7 +165,7 @@ def _plan_step(scene: DemoScene) -> ScriptedReply:
     )
     words = f"{greeting}\n\n{scene.say('First, a plan.')}"
     plan = _todo_arguments(scene, state_of_next="doing", done_count=0)
-    return _say_and_call(words, ToolName.SET_TODO, plan)
+    return _reply_with_call(words, ToolName.SET_TODO, plan)
 
 
 def _todo_arguments(scene: DemoScene, *, state_of_next: str, done_count: int) -> Arguments:
@@ -184,7 +184,7 @@ def _todo_arguments(scene: DemoScene, *, state_of_next: str, done_count: int) ->
 
 def _build_file_listing_reply(scene: DemoScene) -> ScriptedReply:
     words = scene.say("What is in this folder?")
-    return _say_and_call(words, ToolName.LIST_FILES, {})
+    return _reply_with_call(words, ToolName.LIST_FILES, {})
 
 
 def _build_file_reading_reply(scene: DemoScene) -> ScriptedReply | None:
@@ -195,7 +195,8 @@ def _build_file_reading_reply(scene: DemoScene) -> ScriptedReply | None:
     sentence = "I read {files}."
     if len(names) > 1:
         sentence = "I read these files in parallel: {files}. The calls run at the same time."
-    words = scene.say(sentence, files=", ".join(f"`{name}`" for name in names))
+    quoted_names = [f"`{name}`" for name in names]
+    words = scene.say(sentence, files=", ".join(quoted_names))
     calls: list[tuple[str, Arguments]] = [(ToolName.READ_FILE, {"path": name}) for name in names]
     return ScriptedReply(words, tuple(calls))
 
@@ -224,7 +225,7 @@ def _search_step(scene: DemoScene) -> ScriptedReply:
             if is_longer or is_later:
                 longest_word = word
     words = scene.say("I search the folder for “{word}”.", word=longest_word)
-    return _say_and_call(words, ToolName.SEARCH_FILES, {"pattern": longest_word})
+    return _reply_with_call(words, ToolName.SEARCH_FILES, {"pattern": longest_word})
 
 
 def _edit_step(scene: DemoScene) -> ScriptedReply | None:
@@ -236,7 +237,7 @@ def _edit_step(scene: DemoScene) -> ScriptedReply | None:
         return None
     words = scene.say("README.md does not mention run.log, so I add a sentence.")
     arguments = {"path": "README.md", "old_text": OLD_END, "new_text": NEW_END}
-    return _say_and_call(words, ToolName.EDIT_FILE, arguments)
+    return _reply_with_call(words, ToolName.EDIT_FILE, arguments)
 
 
 def _run_step(scene: DemoScene) -> ScriptedReply:
@@ -246,7 +247,7 @@ def _run_step(scene: DemoScene) -> ScriptedReply:
     command = "uname -s; date; ls | wc -l"
     if sys.platform == "win32":
         command = "dir"
-    return _say_and_call(words, ToolName.RUN_COMMAND, {"command": command})
+    return _reply_with_call(words, ToolName.RUN_COMMAND, {"command": command})
 
 
 def _large_output_step(scene: DemoScene) -> ScriptedReply:
@@ -255,7 +256,7 @@ def _large_output_step(scene: DemoScene) -> ScriptedReply:
         n=RECORDS,
     )
     arguments = add_keep_argument_if_large({"command": command_with_large_output()}, "large", scene)
-    return _say_and_call(words, ToolName.RUN_COMMAND, arguments)
+    return _reply_with_call(words, ToolName.RUN_COMMAND, arguments)
 
 
 def _recall_step(scene: DemoScene) -> ScriptedReply | None:
@@ -273,7 +274,7 @@ def _recall_step(scene: DemoScene) -> ScriptedReply | None:
             return _recall_beginning(scene, markers[0])
     if scene.offers_tool(ToolName.SEARCH_CACHE):
         words = scene.say("I search the cache for it.")
-        return _say_and_call(words, ToolName.SEARCH_CACHE, {"query": f"record {RECALLED}"})
+        return _reply_with_call(words, ToolName.SEARCH_CACHE, {"query": f"record {RECALLED}"})
     return None
 
 
@@ -290,19 +291,19 @@ def _recall_record(scene: DemoScene, digest: str) -> ScriptedReply:
         n=RECALLED,
     )
     arguments: Arguments = {"sha256": digest, "grep": f"^record {RECALLED} "}
-    return _say_and_call(words, ToolName.RECALL, arguments)
+    return _reply_with_call(words, ToolName.RECALL, arguments)
 
 
 def _recall_beginning(scene: DemoScene, digest: str) -> ScriptedReply:
     words = scene.say(
         "An earlier output is now only one line with a hash. I recall the beginning of the original."
     )
-    return _say_and_call(words, ToolName.RECALL, {"sha256": digest, "lines": "1-20"})
+    return _reply_with_call(words, ToolName.RECALL, {"sha256": digest, "lines": "1-20"})
 
 
 def _close_step(scene: DemoScene) -> ScriptedReply:
     finished_plan = _todo_arguments(scene, state_of_next="done", done_count=len(PLAN))
-    return _say_and_call("", ToolName.SET_TODO, finished_plan)
+    return _reply_with_call("", ToolName.SET_TODO, finished_plan)
 
 
 # By station: the tool it needs (a recall can use two), and its reply's builder.

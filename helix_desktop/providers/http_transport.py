@@ -232,7 +232,7 @@ def trusted_certificates(variables: frozenset[tuple[str, str]] | None = None) ->
         environment = dict(variables)
     certificate_file = environment.get("ssl_cert_file")
     certificate_folder = environment.get("ssl_cert_dir")
-    context = _load_base_certificates(certificate_file, certificate_folder)
+    context = _read_base_certificates(certificate_file, certificate_folder)
 
     for name in EXTRA_CERTIFICATES:
         extra_file = environment.get(name)
@@ -262,7 +262,7 @@ def _name_variable_in_errors(name: str) -> Iterator[None]:
         ) from error
 
 
-def _load_base_certificates(own_file: str | None, own_folder: str | None) -> ssl.SSLContext:
+def _read_base_certificates(own_file: str | None, own_folder: str | None) -> ssl.SSLContext:
     """Return whom to trust: the user's own file or folder, or else the system's list.
 
     Windows and macOS are asked themselves, by truststore. On Linux, where the list may be

@@ -347,11 +347,11 @@ def _unknown_workspace_error(
             shown_names.append(workspace.name)
         else:
             shown_names.append(workspace.id)
-    where = " in the trash" if trashed else ""
-    return errors.NotFound(
-        f"There is no workspace {name}{where}.",
-        remedy=f"Available: {', '.join(shown_names) or 'none'}.",
-    )
+    missing = f"There is no workspace {name}."
+    if trashed:
+        missing = f"There is no workspace {name} in the trash."
+    available = ", ".join(shown_names) or "none"
+    return errors.NotFound(missing, remedy=f"Available: {available}.")
 
 
 def _hide_and_lock_import_folder(folder: Path, hidden_folder: Path) -> WorkspaceLock:

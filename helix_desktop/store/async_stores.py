@@ -48,9 +48,9 @@ from helix_desktop.store.workspace_index import WorkspaceIndex
 __all__ = ["StoreCache", "StoreJournal", "WorkspaceIndex"]  # The three ports of an open workspace.
 
 T = TypeVar("T")
-LITTLE_CONTENT_BYTES = 128 << 10  # In bytes. Smaller contents of checkpoints are compressed harder.
+LITTLE_CONTENT_BYTES = 128 << 10  # Smaller contents of checkpoints are compressed harder.
 _FACTS_IN_PAGE = 500  # After reading this many facts, other work gets its turn.
-_SLICE_BYTES = 1 << 20  # In bytes. Once the waiting puts hold more than this, they are written.
+_SLICE_BYTES = 1 << 20  # Once the waiting contents have more than this, they are written.
 Batch = tuple[str, Sequence[Fact]]  # A conversation's id, and the facts to append.
 
 
@@ -224,7 +224,7 @@ class StoreJournal:
 
 
 class StoreCache:
-    """Implements ports.ContentCache. Puts that come together share a sync.
+    """Implements ports.ContentCache. Contents that come together share a sync.
 
     `changed` is called on the event loop when its size has changed.
     Missing or damaged content is requested from `far` if that is set.
@@ -237,7 +237,7 @@ class StoreCache:
         self.changed: Callable[[], object] = lambda: None
         self.far: SharedStoreLink | None = None
         self._waiting: list[tuple[StagedEntry, Future[Stored]]] = []
-        self._waiting_bytes = 0  # The number of bytes in the waiting puts.
+        self._waiting_bytes = 0  # How much the waiting contents have.
 
     async def store_content(
         self, content: bytes | AsyncIterable[bytes], about: EntryOrigin
@@ -275,7 +275,8 @@ class StoreCache:
         """
         references: list[Stored] = []
         staged: list[StagedEntry] = []
-        is_little = sum(len(content) for content, _ in contents) <= LITTLE_CONTENT_BYTES
+        total_size = sum(len(content) for content, _ in contents)
+        is_little = total_size <= LITTLE_CONTENT_BYTES
         try:
             for content, about in contents:
                 digest = Digest.of_content(content)
@@ -295,32 +296,33 @@ class StoreCache:
 
     async def _stage_and_commit(self, stage: Callable[[], StagedEntry], size: int) -> Stored:
         outcome: Future[Stored] = Future()
-        self._thread.submit_work(self._stage_put, stage, size, outcome)
+        self._thread.submit_work(self._stage_waiting_content, stage, size, outcome)
         return await asyncio.wrap_future(outcome)
 
-    def _stage_put(
+    def _stage_waiting_content(
         self, stage: Callable[[], StagedEntry], size: int, outcome: Future[Stored]
     ) -> None:
-        """Stage a put. The commit is queued behind all work that waits now, and so
-        includes its puts.
+        """Stage content. The commit is queued behind all work that waits now, and so
+        includes what that stages.
         """
         if not outcome.set_running_or_notify_cancel():
             return
         try:
-            self._waiting.append((stage(), outcome))
+            staged = stage()
         except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
             outcome.set_exception(error)
             return
+        self._waiting.append((staged, outcome))
         self._waiting_bytes += size
         if self._waiting_bytes > _SLICE_BYTES:
-            self._commit_puts()
+            self._commit_waiting_contents()
         elif len(self._waiting) == 1:
             try:
-                self._thread.submit_work(self._commit_puts)
+                self._thread.submit_work(self._commit_waiting_contents)
             except StoreFailed:  # The workspace is closing and takes no more work.
-                self._commit_puts()
+                self._commit_waiting_contents()
 
-    def _commit_puts(self) -> None:
+    def _commit_waiting_contents(self) -> None:
         """Make all contents known that wait, with one sync, and tell those who wait for them."""
         waiting = self._waiting
         self._waiting = []
@@ -344,7 +346,8 @@ class StoreCache:
         try:
             async for piece in content:
                 for start in range(0, len(piece), CHUNK):
-                    await self._thread.run_work(incoming.write_piece, piece[start : start + CHUNK])
+                    part_of_piece = piece[start : start + CHUNK]
+                    await self._thread.run_work(incoming.write_piece, part_of_piece)
             return await self._stage_and_commit(incoming.finish_entry, 0)
         except BaseException:
             # If the store is closed, the next opening removes this entry.

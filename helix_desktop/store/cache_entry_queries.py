@@ -122,7 +122,8 @@ class CacheEntryQueries:
             f"SELECT {_ROW} FROM entries {_where(conditions)} ORDER BY {columns} LIMIT ? OFFSET ?",  # noqa: S608 - made of constants
             (*values, limit, page_start.steps),
         )
-        return tuple(_entry_row_of(_CatalogueRow(*row)) for row in rows)
+        catalogue_rows = [_CatalogueRow(*row) for row in rows]
+        return tuple(_entry_row_of(row) for row in catalogue_rows)
 
     def _start_of_page(self, order: Order, offset: int) -> _PageStart:
         """Return the anchor before a page that is far down, and how many rows are skipped from there.

@@ -299,7 +299,10 @@ class CacheFolder:
 
     def set_entry_pinned(self, digest: Digest, *, pinned: bool = True) -> None:
         self.reader.record_of_content(digest)
-        self.level.write_batch([(PINNED + digest.raw, b"" if pinned else None)])
+        mark: bytes | None = None  # No value removes the key.
+        if pinned:
+            mark = b""
+        self.level.write_batch([(PINNED + digest.raw, mark)])
 
     def discard_entry_content(self, digest: Digest) -> int:
         """Remove the content to free space, but keep the description. Return the bytes freed."""

@@ -98,7 +98,8 @@ def _open_if_whole(folder: Path) -> CacheFolder | None:
     with suppress(OSError):
         log_copies.mkdir(mode=0o700)
         for path in folder.glob("*.log"):
-            store_opening.link_or_copy(str(path), str(log_copies / path.name))
+            copied_log = log_copies / path.name
+            store_opening.link_or_copy(str(path), str(copied_log))
     try:
         level = LevelDatabase(folder)
         if level.dropped_log_bytes > 0:

@@ -282,9 +282,8 @@ class CacheReader:
         return True
 
     def pinned_entries(self) -> frozenset[Digest]:
-        return frozenset(
-            Digest(key[1:]) for key in self._level.keys_in_range(PINNED, key_range_end(PINNED))
-        )
+        keys = self._level.keys_in_range(PINNED, key_range_end(PINNED))
+        return frozenset(Digest(key.removeprefix(PINNED)) for key in keys)
 
 
 def key_range_end(kind: bytes) -> bytes:

@@ -93,7 +93,8 @@ class _ClosedStores:
                 copy = self._resources.enter_context(
                     read_only_copy.copy_cache_for_reading(self._folder)
                 )
-                self._opened = self._resources.enter_context(closing(CacheFolder(copy / "cache")))
+                folder = CacheFolder(copy / "cache")
+                self._opened = self._resources.enter_context(closing(folder))
             except StoreFailed as error:
                 self.failed = error
                 raise

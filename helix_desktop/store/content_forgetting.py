@@ -128,9 +128,11 @@ def _find_document_of_text(cache: CacheFolder, record: CacheRecord) -> Iterator[
     text is not found in them.
     """
     try:
-        beginning = next(iter(cache.reader.iterate_chunks(record)), b"")[:_DOCUMENT_HEAD]
+        chunks = iter(cache.reader.iterate_chunks(record))
+        first_chunk = next(chunks, b"")
     except HelixError:
         return
+    beginning = first_chunk[:_DOCUMENT_HEAD]
     document = parse_document_text(beginning.decode("utf-8", "replace"))
     if document is not None:
         yield document.original

@@ -248,8 +248,8 @@ def save_deleted_conversations(workspace: Path, names: Collection[str]) -> None:
     now = clock.time()
     for name in names:
         times[name] = now
-    text = "".join(f"{name} {time}\n" for name, time in sorted(times.items()))
-    atomic_files.write_file_atomically(workspace / DELETED, text, private=True)
+    lines = [f"{name} {time}\n" for name, time in sorted(times.items())]
+    atomic_files.write_file_atomically(workspace / DELETED, "".join(lines), private=True)
 
 
 def _pages_of_conversation(journal: JournalFile, conversation: str) -> Iterator[list[StoredFact]]:

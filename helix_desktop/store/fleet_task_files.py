@@ -59,7 +59,7 @@ class TasksAhead:
     next_try_seconds: float | None = None
 
 
-def look_for_tasks(path: Path) -> TasksAhead:
+def find_tasks_ahead(path: Path) -> TasksAhead:
     """Look into the file of a closed workspace, and change nothing. What cannot be read
     counts as work, since opening the workspace repairs it or says what is wrong.
     """

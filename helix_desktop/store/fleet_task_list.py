@@ -254,7 +254,7 @@ class FleetTaskList(FleetTaskHistory):
             return []
 
         claimed: Rows = []
-        for task in self._queue.take_tasks(transaction, limit):
+        for task in self._queue.pop_tasks(transaction, limit):
             lease = (worker, float(seconds), space, task)
             (claimed_rows,) = transaction.run_all([self._statement("claim", *lease)])
             claimed += claimed_rows

@@ -45,7 +45,7 @@ class FleetTaskWatch:
         for workspace, watched in self._lists.items():
             if workspace in opened:
                 continue
-            if _look_if_changed(watched):
+            if _has_task_to_run(watched):
                 with_tasks.append(workspace)
         return with_tasks
 
@@ -57,13 +57,13 @@ class FleetTaskWatch:
         pause_seconds = UNCHANGED_SECONDS
         watched.stamp = _read_stamp(watched.path)
         if watched.stamp:
-            ahead = fleet_task_files.look_for_tasks(watched.path)
+            ahead = fleet_task_files.find_tasks_ahead(watched.path)
             if ahead.next_try_seconds is not None:
                 pause_seconds = min(pause_seconds, ahead.next_try_seconds)
         watched.read_again_at = time.monotonic() + pause_seconds
 
 
-def _look_if_changed(watched: _WatchedList) -> bool:
+def _has_task_to_run(watched: _WatchedList) -> bool:
     """Whether the list has a task to run now. An unchanged list is not read again, and has
     none, since what it had was found the last time.
     """
@@ -75,7 +75,7 @@ def _look_if_changed(watched: _WatchedList) -> bool:
     if is_unchanged and now < watched.read_again_at:
         return False
 
-    ahead = fleet_task_files.look_for_tasks(watched.path)
+    ahead = fleet_task_files.find_tasks_ahead(watched.path)
     watched.stamp = stamp
     if ahead.next_try_seconds is None:
         watched.read_again_at = math.inf

@@ -134,7 +134,7 @@ def search_full_text(
                 break
             found_rows = [FoundRow._make(row) for row in rows]
             places += reader.read_places(found_rows)
-    word_weights = matching.weigh_words()
+    word_weights = matching.compute_word_weights()
     best_hits = rank_places(places, word_weights)[:limit]
     return tuple(best_hits)
 
@@ -203,8 +203,8 @@ class MatchingRows:
         (self._last_row,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
         self._queries_by_word = search_words.queries_of_terms(words, self._is_in_a_tenth_of_rows)
         self._rows_by_word = self._find_rows_by_word_rarest_first(words)
-        self.weights = self._weigh_rarest_words(words)
-        # For `weigh_words`: in how many of the texts read a word seemed to be, and really was.
+        self.weights = self._compute_weights_of_rarest_words(words)
+        # For `compute_word_weights`: in how many of the texts read a word seemed to be, and really was.
         self._read_counts: Counter[str] = Counter()
         self._confirmed_counts: Counter[str] = Counter()
 
@@ -239,7 +239,7 @@ class MatchingRows:
         full_score = sum(self.weights.values()) - 1e-6  # Sums of floats may be a little off.
         return sum(score >= full_score for score in scores.values())
 
-    def _weigh_rarest_words(self, words: Sequence[str]) -> dict[str, float]:
+    def _compute_weights_of_rarest_words(self, words: Sequence[str]) -> dict[str, float]:
         """Return a weight for each word, the rarer the more.
 
         Once the words so far have `RANKED` rows together, the others have the weight 0.
@@ -295,7 +295,7 @@ class MatchingRows:
         """Return the words in a row with this text. Words of one term must be side by side.
 
         Counts for each word whether the text confirmed what the index said: from these
-        counts, `weigh_words` later estimates how rare a term is.
+        counts, `compute_word_weights` later estimates how rare a term is.
         """
         possible_words = []
         for word, rows in self._rows_by_word.items():
@@ -319,7 +319,7 @@ class MatchingRows:
         """Whether the row was found by a query for all words, this one among them."""
         return row in self._rows_with_all_words and word in self._words_needed_together
 
-    def weigh_words(self) -> dict[str, float]:
+    def compute_word_weights(self) -> dict[str, float]:
         """Weigh rare words more. A term's rarity is estimated from the texts read that
         have its words together.
         """

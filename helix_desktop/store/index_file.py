@@ -434,18 +434,19 @@ class IndexFile:
                 page = self._feed.read_content_beginnings(records, MOST_SEARCHED_BYTES)
                 contents += page
                 content_bytes += sum(len(content or b"") for _, content in page)
-                # A short page is the last one. Otherwise fewer contents than records were read.
-                is_last_page = len(page) == len(records) < WORDS
-                if is_last_page:
+                # Of large contents, fewer are read at once than there are records.
+                were_all_read = len(page) == len(records)
+                are_last_records = len(records) < WORDS
+                if were_all_read and are_last_records:
                     last_indexed = progress.entries
                 else:
                     last_record, _ = page[-1]
                     last_indexed = last_record.number
-                self._drop_remembered_records(last_indexed)
+                self._remove_remembered_records(last_indexed)
             self._index_contents(contents)
             self._write_index_mark("words", last_indexed)
 
-    def _drop_remembered_records(self, last_indexed: int) -> None:
+    def _remove_remembered_records(self, last_indexed: int) -> None:
         """Keep of the records of which rows were just made only those without words yet."""
         last_rows_after, last_rows = self._last_rows
         still_ahead = [record for record in last_rows if record.number > last_indexed]

@@ -49,9 +49,11 @@ def _parse_backup_name(path: Path) -> JournalBackup | None:
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
-    text = f"{match[1]}T{match[2]}:{match[3]}:{match[4]}+00:00"
+    iso_time = f"{match[1]}T{match[2]}:{match[3]}:{match[4]}+00:00"
+    version = int(match[5] or 0)
     with suppress(ValueError):
-        return JournalBackup(path, datetime.fromisoformat(text).timestamp(), int(match[5] or 0))
+        moment = datetime.fromisoformat(iso_time)
+        return JournalBackup(path, moment.timestamp(), version)
     return None
 
 

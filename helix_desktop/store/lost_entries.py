@@ -337,7 +337,8 @@ def _contents_of_files(roots: Iterable[str], sizes: Collection[int]) -> Iterator
 
 def describe_lost_entry(digest: Digest, entry: KnownEntry, titles: Mapping[str, str]) -> str:
     """Return a sentence that names an entry and the conversations that used it."""
-    origin = " ".join(filter(None, (entry.about.tool, entry.about.source))) or "stored by hand"
+    tool_and_source = filter(None, (entry.about.tool, entry.about.source))
+    origin = " ".join(tool_and_source) or "stored by hand"
     size = f"{entry.size:,}"
     if not entry.conversations:
         return f"Lost: the entry {digest} ({origin}, {size} bytes), which no conversation used."
@@ -349,4 +350,7 @@ def read_conversation_titles(witnesses: EntryWitnesses) -> dict[str, str]:
     if witnesses.journal is None:
         return {}
     rows = witnesses.journal.conversation_rows()
-    return {row.id: row.title or row.begins or row.id for row in rows}
+    titles: dict[str, str] = {}
+    for row in rows:
+        titles[row.id] = row.title or row.begins or row.id
+    return titles

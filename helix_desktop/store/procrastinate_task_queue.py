@@ -65,7 +65,7 @@ class ProcrastinateTaskQueue:
         for task, number in zip(tasks_without_job, job_numbers, strict=True):
             self._run_queue_statement(transaction, "note_job", number, self._space, task.id)
 
-    def take_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
+    def pop_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
         """Take up to `limit` waiting tasks, by taking their jobs from Procrastinate's queue.
 
         First, tasks that have no job get one: an earlier version added tasks without jobs. A job

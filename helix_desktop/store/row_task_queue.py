@@ -19,7 +19,7 @@ class RowTaskQueue:
     def add_tasks(self, transaction: TableTransaction, tasks: Sequence[QueuedTask]) -> None:
         """Do nothing: the rows are there already."""
 
-    def take_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
+    def pop_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
         rows = self._query_task_rows(transaction, "pick", ONE_SPACE, limit)
         return [task for (task,) in rows]
 

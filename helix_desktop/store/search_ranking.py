@@ -131,7 +131,7 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
     for candidate in ranked:
         candidate.lines = _find_matching_lines(candidate.folded, candidate.counted, rarity)
     rarity_of_all_words = sum(rarity.values())
-    _weigh_places(ranked, words, stems, rarity_of_all_words=rarity_of_all_words)
+    _compute_place_weights(ranked, words, stems, rarity_of_all_words=rarity_of_all_words)
     _rank_with_conversations(ranked)
     best_of_each = _best_of_each(ranked)
     best_first = _put_new_lines_first(best_of_each)
@@ -177,18 +177,19 @@ def _smallest_share_of_result(ranked: Sequence[_RankedPlace], word_count: int) -
     return 0.0
 
 
-def _weigh_places(
+def _compute_place_weights(
     ranked: Sequence[_RankedPlace],
     words: Mapping[str, float],
     stems: Stems,
     *,
     rarity_of_all_words: float,
 ) -> None:
-    """Weigh each place by what it says itself."""
+    """Change the weight of each place by what it says itself."""
     first_stem = next(iter(stems))
     _weigh_origins_and_copied_pages(ranked, first_stem)
     _weigh_older_outputs_less(ranked)
-    mean_length = sum(len(candidate.folded) for candidate in ranked) / max(1, len(ranked))
+    total_length = sum(len(candidate.folded) for candidate in ranked)
+    mean_length = total_length / max(1, len(ranked))
     for candidate in ranked:
         place = candidate.place
         frequency = _rank_by_frequency(candidate.folded, candidate.counted, words, mean_length)

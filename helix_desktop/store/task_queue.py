@@ -38,7 +38,7 @@ class TaskQueue(Protocol):
         """Let these tasks be taken. What is in the queue already stays as it is."""
         ...
 
-    def take_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
+    def pop_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
         """Take up to `limit` tasks that may run now, so that nobody else takes them."""
         ...
 

@@ -225,7 +225,8 @@ def _describe_entry(record: CacheRecord, *, is_pinned: bool) -> dict[str, object
 
 def settings_without_keys(text: str) -> str:
     """Return a workspace.toml for others: only values, and none that is or names a key."""
-    return tomlkit.dumps(_remove_secrets(tomlkit.parse(text).unwrap()))
+    settings = tomlkit.parse(text).unwrap()
+    return tomlkit.dumps(_remove_secrets(settings))
 
 
 def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
@@ -258,7 +259,8 @@ def _remove_secrets_from_list(values: list[Any], name: str, *, inside: bool) -> 
     cleaned: list[Any] = []
     option_before = ""
     for value in values:
-        cleaned.append(_remove_secrets(value, option_before or name, inside=inside))
+        name_of_value = option_before or name
+        cleaned.append(_remove_secrets(value, name_of_value, inside=inside))
         option_before = ""
         if isinstance(value, str) and value.startswith("-"):
             option_before = value
@@ -475,14 +477,14 @@ def _import_entry(
     others. Nothing is returned if it has no content, or was committed at once to be pinned.
     """
     digest = Digest.from_hex(description["sha256"])
-    about = EntryOrigin(
-        str(description["tool"]), str(description["source"]), str(description["media_type"])
-    )
+    tool = str(description["tool"])
+    source = str(description["source"])
+    media_type = str(description["media_type"])
+    about = EntryOrigin(tool, source, media_type)
     time = fact_encoding.require_valid_time(description["time"])
     if "collected" in description:
-        size, lines = map(
-            fact_encoding.require_storable_amount, (description["collected"], description["lines"])
-        )
+        size = fact_encoding.require_storable_amount(description["collected"])
+        lines = fact_encoding.require_storable_amount(description["lines"])
         record = CacheRecord(0, 0, digest, size, 0, lines, time, about)
         cache.store_record_without_content(record)
         return []

@@ -371,7 +371,8 @@ class WorkspaceIndex:
         digests = await self._run_query(
             partial(CacheEntryQueries.digests_named_by_facts, low=low, high=high, limit=2)
         )
-        return tuple(digest for digest in digests if digest.hex.startswith(prefix.lower()))
+        beginning = prefix.lower()
+        return tuple(digest for digest in digests if digest.hex.startswith(beginning))
 
     async def all_used_entries(self) -> frozenset[Digest]:
         """Return entries that a fact refers to, here or not, and those stored by hand or pinned."""

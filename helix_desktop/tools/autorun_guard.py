@@ -264,7 +264,9 @@ class AutorunGuard:
         if file is not None:
             mode = file.mode
             if not link:
-                content = file.held if file.content is None else file.content
+                content = file.content
+                if content is None:
+                    content = file.held
         root_path = self.roots.resolve_path(path)
         opened_folders: list[tuple[int, int]] = []
         with self._lock:
@@ -769,7 +771,9 @@ def _are_names_of_git_folder(names: Collection[str]) -> bool:
     """Whether a folder with these entries is a repository, or the part of one for a worktree."""
     if "HEAD" not in names:
         return False
-    return "commondir" in names or ("objects" in names and "refs" in names)
+    if "commondir" in names:  # A worktree's part has its objects in the repository.
+        return True
+    return "objects" in names and "refs" in names
 
 
 class _EntryKind(Enum):

@@ -162,7 +162,9 @@ class WorkspaceCommands:
     ) -> ProcessLaunch:
         """Describe the process to start: where it runs, and whether its changes are checked."""
         is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not runs_outside
-        place = ProcessPlace.SANDBOX if is_locked_in else ProcessPlace.WATCHED
+        place = ProcessPlace.WATCHED
+        if is_locked_in:
+            place = ProcessPlace.SANDBOX
         reason_unchecked = ""
         if check is None:
             reason_unchecked = (

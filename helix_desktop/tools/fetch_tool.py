@@ -109,7 +109,7 @@ async def _fetch_through_redirects(
         if host not in permitted and not _numeric_address(host):
             await _ask_to_fetch(resources, FetchTarget(next_url, "", is_private=False))
             permitted.add(host)
-        target = await _look_up_target(next_url)
+        target = await _find_fetch_target(next_url)
         if target.is_private or host not in permitted:
             await _ask_to_fetch(resources, target)
             permitted.add(host)
@@ -212,7 +212,7 @@ def _numeric_address(host: str) -> str:
         return ""
 
 
-async def _look_up_target(url: httpx.URL) -> FetchTarget:
+async def _find_fetch_target(url: httpx.URL) -> FetchTarget:
     """Return the address that a host's name leads to, and whether it is in a private network."""
     loop = asyncio.get_running_loop()
     host = _numeric_address(url.host) or url.host

@@ -145,7 +145,8 @@ def _name_lines_with(text: str, old: str) -> str:
     """Return the numbers of the first ten lines at which `old` begins."""
     numbers = []
     for place in itertools.islice(_find_text_places(text, old), 10):
-        numbers.append(str(text.count("\n", 0, place.start) + 1))
+        line_number = text.count("\n", 0, place.start) + 1
+        numbers.append(str(line_number))
     return ", ".join(numbers)
 
 
@@ -154,11 +155,14 @@ def _find_text_places(text: str, old: str) -> Iterator[slice]:
     plain_text = text.replace("\r\n", "\n")
     plain_searched_text = old.replace("\r\n", "\n")
     # Where lines begin in the plain text. Each line end before is one character longer in `text`.
-    line_starts = list(itertools.accumulate(len(line) + 1 for line in text.split("\r\n")))
+    line_lengths = [len(line) + 1 for line in text.split("\r\n")]
+    line_starts = list(itertools.accumulate(line_lengths))
     start = plain_text.find(plain_searched_text)
     while start >= 0:
         end = start + len(plain_searched_text)
-        yield slice(start + bisect_right(line_starts, start), end + bisect_right(line_starts, end))
+        line_ends_before_start = bisect_right(line_starts, start)
+        line_ends_before_end = bisect_right(line_starts, end)
+        yield slice(start + line_ends_before_start, end + line_ends_before_end)
         start = plain_text.find(plain_searched_text, end)
 
 

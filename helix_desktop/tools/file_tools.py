@@ -750,7 +750,7 @@ async def glob_files(args: ToolArguments, resources: ToolResources) -> ToolOutpu
         glob_patterns.find_paths_by_glob, resources.roots, root_path, pattern, MOST_LISTED + 1
     )
     if not paths:
-        return ToolOutput(_say_nothing_fits(pattern, displayed_path), source=pattern)
+        return ToolOutput(_describe_no_matching_file(pattern, displayed_path), source=pattern)
     lines = [printable_name(path) for path in paths[:MOST_LISTED]]
     if len(paths) > MOST_LISTED:
         lines.append(
@@ -759,7 +759,7 @@ async def glob_files(args: ToolArguments, resources: ToolResources) -> ToolOutpu
     return ToolOutput("\n".join(lines), source=pattern)
 
 
-def _say_nothing_fits(pattern: str, shown_folder: str) -> str:
+def _describe_no_matching_file(pattern: str, shown_folder: str) -> str:
     if "/" in pattern or "**" in pattern:
         return f"[no file fits {pattern}]"
     return f"[no file fits {pattern} in {shown_folder} itself; **/{pattern} looks in the folders below, too]"

@@ -121,10 +121,11 @@ def _is_include_for_roots(name: str, path: Path, roots: Sequence[Path]) -> bool:
     if kind not in ("gitdir", "gitdir/i") or not given_pattern:
         return False
     pattern = _expand_include_pattern(given_pattern, path)
-    if kind == "gitdir":
-        return any(fnmatchcase(f"{root}/.git", pattern) for root in roots)
-    folded_pattern = pattern.casefold()
-    return any(fnmatchcase(f"{root}/.git".casefold(), folded_pattern) for root in roots)
+    git_folders = [f"{root}/.git" for root in roots]
+    if kind == "gitdir/i":
+        pattern = pattern.casefold()
+        git_folders = [git_folder.casefold() for git_folder in git_folders]
+    return any(fnmatchcase(git_folder, pattern) for git_folder in git_folders)
 
 
 def _expand_include_pattern(pattern: str, path: Path) -> str:

@@ -12,7 +12,13 @@ from helix_desktop.tools.home_access import (
     HomeOpening,
     openings_missed_by,
 )
-from helix_desktop.tools.sandbox_home import build_closed_home, home_folders, is_within_folder
+from helix_desktop.tools.sandbox_home import (
+    build_closed_home,
+    home_folders,
+    is_within_any_folder,
+    is_within_folder,
+    touches_any_folder,
+)
 
 _PATH = re.compile(r"(?:~|/)[\w.@+~%/-]*[\w@+~%/-]")
 _NAME = re.compile(r"[\w.@+~%-]+")
@@ -158,8 +164,8 @@ def _find_hidden_paths(
     words = list(dict.fromkeys(_PATH.findall(text)))
     for word in words[:_MOST_PATHS]:
         path = _real_path_of_word(word, homes, environ)
-        is_in_home = any(is_within_folder(path, home) and path != home for home in homes)
-        if is_in_home and os.path.exists(path):
+        other_homes = [home for home in homes if home != path]
+        if is_within_any_folder(path, other_homes) and os.path.exists(path):
             paths_in_home[word] = path
     if not paths_in_home:
         return []
@@ -167,7 +173,7 @@ def _find_hidden_paths(
     shown_folders = list_shown()
     hidden_words: list[str] = []
     for word, path in paths_in_home.items():
-        if not _touches_any_folder(path, shown_folders):
+        if not touches_any_folder(path, shown_folders):
             hidden_words.append(word)
     return hidden_words
 
@@ -176,20 +182,15 @@ def _real_path_of_word(word: str, homes: Sequence[str], environ: Mapping[str, st
     """Return the path that a word names. HOME, which `~` stands for, may be a link to the
     real home, which is the first of `homes`.
     """
-    named_home = os.path.normpath(environ.get("HOME", "") or "/")
-    full_path = named_home + word[1:] if word.startswith("~") else word
+    home_of_user = environ.get("HOME", "") or "/"
+    named_home = os.path.normpath(home_of_user)
+    full_path = word
+    if word.startswith("~"):
+        full_path = named_home + word.removeprefix("~")
     path = os.path.normpath(full_path)
     if homes and is_within_folder(path, named_home):
         return homes[0] + path[len(named_home) :]
     return path
-
-
-def _touches_any_folder(path: str, folders: Sequence[str]) -> bool:
-    """Whether a path is within one of these folders, or contains one."""
-    for folder in folders:
-        if is_within_folder(path, folder) or is_within_folder(folder, path):
-            return True
-    return False
 
 
 def _opening_covers_path(names: Sequence[str], path: str, homes: Sequence[str]) -> bool:

@@ -199,7 +199,8 @@ def _decide_if_always_asked(
         decision = _decide_if_doubtful_command(action, sandboxed=sandboxed)
         if decision is not None:
             return decision
-    if action.reason_to_ask and (action.asks_in_every_mode or mode is not PermissionMode.ALLOW_ALL):
+    is_asked_in_this_mode = action.asks_in_every_mode or mode is not PermissionMode.ALLOW_ALL
+    if action.reason_to_ask and is_asked_in_this_mode:
         return _ask_once("mode", action.reason_to_ask, action.separate_permission)
     return None
 
@@ -213,7 +214,8 @@ def _decide_if_doubtful_command(
     programs = find_started_programs(action.command)
     if isinstance(programs, UnknownPrograms):
         reason = f"the command hides what it runs: {programs.reason}"
-        return _ask_once("mode", reason, action.separate_permission or "hidden")
+        separate_permission = action.separate_permission or "hidden"
+        return _ask_once("mode", reason, separate_permission)
     if not sandboxed:
         reason = "there is no sandbox, so every command needs approval"
         return _ask_once("mode", reason, action.separate_permission)
@@ -415,12 +417,14 @@ def _list_fitting_rules(
     rules: Iterable[PermissionRule], action: ToolAction
 ) -> list[PermissionRule]:
     """Return the rules that allow this tool and, if the action needs it, the network."""
-    allowing_rules = [
-        rule for rule in rules if rule.decision == "allow" and _tool_fits(rule, action)
-    ]
-    if action.network:
-        return [rule for rule in allowing_rules if rule.network]
-    return allowing_rules
+    fitting_rules: list[PermissionRule] = []
+    for rule in rules:
+        if rule.decision != "allow" or not _tool_fits(rule, action):
+            continue
+        if action.network and not rule.network:
+            continue
+        fitting_rules.append(rule)
+    return fitting_rules
 
 
 def _edits_to_offer(action: ToolAction) -> tuple[tuple[PermissionRule, ...], ...]:
@@ -482,7 +486,8 @@ def rules_to_offer(action: ToolAction) -> tuple[PermissionRule, ...]:
 
 def describe_choice(choice: Sequence[PermissionRule]) -> str:
     """Describe the rules that one press would add."""
-    return ", ".join(dict.fromkeys(map(describe_allowing_rule, choice)))
+    descriptions = [describe_allowing_rule(rule) for rule in choice]
+    return ", ".join(dict.fromkeys(descriptions))
 
 
 def describe_allowing_rule(rule: PermissionRule) -> str:

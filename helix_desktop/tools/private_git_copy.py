@@ -115,8 +115,9 @@ class GitCheckout:
         settings: dict[str, str] = {}
         for entry in self.git_names("config", "--includes", "--null", "--list"):
             name, line_end, value = os.fsdecode(entry).partition("\n")
-            # A setting without a value, such as a bare `[core] bare`, means true.
-            settings[name] = value if line_end else "true"
+            if not line_end:
+                value = "true"  # A setting without a value, such as a bare `[core] bare`.
+            settings[name] = value
         return settings
 
     def with_committer_of(self, source: "GitCheckout") -> "GitCheckout":
@@ -244,7 +245,9 @@ class GitCheckout:
     def check_no_merge_open(self) -> None:
         """Raise ActionRefused if a merge or rebase is unfinished."""
         if self.is_merge_open:
-            kind = "the copy" if self.is_copy else "your repository"
+            kind = "your repository"
+            if self.is_copy:
+                kind = "the copy"
             raise ActionRefused(
                 f"A merge or a rebase in {kind} has not been finished ({self.folder}).",
                 remedy="Finish or abort it with git, or ask the agent in this conversation to do it, then try again.",
@@ -759,7 +762,9 @@ def _put_back_files_of_folder(copy: GitCheckout, origin: CopySource, folder: Pat
             if name not in changed_by_agent:
                 _put_back_file(copy, name, path_aside)
                 continue
-            commit_with_file = origin.base if os.fsencode(name) in entries_of_base else ""
+            commit_with_file = ""
+            if os.fsencode(name) in entries_of_base:
+                commit_with_file = origin.base
             _put_back_beside_agents_changes(copy, name, path_aside, commit_with_file)
 
 
@@ -1128,8 +1133,10 @@ def merge_versions(ours: bytes, base: bytes, theirs: bytes, *, with_markers: boo
     """Merge three versions of a file as git does. Without markers, ActionRefused for a conflict."""
     if theirs == base:
         return ours
-    # The highest exit code that is no failure. Git returns the number of conflicts as its code.
-    highest_code = 127 if with_markers else 0
+    # The highest exit code that is no failure.
+    highest_code = 0
+    if with_markers:
+        highest_code = 127  # Git returns the number of conflicts as its code.
     labels = ("-L", "your folder", "-L", "before", "-L", "the copy")
     with tempfile.TemporaryDirectory(prefix="helix-") as folder_name:
         folder = Path(folder_name)

@@ -81,9 +81,9 @@ async def grep_pieces(
         match_count = answer.result()
         if match_count is not None:
             return GrepResult(lines, match_count)
-        return GrepResult(lines, sum(line.is_match for line in lines), is_broken_off=True)
+        return GrepResult(lines, _count_matches(lines), is_broken_off=True)
     except TimeoutError:
-        return GrepResult(lines, sum(line.is_match for line in lines), is_cut_by_time=True)
+        return GrepResult(lines, _count_matches(lines), is_cut_by_time=True)
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
     finally:
@@ -94,6 +94,11 @@ async def grep_pieces(
         stdin.close()
         with suppress(OSError):
             await stdin.wait_closed()
+
+
+def _count_matches(lines: Sequence[FoundLine]) -> int:
+    """Return how many of these lines match. Others only stand around a match."""
+    return sum(line.is_match for line in lines)
 
 
 async def _send_pieces(
@@ -223,7 +228,7 @@ def format_found_lines(result: GrepResult, *, advice: str = "") -> str:
     in groups. `advice`: what to do about matching lines that are not shown.
     """
     rows = _format_lines_in_groups(result.lines)
-    shown_match_count = sum(line.is_match for line in result.lines)
+    shown_match_count = _count_matches(result.lines)
     if result.match_count > shown_match_count:
         left_out = result.match_count - shown_match_count
         rows.append(f"[… {left_out:,} more matching lines{advice}]")

@@ -15,9 +15,8 @@ _BLANKS = re.compile(r"[ \t]*")
 _REST_OF_LINE = re.compile(r"[^\n]*\n?")
 _HARMLESS = resources.read_word_lists("git_settings")["harmless"]
 _HARMLESS_NAMES = frozenset(_HARMLESS)
-_HARMLESS_PATTERNS = re.compile(
-    "|".join(fnmatch.translate(each) for each in _HARMLESS if "*" in each)
-)
+_PATTERNS = [fnmatch.translate(pattern) for pattern in _HARMLESS if "*" in pattern]
+_HARMLESS_PATTERNS = re.compile("|".join(_PATTERNS))
 _HARMLESS_VALUES = resources.read_table("git_settings")["harmless_values"]
 
 

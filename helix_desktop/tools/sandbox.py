@@ -36,7 +36,13 @@ from helix_desktop.tools.home_access import (
     opened_sockets,
     opened_variables,
 )
-from helix_desktop.tools.sandbox_home import ClosedHome, HeldPaths, is_within_folder
+from helix_desktop.tools.sandbox_home import (
+    ClosedHome,
+    HeldPaths,
+    is_within_any_folder,
+    is_within_folder,
+    touches_any_folder,
+)
 from helix_desktop.tools.temporary_folders import GIVEN
 
 _ECHO = ("/bin/sh", "-c", "echo started")
@@ -332,7 +338,7 @@ class Sandbox:
         paths_to_mask = [path for path in home.masked_paths if not self._paths_within_roots([path])]
         for path in map(str, self.closed_paths):
             # What lies in an emptied home is hidden with it.
-            if not any(is_within_folder(path, emptied_home) for emptied_home in home.emptied_homes):
+            if not is_within_any_folder(path, home.emptied_homes):
                 paths_to_mask.append(path)
         paths_shown_again = [path for path, _ in home.readable_paths]
         words = self._arguments_to_mask(paths_to_mask, paths_shown_again)
@@ -368,9 +374,10 @@ class Sandbox:
         self._create_cache_folders(home.cache_paths)
         mounted_caches = frozenset(home.cache_paths) - frozenset(linked_caches)
         words: list[str] = []
+        mounts = list(home.readable_paths)
+        mounts += mounted_caches
         # A folder must be mounted after the one that contains it.
-        mounts = sorted((*home.readable_paths, *mounted_caches), key=lambda pair: len(pair[1]))
-        for path, shown_at in mounts:
+        for path, shown_at in sorted(mounts, key=_length_of_place):
             if (path, shown_at) in mounted_caches:
                 words += ["--bind", path, shown_at]
             else:
@@ -451,7 +458,7 @@ class Sandbox:
         """
         words: list[str] = []
         for path, shown_at in home.readable_paths + home.cache_paths:
-            if not any(is_within_folder(shown_at, mask) for mask in masked):
+            if not is_within_any_folder(shown_at, masked):
                 continue
             # Only a cache appears in another place than its own, and only caches can be written to.
             if path == shown_at:
@@ -459,7 +466,7 @@ class Sandbox:
             else:
                 words += ["--bind", path, shown_at]
         for root in map(str, self.folders):
-            if any(is_within_folder(root, mask) for mask in masked):
+            if is_within_any_folder(root, masked):
                 words += [self._option_to_bind_roots, root, root]
         return words
 
@@ -482,7 +489,7 @@ class Sandbox:
         """
         masked_paths: list[str] = []
         for path in sorted(paths, key=len):
-            if not any(is_within_folder(path, outer_path) for outer_path in masked_paths):
+            if not is_within_any_folder(path, masked_paths):
                 masked_paths.append(path)
         shown_places = [str(folder) for folder in self.folders]
         shown_places += shown
@@ -504,7 +511,7 @@ class Sandbox:
         roots = [str(folder) for folder in self.folders]
         paths_within = []
         for path in paths:
-            if any(is_within_folder(path, root) for root in roots):
+            if is_within_any_folder(path, roots):
                 paths_within.append(path)
         return paths_within
 
@@ -570,19 +577,23 @@ def _arguments_to_mask_path(
     return []
 
 
+def _length_of_place(mount: tuple[str, str]) -> int:
+    _path, shown_at = mount
+    return len(shown_at)
+
+
 def _caches_to_link(home: ClosedHome) -> list[tuple[str, str]]:
     """Return caches to be links in an emptied home, since many mounts would double a command's
     start time. A cache that contains a toolchain, or is inside one, is mounted instead.
     """
     if not home.emptied_homes:
         return []
+    toolchains = [place for _, place in home.readable_paths]
     linked_caches = []
     for path, shown_at in home.cache_paths:
-        touches_toolchain = any(
-            is_within_folder(shown_at, readable_place) or is_within_folder(readable_place, shown_at)
-            for _, readable_place in home.readable_paths
-        )
-        if is_within_folder(shown_at, home.emptied_homes[0]) and not touches_toolchain:
+        if touches_any_folder(shown_at, toolchains):
+            continue
+        if is_within_folder(shown_at, home.emptied_homes[0]):
             linked_caches.append((path, shown_at))
     return linked_caches
 
@@ -690,8 +701,10 @@ def scrub_environment(
     wanted_names = PASSED_ON_VARIABLES | set(extra)
     if network:
         wanted_names |= PROXY_VARIABLES | set(sandbox_home.CERTIFICATES) | {"SSL_CERT_DIR"}
-    names = [name for name in environment if name in wanted_names or name.startswith("LC_")]
-    passed_on = {name: environment[name] for name in names}
+    passed_on: dict[str, str] = {}
+    for name, value in environment.items():
+        if name in wanted_names or name.startswith("LC_"):
+            passed_on[name] = value
     if passed_on.get("VIRTUAL_ENV") == sys.prefix:
         # This program's own environment, not the user's.
         del passed_on["VIRTUAL_ENV"]

@@ -113,7 +113,7 @@ def _is_emptied(home: str, folders: Sequence[str]) -> bool:
     A home that is itself a folder of the workspace stays: the agent works in it, and only its
     dotted entries are masked. A home that contains /usr (it may be /) cannot be hidden either.
     """
-    return not _contains_any_path(home, ("/usr",)) and not _is_within_any_folder(home, folders)
+    return not _contains_any_path(home, ("/usr",)) and not is_within_any_folder(home, folders)
 
 
 def _list_readable_paths(
@@ -131,7 +131,7 @@ def _list_readable_paths(
         for path in _readable_home_paths(home, environ, opened, network=network):
             # What a folder of the workspace contains is there anyway, except dotted entries, which
             # are masked if the home is that folder.
-            if _is_within_any_folder(path, folders) and not _is_dotted(path, home):
+            if is_within_any_folder(path, folders) and not _is_dotted(path, home):
                 continue
             place = path
             if home not in emptied:
@@ -146,7 +146,7 @@ def _list_readable_paths(
 
 def _may_be_shown_outside_homes(path: str, homes: Sequence[str]) -> bool:
     # Folders in a home have rules of their own.
-    if not path.startswith("/") or _is_within_any_folder(path, homes):
+    if not path.startswith("/") or is_within_any_folder(path, homes):
         return False
     # A folder above a home would show all of that home.
     return os.path.exists(path) and not _contains_any_path(path, homes)
@@ -170,10 +170,10 @@ def _list_masked_paths(
         is_home_shown = home not in emptied
         for target in _targets_of_links(home, is_home_shown=is_home_shown):
             # What lies in an emptied home is hidden with it, unless a folder of the workspace shows it.
-            is_in_emptied_home = _is_within_any_folder(target, emptied)
-            if is_in_emptied_home and not _is_within_any_folder(target, folders):
+            is_in_emptied_home = is_within_any_folder(target, emptied)
+            if is_in_emptied_home and not is_within_any_folder(target, folders):
                 continue
-            is_shown_itself = target in folders or _is_within_any_folder(target, shown_places)
+            is_shown_itself = target in folders or is_within_any_folder(target, shown_places)
             if not is_shown_itself and not _must_stay_open(target, homes):
                 masked[target] = None
         if is_home_shown:
@@ -209,7 +209,7 @@ def _list_real_places(
     real_places: dict[tuple[str, str], None] = {}
     for path in paths:
         real_path = os.path.realpath(path)
-        if path.startswith("/") and _is_within_any_folder(real_path, masked):
+        if path.startswith("/") and is_within_any_folder(real_path, masked):
             real_places[real_path, real_path] = None
     return list(real_places)
 
@@ -243,7 +243,7 @@ def _place_of_cache_in_emptied_home(path: str, readable: Sequence[tuple[str, str
     """Return where a command sees the workspace's own cache, or an empty text if nowhere."""
     read_only_places = [place for _, place in readable]
     # Within a toolchain that is shown read-only, no folder can be made for the mount.
-    if not os.path.isdir(path) and _is_within_any_folder(path, read_only_places):
+    if not os.path.isdir(path) and is_within_any_folder(path, read_only_places):
         return ""
     return path
 
@@ -256,7 +256,7 @@ def _place_of_cache_in_shown_home(path: str, home: str, masked: Sequence[str]) -
         return ""
     real_path = os.path.realpath(path)
     # A mount over a link would be made where the link leads to, so that must be hidden, too.
-    if real_path != path and not _is_within_any_folder(real_path, masked):
+    if real_path != path and not is_within_any_folder(real_path, masked):
         return ""
     return real_path
 
@@ -272,13 +272,18 @@ def _contains_any_path(folder: str, paths: Sequence[str]) -> bool:
     return any(is_within_folder(path, folder) for path in paths)
 
 
-def _is_within_any_folder(path: str, folders: Sequence[str]) -> bool:
+def is_within_any_folder(path: str, folders: Sequence[str]) -> bool:
     return any(is_within_folder(path, folder) for folder in folders)
+
+
+def touches_any_folder(path: str, folders: Sequence[str]) -> bool:
+    """Whether a path is within one of these folders, or contains one."""
+    return is_within_any_folder(path, folders) or _contains_any_path(path, folders)
 
 
 def _must_stay_open(path: str, homes: Sequence[str]) -> bool:
     """Whether a path must stay open, because programs are in it or it contains a home."""
-    if _is_within_any_folder(path, _FOLDERS_OF_PROGRAMS):
+    if is_within_any_folder(path, _FOLDERS_OF_PROGRAMS):
         return True
     return _contains_any_path(path, homes) or _contains_any_path(path, _NEEDED_BY_PROGRAMS)
 

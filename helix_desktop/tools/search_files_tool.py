@@ -70,11 +70,11 @@ async def search_files(
         result = await _search_without_ripgrep(resources, root_path, args, limit)
     found_text = format_found_lines(result)
     if not found_text:
-        found_text = _say_nothing_matches(pattern, args.text_argument("files"))
+        found_text = _describe_no_matching_line(pattern, args.text_argument("files"))
     return ToolOutput(found_text, source=pattern)
 
 
-def _say_nothing_matches(pattern: str, files: str) -> str:
+def _describe_no_matching_line(pattern: str, files: str) -> str:
     sentence = f"no line matches {pattern}"
     if files:
         sentence += f" in files that fit {files}"

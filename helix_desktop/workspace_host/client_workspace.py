@@ -258,13 +258,13 @@ class ClientWorkspace:
                 continue  # Its session tells what it does.
             is_running_as_before = before is not None and before.running is listed.running
             if not is_running_as_before:
-                self._tell_workspace_event(
+                self._notify_of_workspace_event(
                     session_events.ActivityChanged(listed.row.id, listed.running, listed.why)
                 )
         for listed in rows:
-            self._tell_workspace_event(session_events.MeterChanged(listed.row.id))
+            self._notify_of_workspace_event(session_events.MeterChanged(listed.row.id))
 
-    def _tell_workspace_event(self, event: Event) -> None:
+    def _notify_of_workspace_event(self, event: Event) -> None:
         for listener in tuple(self._listeners):
             listener(event)
 
@@ -313,7 +313,7 @@ class ClientWorkspace:
         if session is None:
             session = ClientSession(self, conversation)
             self._sessions[conversation] = session
-            session.subscribe_to_events(self._tell_workspace_event)
+            session.subscribe_to_events(self._notify_of_workspace_event)
             following = self.tasks.spawn_task(
                 session.follow_until_closed(), name=f"follow {conversation}"
             )

@@ -60,7 +60,7 @@ class _HostServer:
             if not piece:
                 self._reader.check_ends_whole()
                 return
-            for frame in self._reader.take_whole_frames(piece):
+            for frame in self._reader.pop_whole_frames(piece):
                 self._handle_client_message(host_wire.decode_client_message(frame))
 
     def _handle_client_message(self, message: host_wire.ClientMessage) -> None:

@@ -243,7 +243,7 @@ class FrameReader:
     def __init__(self) -> None:
         self._unread = bytearray()
 
-    def take_whole_frames(self, piece: bytes) -> list[bytes]:
+    def pop_whole_frames(self, piece: bytes) -> list[bytes]:
         self._unread += piece
         frames: list[bytes] = []
         start = 0

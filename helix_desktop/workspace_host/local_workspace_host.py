@@ -520,7 +520,7 @@ class LocalListFollower:
         for conversation in changed:
             row = self._bench.conversation_row(conversation)
             if row is None:
-                rows += self._tell_deleted(conversation)
+                rows += self._rows_that_say_deleted(conversation)
                 continue
             self._told.add(conversation)
             session = self._bench.sessions.find_open_session(conversation)
@@ -530,7 +530,7 @@ class LocalListFollower:
                 rows.append(HostListRow(row, session.running, session.why))
         return tuple(rows)
 
-    def _tell_deleted(self, conversation: str) -> list[HostListRow]:
+    def _rows_that_say_deleted(self, conversation: str) -> list[HostListRow]:
         """A conversation that the client was never told of may be one that is being created."""
         if conversation not in self._told:
             return []

@@ -192,7 +192,7 @@ class RemoteWorkspaceHost:
 
     async def _receive_messages(self) -> None:
         while piece := await self._stream.read_bytes():
-            frames = self._reader.take_whole_frames(piece)
+            frames = self._reader.pop_whole_frames(piece)
             for number, frame in enumerate(frames, 1):
                 self._handle_host_message(host_wire.decode_host_message(frame))
                 # Many pieces may have come already. A window must paint between long messages,

@@ -118,7 +118,7 @@ def test_a_part_taken_out_beats_a_pin_and_a_pin_beats_a_fold() -> None:
     message = recorded(ToolReturned("a", stored("x"), 900))
 
     def render(*, pinned: bool, excluded: bool) -> object:
-        return message_blocks.render_message_blocks(
+        return message_blocks.build_message_blocks(
             message, {}, lambda _: FOLD, lambda _: pinned, lambda _: excluded
         )[0].content
 
@@ -133,7 +133,7 @@ def test_blank_texts_are_not_shown() -> None:
     message = recorded(UserSaid((Text(" \n", 1), Text("hi", 1))))
     assert (
         len(
-            message_blocks.render_message_blocks(
+            message_blocks.build_message_blocks(
                 message, {}, lambda _: None, lambda _: False, lambda _: False
             )
         )

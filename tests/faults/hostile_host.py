@@ -186,7 +186,7 @@ class LyingHost:
         while piece := os.read(0, 1 << 16):
             with self._heard.open("ab") as file:
                 file.write(piece)
-            for frame in reader.take_whole_frames(piece):
+            for frame in reader.pop_whole_frames(piece):
                 self._answer(host_wire.decode_client_message(frame))
 
     def _say(self, frame: bytes) -> None:

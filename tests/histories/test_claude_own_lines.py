@@ -158,16 +158,16 @@ def test_before_a_compaction_and_without_its_stored_lines(tmp_path: Path) -> Non
 def test_lines_come_in_the_order_of_the_file_each_once() -> None:
     stored = [json.dumps(line).encode() for line in session_lines()]
     lines = ClaudeOwnLines.from_stored_lines([*stored, b"not JSON", b"[]"])
-    first = lines.take_unseen_lines_before(10e10)
+    first = lines.pop_unseen_lines_before(10e10)
     assert first == [], "a line that is seen stands before them"
     date = f"[Claude Code showed: date]\n{REMINDER}"
-    assert [one["known_only_to_claude"] for one in attachments(lines.take_lines_up_to(date))] == [2]
-    assert [one["type"] for one in attachments(lines.take_unseen_lines_before(10e10))] == [
+    assert [one["known_only_to_claude"] for one in attachments(lines.pop_lines_up_to(date))] == [2]
+    assert [one["type"] for one in attachments(lines.pop_unseen_lines_before(10e10))] == [
         "session_context"
     ]
-    taken = attachments(lines.take_lines_up_to(date))
+    taken = attachments(lines.pop_lines_up_to(date))
     assert [one["type"] for one in taken] == ["prompt_snapshot", "prompt_snapshot", "date"]
-    assert lines.take_lines_up_to(date) == []
+    assert lines.pop_lines_up_to(date) == []
     assert date in texts_of_own_lines(stored)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.store import fleet_task_watch
-from helix_desktop.store.fleet_task_files import TASK_FILE, SqliteTaskTables, look_for_tasks
+from helix_desktop.store.fleet_task_files import TASK_FILE, SqliteTaskTables, find_tasks_ahead
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_task_watch import FleetTaskWatch
 from helix_desktop.store.fleet_tasks import FleetTaskOrder, FleetTaskResult, NewFleetTask
@@ -53,9 +53,9 @@ async def test_the_task_of_a_killed_worker_is_found_and_an_ended_one_is_not(
     await add_task(folder)
     async with list_in(folder) as tasks:
         (mine,) = await tasks.claim_fleet_tasks("me", 1, 30)
-        assert look_for_tasks(folder / TASK_FILE).has_work
+        assert find_tasks_ahead(folder / TASK_FILE).has_work
         await tasks.end_fleet_task(mine, type(mine.state)("done"), FleetTaskResult())
-        assert not look_for_tasks(folder / TASK_FILE).has_work
+        assert not find_tasks_ahead(folder / TASK_FILE).has_work
 
 
 async def test_a_task_that_was_given_back_is_found_when_it_may_be_tried_again(
@@ -69,7 +69,7 @@ async def test_a_task_that_was_given_back_is_found_when_it_may_be_tried_again(
         await tasks.give_back_after_setback(mine, FleetTaskResult("full"))
     watch = FleetTaskWatch({"a": folder})
     assert watch.find_workspaces_with_tasks() == []
-    ahead = look_for_tasks(folder / TASK_FILE)
+    ahead = find_tasks_ahead(folder / TASK_FILE)
     assert ahead.next_try_seconds is not None
     assert 0 < ahead.next_try_seconds <= 2
     async with list_in(folder) as tasks:
@@ -87,10 +87,10 @@ async def test_looking_changes_nothing_and_what_cannot_be_read_counts_as_work(
     folder = tmp_path / "a"
     await add_task(folder)
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    assert look_for_tasks(folder / TASK_FILE).has_work
+    assert find_tasks_ahead(folder / TASK_FILE).has_work
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     (folder / TASK_FILE).write_bytes(b"no database" * 100)
-    assert look_for_tasks(folder / TASK_FILE).has_work
+    assert find_tasks_ahead(folder / TASK_FILE).has_work
 
 
 async def test_five_thousand_workspaces_are_looked_at_without_a_handle_left_open(

@@ -45,7 +45,7 @@ class QueueInFile:
         return self.tables._run_and_commit(work)
 
     def take(self, limit: int = 10) -> list[str]:
-        return self.run(lambda transaction: self.queue.take_tasks(transaction, limit))
+        return self.run(lambda transaction: self.queue.pop_tasks(transaction, limit))
 
     def seconds_until_next(self) -> float | None:
         return self.run(self.queue.seconds_until_next_task)

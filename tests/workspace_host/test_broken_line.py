@@ -54,7 +54,7 @@ class ScriptedStream:
     async def write_bytes(self, content: bytes) -> None:
         if self.error_of_writing is not None:
             raise self.error_of_writing
-        for frame in self._reader.take_whole_frames(content):
+        for frame in self._reader.pop_whole_frames(content):
             self.sent.append(host_wire.decode_client_message(frame))
         self.has_sent.set()
 

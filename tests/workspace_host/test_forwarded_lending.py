@@ -205,7 +205,7 @@ async def test_a_client_that_sends_parts_of_no_answer_does_no_harm(bench: Workbe
     reader = host_wire.FrameReader()
     heard: list[host_wire.HostMessage] = []
     while len(heard) < 2:
-        frames = reader.take_whole_frames(await here.read_bytes())
+        frames = reader.pop_whole_frames(await here.read_bytes())
         heard += [host_wire.decode_host_message(frame) for frame in frames]
     assert isinstance(heard[1], host_wire.CommandDone)
     await here.close_stream()

@@ -100,7 +100,7 @@ def test_frames_come_whole_however_the_stream_is_cut() -> None:
         reader = host_wire.FrameReader()
         found: list[bytes] = []
         for start in range(0, len(whole), size):
-            found += reader.take_whole_frames(whole[start : start + size])
+            found += reader.pop_whole_frames(whole[start : start + size])
         reader.check_ends_whole()
         assert [host_wire.LENGTH.pack(len(frame)) + frame for frame in found] == frames
 
@@ -108,7 +108,7 @@ def test_frames_come_whole_however_the_stream_is_cut() -> None:
 def test_a_giant_length_is_refused_before_anything_is_kept() -> None:
     reader = host_wire.FrameReader()
     with pytest.raises(BrokenStream, match="announced a message of 4,294,967,295 bytes"):
-        reader.take_whole_frames(b"\xff\xff\xff\xff")
+        reader.pop_whole_frames(b"\xff\xff\xff\xff")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ class Served:
         frames: list[bytes] = []
         async with asyncio.timeout(30):
             while piece := await self.client.read_bytes():
-                frames += reader.take_whole_frames(piece)
+                frames += reader.pop_whole_frames(piece)
             await asyncio.wait({self._serving})
         assert self._serving.exception() is None
         return [host_wire.decode_host_message(frame) for frame in frames]

@@ -470,9 +470,10 @@ def find_changes_within_line(old: str, new: str) -> tuple[list[LetterRange], lis
         _append_word_range(removed, old_words, block.old, block.old_end)
         _append_word_range(added, new_words, block.new, block.new_end)
     letters_in_common = len(old) - sum(letters.length for letters in removed)
-    longer_line = max(len(old.strip()), len(new.strip()))
+    old_length = len(old.strip())
+    new_length = len(new.strip())
     # Lines that have less than a third in common are two lines, and not a changed one.
-    if letters_in_common * 3 < longer_line:
+    if letters_in_common * 3 < max(old_length, new_length):
         return [], []
     return removed, added
 

@@ -244,14 +244,16 @@ class LiveFolds(ViewItems):
 
     def shown_blocks(self, seq: int, without: str = "") -> tuple[Block, ...]:
         if without:
-            return self._render_blocks(seq, partial(self.fold_shown_for_part, without=without))
-        return self._render_blocks(seq, self.fold_shown_for_part)
+            return self._build_blocks_of_message(
+                seq, partial(self.fold_shown_for_part, without=without)
+            )
+        return self._build_blocks_of_message(seq, self.fold_shown_for_part)
 
     def blocks_without_folds(self, seq: int) -> tuple[Block, ...]:
         """Return a message without our folds. Exclusions, and what the agent itself shortens,
         still hold.
         """
-        return self._render_blocks(seq, self._agent_fold_of_part)
+        return self._build_blocks_of_message(seq, self._agent_fold_of_part)
 
     def _agent_fold_of_part(self, ref: PartRef) -> Folded | None:
         """Return the fold by which the connected agent itself shortens a part, if there is one."""
@@ -262,11 +264,11 @@ class LiveFolds(ViewItems):
                 return self.folds[name]
         return None
 
-    def _render_blocks(
+    def _build_blocks_of_message(
         self, seq: int, fold_of: Callable[[PartRef], Folded | None]
     ) -> tuple[Block, ...]:
         message = self.message_at(seq)
-        return message_blocks.render_message_blocks(
+        return message_blocks.build_message_blocks(
             message, self.ids, fold_of, self.is_pinned, self.is_excluded
         )
 

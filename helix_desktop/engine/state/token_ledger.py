@@ -627,10 +627,11 @@ class TokenLedger:
             self._baseline.window = chosen.window
             self._baseline.reserve = 0
             if not self._is_agents_conversation:
+                reply_reserve = USUAL_REPLY_RESERVE
+                if chosen.max_output:
+                    reply_reserve = min(chosen.max_output, USUAL_REPLY_RESERVE)
                 self._baseline.reserve = reserved_tokens_in_window(
-                    chosen.window,
-                    min(chosen.max_output or USUAL_REPLY_RESERVE, USUAL_REPLY_RESERVE),
-                    USUAL_SUMMARY_RESERVE,
+                    chosen.window, reply_reserve, USUAL_SUMMARY_RESERVE
                 )
             self._prices = relative_prices(chosen)
         self._free_models.discard(chosen.model)

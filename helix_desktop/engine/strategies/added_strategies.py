@@ -107,11 +107,9 @@ def find_foldable_context(situation: FoldSituation) -> FoldableContext | None:
         is_last = position + 1 == len(items)
         # A foldable span ends where a summary may end.
         may_be_last = is_last or is_legal_cut(branch, items[position + 1].first)
-        messages.append(
-            FoldableMessage(
-                item.last, role_of_item(item), item.tokens, _tools_of_item(item), may_be_last
-            )
-        )
+        role = role_of_item(item)
+        tools = _tools_of_item(item)
+        messages.append(FoldableMessage(item.last, role, item.tokens, tools, may_be_last))
     meter = situation.meter
     return FoldableContext(tuple(messages), meter.used, meter.window)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
+    Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 STEPS = tuple(read_schema("shared_store").split("-- Next step\n"))
 VERSION = len(STEPS)
@@ -39,11 +40,19 @@ def prepare_tables(connection: Connection) -> None:
     create_month_partitions(connection)
 
 
+def _rows_of_statement(cursor: Cursor) -> list[tuple[Any, ...]]:
+    if cursor.description is None:  # Such a statement has no rows to fetch.
+        return []
+    return cursor.fetchall()
+
+
 def _version_of_tables(connection: Connection) -> int:
     if connection.execute(_SQL["there"].encode()).fetchone() is None:
         return 0
     row = connection.execute("SELECT version FROM helix.version").fetchone()
-    return int(row[0]) if row else 0
+    if row is None:
+        return 0
+    return int(row[0])
 
 
 def _upgrade_tables(connection: Connection) -> None:
@@ -204,7 +213,7 @@ class PostgresPool:
                     for text, values in statements
                 ]
                 connection.execute("COMMIT")
-            rows = [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+            rows = [_rows_of_statement(cursor) for cursor in cursors]
         except BaseException:
             connection.close()  # Simpler than finding out its state.
             raise

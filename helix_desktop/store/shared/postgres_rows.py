@@ -308,7 +308,8 @@ def _are_all_hosts_private(arguments: Mapping[str, Any]) -> bool:
     addresses = str(address_list).split(",")
     for host, address in zip_longest(hosts, addresses, fillvalue=""):
         # libpq connects to the address, where there is one, whatever the host is called.
-        if not is_private_host(address or host):
+        connected_host = address or host
+        if not is_private_host(connected_host):
             return False
     return True
 

@@ -78,7 +78,8 @@ class S3RowStore:
         self._space_folder = space.hex()
         if prefix:
             self._space_folder = f"{prefix}/{space.hex()}"
-        self.server = f"{url} {hashlib.sha256(login.encode()).hexdigest()}"
+        digest_of_login = hashlib.sha256(login.encode()).hexdigest()
+        self.server = f"{url} {digest_of_login}"
         self._lock = threading.RLock()
         self._places: dict[bytes, RowPlace] = {}
         self._names_by_pack: dict[str, frozenset[bytes]] = {}  # By pack: the names of its rows.
@@ -190,12 +191,9 @@ class S3RowStore:
         self, pack: str, places: Mapping[bytes, RowPlace]
     ) -> dict[bytes, bytes]:
         """Fetch these rows of one pack, or none if the pack is gone."""
-        contents = self._call_or_none(
-            "get_ranges",
-            f"pack/{pack}",
-            starts=[place.offset for place in places.values()],
-            lengths=[place.length for place in places.values()],
-        )
+        starts = [place.offset for place in places.values()]
+        lengths = [place.length for place in places.values()]
+        contents = self._call_or_none("get_ranges", f"pack/{pack}", starts=starts, lengths=lengths)
         if contents is None:
             return {}
         rows = {}
@@ -424,7 +422,9 @@ class S3RowStore:
         return [name for name in self._list_object_names(folder) if _HEX_NAME.fullmatch(name)]
 
     def _new_pack_id(self) -> str:
-        return f"{int(self._store_time_ms()):012x}{secrets.token_hex(10)}"
+        time_ms = int(self._store_time_ms())
+        random_digits = secrets.token_hex(10)
+        return f"{time_ms:012x}{random_digits}"
 
     def _store_time_ms(self) -> float:
         """Return the store's time in milliseconds, by a monotonic clock, and asked

@@ -89,7 +89,7 @@ class Checkpoints:
         self.contents = contents
         self.reader = RootFileOpener(self.roots)
         self.folders = KnownFolders(self.roots, coverage, closed)
-        self.progress = CheckpointProgress("off" if coverage.off else "waiting")
+        self.progress = _progress_before_first_check(coverage)
         self.listeners: list[Callable[[CheckpointProgress], object]] = []
         self._file = file
         self._stores = stores
@@ -135,9 +135,12 @@ class Checkpoints:
         """
         shown = Path(displayed_path)
         for number, root in enumerate(self.roots):
-            if shown.is_absolute() and shown.is_relative_to(root):
-                inside = shown.relative_to(root).as_posix()
-                return str(number) if inside == "." else f"{number}/{inside}"
+            if not shown.is_absolute() or not shown.is_relative_to(root):
+                continue
+            inside = shown.relative_to(root).as_posix()
+            if inside == ".":
+                return str(number)
+            return f"{number}/{inside}"
         return f"0/{displayed_path}"
 
     async def ensure_first_check(self) -> None:
@@ -173,7 +176,8 @@ class Checkpoints:
             try:
                 if ended is not None:
                     self.folders.distrust_times(ended.met, ended.begun)
-                await self._check_folders(thorough=thorough or self.latest_checkpoint is None)
+                is_first_check = self.latest_checkpoint is None
+                await self._check_folders(thorough=thorough or is_first_check)
             except StoreFailed as error:  # The files are checked again before the next step.
                 self.folders.watch.is_in_doubt = True
                 self._notify_progress(CheckpointProgress("failed", why=str(error)))
@@ -183,7 +187,7 @@ class Checkpoints:
         async with self._lock:
             self.folders.use_coverage(coverage)
             self.latest_checkpoint = None
-            self._notify_progress(CheckpointProgress("off" if coverage.off else "waiting"))
+            self._notify_progress(_progress_before_first_check(coverage))
         await self.ensure_first_check()
 
     async def begin_step(
@@ -501,7 +505,7 @@ class Checkpoints:
             return
         digests = {digest for _, _, digest in _iterate_file_records(saved_state.known)}
         digests.add(saved_state.checkpoint)
-        missing = set(await self.contents.find_missing_content(list(digests)))
+        missing = await self.contents.find_missing_content(list(digests))
         if saved_state.checkpoint in missing:
             return
         for folder, name, digest in list(_iterate_file_records(saved_state.known)):
@@ -651,6 +655,12 @@ class Checkpoints:
                 known_state_file.write_known_state, self._file, state, roots, self.folders.coverage
             )
             self._saved = checkpoint
+
+
+def _progress_before_first_check(coverage: CheckpointCoverage) -> CheckpointProgress:
+    if coverage.off:
+        return CheckpointProgress("off")
+    return CheckpointProgress("waiting")
 
 
 def _bytes_of_both_versions(changes: Sequence[PathChange]) -> int:

@@ -151,9 +151,7 @@ class FolderWalk:
             try:
                 handle = self._open_root(root)
             except OSError:
-                paths_met.update(
-                    path for path in self._known if path.partition("/")[0] == str(number)
-                )
+                paths_met.update(self._list_known_in_tree(str(number)))
             else:
                 self._walk_tree(handle, str(number), paths_met)
         for removed_path in self._known.keys() - paths_met:

@@ -456,7 +456,8 @@ def _decode_escape(match: re.Match[str]) -> str:
         return f"\\{other}"
     if octal:
         return _ascii_or_any(int(octal, 8) & 0xFF)
-    return _ascii_or_any(int(hexadecimal or short or long, 16))
+    hexadecimal_digits = hexadecimal or short or long
+    return _ascii_or_any(int(hexadecimal_digits, 16))
 
 
 def _ascii_or_any(code: int) -> str:
@@ -880,9 +881,6 @@ def _parse_here_document_start(
     match = _DELIMITER.fullmatch(written_delimiter)
     if not match:
         raise UnreadableCommand("it has a here-document that could not be parsed")
-    return HereDocument(
-        delimiter=match[2] or match[3],
-        quoted=bool(match[1] or match[3]),
-        tabs=tabs,
-        texts_of_command=texts,
-    )
+    delimiter = match[2] or match[3]
+    is_quoted = bool(match[1] or match[3])
+    return HereDocument(delimiter, quoted=is_quoted, tabs=tabs, texts_of_command=texts)

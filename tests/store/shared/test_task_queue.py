@@ -30,7 +30,7 @@ class Queue:
         return await self._list._run_in_transaction(lambda change: work(change, self._queue))
 
     async def take(self, limit: int) -> list[str]:
-        taken = await self.run(lambda change, queue: queue.take_tasks(change, limit))
+        taken = await self.run(lambda change, queue: queue.pop_tasks(change, limit))
         for task in taken:
             await self.set_state(task, "running")
         return taken
