@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
-from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import claude_code_history, recorded_session, session_writing
 from helix_desktop.histories.claude_own_lines import ClaudeOwnLines
-from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.session_writing import (
     AgentFormat,
     KeptContext,
@@ -232,16 +230,10 @@ def _reply_message(message: recorded_session.RecordedMessage) -> Block:
         elif isinstance(part, Text) and part.text.strip():
             blocks.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):
-            call_id = plain_call_id(part.id)
-            name = with_plain_name(part).name
-            arguments = parse_arguments_object(part.arguments)
-            call = {
-                "type": "tool_use",
-                "id": call_id,
-                "name": name,
-                "input": arguments,
-            }
-            blocks.append(call)
+            call = session_writing.build_written_call(part)
+            blocks.append(
+                {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+            )
 
     stop_reason = "end_turn"
     has_calls = any(block["type"] == "tool_use" for block in blocks)

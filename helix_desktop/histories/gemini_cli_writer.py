@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
-from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories import gemini_cli_history, session_writing
 from helix_desktop.histories.companion_files import read_file_below
-from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -152,13 +150,12 @@ def _gemini_reply(message: RecordedMessage, results: Mapping[str, RecordedMessag
 
 def _gemini_call(call: ToolCall, result: RecordedMessage | None) -> Line:
     """Return a call with its result, or as cancelled if it has none."""
-    call_id = session_writing.plain_call_id(call.id)
-    name = with_plain_name(call).name
+    written = session_writing.build_written_call(call)
     line: Line = {
-        "id": call_id,
-        "name": name,
-        "args": parse_arguments_object(call.arguments),
-        "displayName": name,
+        "id": written.id,
+        "name": written.name,
+        "args": written.arguments,
+        "displayName": written.name,
     }
     if result is None:
         line["status"] = "cancelled"
@@ -169,7 +166,8 @@ def _gemini_call(call: ToolCall, result: RecordedMessage | None) -> Line:
     else:
         status = "error"
         response = {"error": result.text}
-    parts: list[Line] = [{"functionResponse": {"id": call_id, "name": name, "response": response}}]
+    answer = {"id": written.id, "name": written.name, "response": response}
+    parts: list[Line] = [{"functionResponse": answer}]
     parts.extend(_gemini_pictures(result))
     line["result"] = parts
     line["status"] = status

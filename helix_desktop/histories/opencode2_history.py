@@ -273,7 +273,7 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         has_content = any(isinstance(part, ToolCall) or part.text for part in parts)
         if has_content:
             model = text_at(value, "model", "id")
-            usage = _usage_of_reply(value)
+            usage = read_usage_of_opencode(value)
             reply = build_recorded_reply(parts, model=model, time=self.time, usage=usage)
             self.messages.append(reply)
             self.messages += results
@@ -334,8 +334,8 @@ def _content_of_file(file: Mapping[str, object]) -> bytes | None:
         return None
 
 
-def _usage_of_reply(value: Mapping[str, object]) -> Usage:
-    """Return how many tokens a reply took, and what it cost."""
+def read_usage_of_opencode(value: Mapping[str, object]) -> Usage:
+    """Return how many tokens a reply took, and what it cost. Both versions write it in this way."""
     tokens = object_at(value, "tokens")
     cache_read = number_at(tokens, "cache", "read")
     cache_write = number_at(tokens, "cache", "write")

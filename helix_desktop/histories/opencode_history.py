@@ -33,7 +33,6 @@ from helix_desktop.histories.history_format import (
 )
 from helix_desktop.json_values import (
     first_text,
-    number_at,
     object_at,
     objects_at,
     parse_json_or_none,
@@ -363,7 +362,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
                 results.extend(_opencode_result(part, time))
             elif kind not in ("step-start", "step-finish"):
                 self.report.add_left_out_row(f"part {kind}", part)
-        usage = _opencode_usage(message)
+        usage = opencode2_history.read_usage_of_opencode(message)
         self._add_opencode_reply(reply_parts, results, model, time, usage)
         error = object_at(message, "error")
         if error:
@@ -437,26 +436,6 @@ def _opencode_picture(part: Mapping[str, object]) -> recorded_session.RecordedPi
     if picture is None:
         return None
     return replace(picture, name=text_at(part, "filename"))
-
-
-def _opencode_usage(message: Mapping[str, object]) -> Usage:
-    """Return how many tokens a reply took, and what it cost."""
-    tokens = object_at(message, "tokens")
-    cache_read = number_at(tokens, "cache", "read")
-    cache_write = number_at(tokens, "cache", "write")
-    reasoning = number_at(tokens, "reasoning")
-    # opencode counts apart what is part of the input and of the output here.
-    whole_input = number_at(tokens, "input") + cache_read + cache_write
-    whole_output = number_at(tokens, "output") + reasoning
-    cost = history_rows.cost_or_zero(message.get("cost"))
-    return Usage(
-        input=whole_input,
-        cache_read=cache_read,
-        cache_write=cache_write,
-        output=whole_output,
-        reasoning=reasoning,
-        cost=cost,
-    )
 
 
 # --- Where its sessions are

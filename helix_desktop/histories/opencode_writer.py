@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
-from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.errors import NotFound, StoreFailed
 from helix_desktop.histories import foreign_sqlite, opencode2_history, opencode_history
-from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -29,9 +27,9 @@ from helix_desktop.histories.session_writing import (
     AgentFormat,
     KeptContext,
     Line,
+    build_written_call,
     format_picture_url,
     list_items_with_results,
-    plain_call_id,
 )
 
 VERSION_2 = "This opencode is version 2, and Helix Desktop can't give conversations back to it yet."
@@ -278,8 +276,9 @@ def _opencode_reply_info(message: RecordedMessage, folder: str, time_ms: int) ->
 
 def _opencode_tool(call: ToolCall, result: RecordedMessage | None, time_ms: int) -> Line:
     """Return a call with its result. Without one, it counts as interrupted."""
+    written = build_written_call(call)
     state: Line = {
-        "input": parse_arguments_object(call.arguments),
+        "input": written.arguments,
         "time": {"start": time_ms, "end": time_ms},
     }
     if result is None:
@@ -296,8 +295,8 @@ def _opencode_tool(call: ToolCall, result: RecordedMessage | None, time_ms: int)
         state["attachments"] = [_picture_part(picture, picture.name) for picture in result.pictures]
     return {
         "type": "tool",
-        "tool": with_plain_name(call).name,
-        "callID": plain_call_id(call.id),
+        "tool": written.name,
+        "callID": written.id,
         "state": state,
     }
 

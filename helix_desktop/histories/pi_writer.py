@@ -12,7 +12,6 @@ from typing import Any
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories import pi_history
-from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -22,6 +21,7 @@ from helix_desktop.histories.session_writing import (
     AgentFormat,
     KeptContext,
     Line,
+    build_written_call,
     describe_left_out_file,
     format_iso_time,
     format_picture_data,
@@ -155,16 +155,15 @@ def _pi_reply(message: RecordedMessage) -> Line:
         if isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):
-            call_id = plain_call_id(part.id)
-            name = with_plain_name(part).name
-            arguments = parse_arguments_object(part.arguments)
-            call = {
-                "type": "toolCall",
-                "id": call_id,
-                "name": name,
-                "arguments": arguments,
-            }
-            content.append(call)
+            call = build_written_call(part)
+            content.append(
+                {
+                    "type": "toolCall",
+                    "id": call.id,
+                    "name": call.name,
+                    "arguments": call.arguments,
+                }
+            )
     stop_reason = "stop"
     if message.calls:
         stop_reason = "toolUse"

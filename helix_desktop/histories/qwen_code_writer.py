@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
-from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories import qwen_code_history, session_writing
-from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -96,11 +94,11 @@ def _reply_record(reply: RecordedMessage, name_by_call: dict[str, str]) -> Line:
         if isinstance(part, Text) and part.text:
             parts.append({"text": part.text})
         elif isinstance(part, ToolCall):
-            call_id = plain_call_id(part.id)
-            name = with_plain_name(part).name
-            name_by_call[call_id] = name
-            arguments = parse_arguments_object(part.arguments)
-            parts.append({"functionCall": {"id": call_id, "name": name, "args": arguments}})
+            call = session_writing.build_written_call(part)
+            name_by_call[call.id] = call.name
+            parts.append(
+                {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}}
+            )
     return {
         "type": "assistant",
         "model": reply.model,

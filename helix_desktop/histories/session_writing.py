@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import ReplyPart, ToolCall
+from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import recorded_session
+from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.json_values import parse_json_or_none
 
 Line = dict[str, Any]
@@ -75,6 +77,24 @@ def list_items_with_results(
 
 def plain_call_id(call: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", call)[:64]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """A call as every agent can read it: its id and name of plain letters, its arguments as an
+    object.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+def build_written_call(call: ToolCall) -> WrittenCall:
+    call_id = plain_call_id(call.id)
+    name = with_plain_name(call).name
+    arguments = parse_arguments_object(call.arguments)
+    return WrittenCall(call_id, name, arguments)
 
 
 def format_iso_time(time: float) -> str:
