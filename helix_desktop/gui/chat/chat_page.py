@@ -102,7 +102,7 @@ class ChatPage(QWidget):
         )
         self._notice_room = build_surface(self, "page")
         self._notice_room.hide()
-        self._keeps_room_of_gone_notice = False
+        self._wanted_notice_room = 0  # What it gets once no mouse is on the transcript.
         self._transcript_place.installEventFilter(self)
         build_column(
             (self._transcript_place, 1),
@@ -182,21 +182,22 @@ class ChatPage(QWidget):
         self._transcript_place.setMinimumSize(1, max(height_of_transcript, 1))
 
     def reserve_room_for_notice(self, height: int) -> None:
-        """Keeps so much room free below the transcript; 0: none. The room of a notice that has gone
-        stays until the mouse has left the transcript: its text would move while somebody aims.
+        """Keeps so much room free below the transcript; 0: none. While the mouse is on the transcript,
+        its text stays where it is: it would move while somebody aims. So a notice that comes lies
+        over it, and the room of one that has gone stays, until the mouse has left.
         """
-        is_aimed_at = self._transcript_place.underMouse()
-        self._keeps_room_of_gone_notice = height == 0 and is_aimed_at
-        if not self._keeps_room_of_gone_notice:
-            self._notice_room.setFixedHeight(height)
-            self._notice_room.setVisible(height > 0)
+        self._wanted_notice_room = height
+        if not self._transcript_place.underMouse():
+            self._fit_room_to_notice()
+
+    def _fit_room_to_notice(self) -> None:
+        self._notice_room.setFixedHeight(self._wanted_notice_room)
+        self._notice_room.setVisible(self._wanted_notice_room > 0)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Gives up the room of a notice that has gone, once the mouse has left the transcript."""
-        is_left = watched is self._transcript_place and event.type() == QEvent.Type.Leave
-        if is_left and self._keeps_room_of_gone_notice:
-            self._keeps_room_of_gone_notice = False
-            self._notice_room.hide()
+        """Gives a notice its room, or takes it back, once the mouse has left the transcript."""
+        if watched is self._transcript_place and event.type() == QEvent.Type.Leave:
+            self._fit_room_to_notice()
         return super().eventFilter(watched, event)
 
     def height_of_composer_and_question(self) -> int:

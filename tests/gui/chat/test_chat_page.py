@@ -37,6 +37,31 @@ def test_a_character_typed_at_the_page_goes_into_the_message(
     assert window.chat.composer.text.toPlainText() == typed
 
 
+def test_the_transcript_does_not_move_under_the_mouse_when_a_notice_comes(
+    window: MainWindow,
+) -> None:
+    """A press on what had just moved up missed."""
+    transcript = window.chat._transcript_place
+    transcript.setAttribute(Qt.WidgetAttribute.WA_UnderMouse)
+    window.chat.reserve_room_for_notice(66)
+    assert window.chat._notice_room.isHidden()
+
+    transcript.setAttribute(Qt.WidgetAttribute.WA_UnderMouse, on=False)
+    QApplication.sendEvent(transcript, QEvent(QEvent.Type.Leave))
+    assert not window.chat._notice_room.isHidden(), "now it covers nothing"
+    assert window.chat._notice_room.height() == 66
+
+
+def test_a_notice_that_came_and_went_under_the_mouse_leaves_no_room(window: MainWindow) -> None:
+    transcript = window.chat._transcript_place
+    transcript.setAttribute(Qt.WidgetAttribute.WA_UnderMouse)
+    window.chat.reserve_room_for_notice(66)
+    window.chat.reserve_room_for_notice(0)
+    transcript.setAttribute(Qt.WidgetAttribute.WA_UnderMouse, on=False)
+    QApplication.sendEvent(transcript, QEvent(QEvent.Type.Leave))
+    assert window.chat._notice_room.isHidden()
+
+
 def test_the_transcript_does_not_move_under_the_mouse_when_a_notice_goes(
     window: MainWindow,
 ) -> None:
