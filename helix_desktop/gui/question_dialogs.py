@@ -135,9 +135,10 @@ def ask_new_file(
     parent: QWidget, title: str, name: str, then: Callable[[Path], object]
 ) -> QFileDialog:
     """Asks where to save: at first, `name` in the user's folder, or the path `name`. The dialog itself asks before it
-    replaces a file.
+    replaces a file. A name that is typed without an ending gets the one of `name`.
     """
     dialog = QFileDialog(parent, title, _home(), acceptMode=QFileDialog.AcceptMode.AcceptSave)
+    dialog.setDefaultSuffix(Path(name).suffix)
     dialog.selectFile(name)
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 

@@ -68,6 +68,7 @@ def test_files_are_looked_for_and_saved_in_the_users_folder(
     parent = QWidget()
     opening = question_dialogs.ask_file(parent, "Import", "Workspaces (*.helix)", str)
     saving = question_dialogs.ask_new_file(parent, "Save", "copy.log", str)
+    assert saving.defaultSuffix() == "log", "for a name that is typed without an ending"
     assert Path(opening.directory().path()) == tmp_path
     assert Path(saving.directory().path()) == tmp_path
     opening.close()

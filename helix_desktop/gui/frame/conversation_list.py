@@ -109,17 +109,26 @@ def _group_by_age(
     year, month, day = time.localtime(now)[:3]
     # With -1, Python itself finds out whether daylight saving time applies.
     midnight = time.mktime((year, month, day, 0, 0, 0, 0, 0, -1))
+    midnight_before = time.mktime((year, month, day - 1, 0, 0, 0, 0, 0, -1))
     pinned: list[ConversationListRow] = []
     today: list[ConversationListRow] = []
+    yesterday: list[ConversationListRow] = []
     earlier: list[ConversationListRow] = []
     for row in rows:
         if row.pinned:
             pinned.append(row)
         elif row.updated >= midnight:
             today.append(row)
+        elif row.updated >= midnight_before:
+            yesterday.append(row)
         else:
             earlier.append(row)
-    return {tr("Pinned"): pinned, tr("Today"): today, tr("Earlier"): earlier}
+    return {
+        tr("Pinned"): pinned,
+        tr("Today"): today,
+        tr("Yesterday"): yesterday,
+        tr("Earlier"): earlier,
+    }
 
 
 class ConversationListModel(QAbstractListModel):

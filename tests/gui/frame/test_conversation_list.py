@@ -226,7 +226,23 @@ def test_today_begins_at_midnight_also_where_the_clocks_changed_in_the_night() -
     texts = [
         line.text if isinstance(line, ConversationGroupHeading) else line.title for line in found
     ]
-    assert texts == ["Today", "Early", "Earlier", "Late"]
+    assert texts == ["Today", "Early", "Yesterday", "Late"]
+
+
+def test_what_was_done_before_midnight_is_of_yesterday() -> None:
+    """Three minutes old, it stood under Earlier."""
+    now = datetime.fromtimestamp(NOW, UTC).astimezone()
+    just_after_midnight = now.replace(hour=0, minute=2).timestamp()
+    rows = [
+        Row("a", "Three minutes old", just_after_midnight - 180),
+        Row("b", "A day and more", just_after_midnight - 23 * HOUR),
+        Row("c", "Two days", just_after_midnight - 2 * DAY),
+    ]
+    found = [
+        line.text if isinstance(line, ConversationGroupHeading) else line.title
+        for line in group_conversations(rows, now=just_after_midnight)
+    ]
+    assert found == ["Yesterday", "Three minutes old", "A day and more", "Earlier", "Two days"]
 
 
 @pytest.mark.parametrize("running", [ConversationActivity.ASKING, ConversationActivity.IDLE])
