@@ -260,7 +260,7 @@ def test_verify_names_what_is_damaged_and_collect_makes_room(
         (["workspace", "new", "X", "--folder", "/no/such"], 1, "/no/such"),
         (["cache", "list", "-w", "Work", "--tool", "caf\udce9"], 2, "caf\\udce9 is not UTF-8 text"),
         (["cupboard"], 2, "cupboard"),
-        (["workspace"], 2, "VERB"),
+        (["workspace"], 2, "A command is missing after helix-desktop workspace"),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("workspace")

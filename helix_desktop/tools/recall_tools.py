@@ -153,7 +153,7 @@ RECALL = ToolDeclaration(
 )
 SEARCH_CACHE = ToolDeclaration(
     ToolName.SEARCH_CACHE,
-    "Search everything ever seen in this workspace, also what the user left (the result says so).",
+    "Search everything ever seen in this workspace.",
     {
         "type": "object",
         "properties": {
