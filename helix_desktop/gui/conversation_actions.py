@@ -103,6 +103,9 @@ class ConversationActions(QObject):
         set_handler("next-waiting", self._workspaces.go_to_next_waiting_conversation)
         set_handler("other-side", self._sides.go_to_other_side, when=self._has_two_sides)
         set_handler("close-side", self._close_current_side, when=self._has_two_sides)
+        self._parts.actions.explain_condition(
+            self._has_two_sides, lambda: tr("No other conversation is open to the side.")
+        )
         set_handler("agents", self._open_subagents_dialog, when=showing.has_own_session)
 
     def _has_two_sides(self) -> bool:

@@ -27,6 +27,9 @@ class ConversationStarter(QObject):
         has_workbench = parts.showing.has_workbench
         set_handler = parts.actions.set_action_handler
         set_handler("new", self._begin_here, when=self._can_begin_here)
+        parts.actions.explain_condition(
+            self._can_begin_here, self._showing.describe_missing_workspace
+        )
         set_handler("new-with", self._ask_how_to_begin, when=has_workbench)
         set_handler("new-copy", self._ask_to_begin_in_copy, when=has_workbench)
         set_handler("new-acp", self._ask_agent_and_begin, when=has_workbench)

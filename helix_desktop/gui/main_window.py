@@ -157,9 +157,20 @@ class MainWindow(WindowFrame):
         FleetTaskNotice(self.parts, self, self.workspaces)
         self.key_lending = KeyLending(self.parts, self, self.workspaces)
         ViewActions(contents)
+        self._explain_conditions_of_shown_state()
         self.window_actions.set_action_handler(
             "forget-text", self.open_forget_text, when=self.showing.has_workbench
         )
+
+    def _explain_conditions_of_shown_state(self) -> None:
+        """Says what most actions wait for. A part of the window explains its own conditions."""
+        showing = self.showing
+        explain = self.window_actions.explain_condition
+        explain(showing.has_workspace, showing.describe_missing_workspace)
+        explain(showing.has_workbench, showing.describe_missing_workbench)
+        explain(showing.has_conversation, showing.describe_missing_conversation)
+        explain(showing.has_own_session, showing.describe_missing_session)
+        explain(showing.can_shorten, showing.describe_why_not_shortened)
 
     def _connect_parts(self) -> None:
         # Later, as it may be told of while something else is shown or written.

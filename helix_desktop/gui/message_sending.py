@@ -105,6 +105,10 @@ class MessageSender(QObject):
         set_handler("allow-conversation", allow_in_conversation, when=self._is_asking)
         set_handler("allow-always", partial(self._allow, "always"), when=self._is_asking)
         set_handler("refuse", self._refuse, when=self._is_asking)
+        explain = self.parts.actions.explain_condition
+        explain(self._can_stop, lambda: tr("The agent is not working."))
+        explain(self._is_at_rest, self._describe_why_not_at_rest)
+        explain(self._is_asking, lambda: tr("The agent is not asking for anything."))
 
     def _serve_message_box(self, side: ChatPage) -> None:
         """Connects what is pressed on one side around its message box."""
@@ -149,6 +153,11 @@ class MessageSender(QObject):
 
     def _is_at_rest(self) -> bool:
         return self._showing.has_conversation() and self._running not in WORKING_STATES
+
+    def _describe_why_not_at_rest(self) -> str:
+        if not self._showing.has_conversation():
+            return self._showing.describe_missing_conversation()
+        return tr("The agent is working. Stop it first, or wait until it is done.")
 
     def _can_stop(self) -> bool:
         if self._running in WORKING_STATES:

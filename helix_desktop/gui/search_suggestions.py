@@ -69,6 +69,7 @@ def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
             note=declared.group,
             key=actions.format_shortcut(declared.id),
             enabled=action.isEnabled(),
+            why_not=actions.reason_why_disabled(declared.id),
             search_words=declared.search_words,
             is_only_found_by_words=bool(declared.home),
             answers_questions=True,

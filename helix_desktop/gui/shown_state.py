@@ -13,6 +13,7 @@ from helix_desktop.gui.shown_workspace import (
     session_of_this_process,
     workbench_of_shown,
 )
+from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session, Workbench
 
 
@@ -75,6 +76,29 @@ class ShownState(QObject):
     def has_own_session(self) -> bool:
         """Whether a conversation is shown, of a workspace that is open in this process."""
         return self.session is not None
+
+    def describe_missing_workspace(self) -> str:
+        return tr("Open a folder as a workspace first.")
+
+    def describe_missing_workbench(self) -> str:
+        if self.workspace is None:
+            return self.describe_missing_workspace()
+        return tr("This is done where the workspace was opened first: in another window, or on the other computer.")  # fmt: skip
+
+    def describe_missing_conversation(self) -> str:
+        if self.workspace is None:
+            return self.describe_missing_workspace()
+        return tr("Open a conversation first, or begin one with a message.")
+
+    def describe_missing_session(self) -> str:
+        if self.bench is None:
+            return self.describe_missing_workbench()
+        return self.describe_missing_conversation()
+
+    def describe_why_not_shortened(self) -> str:
+        if self.conversation is None:
+            return self.describe_missing_conversation()
+        return tr("Another agent works in this conversation, and decides itself what it sends.")
 
     @property
     def main_model(self) -> str:

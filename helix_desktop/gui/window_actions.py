@@ -103,6 +103,7 @@ class ActionRegistry(QObject):
         self._declared = {action.id: action for action in declare_actions()}
         self._actions: dict[str, QAction] = {}
         self._conditions: dict[str, Condition] = {}
+        self._reasons: dict[Condition, Callable[[], str]] = {}
         for declared in self._declared.values():
             self._actions[declared.id] = self._build_action(declared)
             window.addAction(self._actions[declared.id])
@@ -158,6 +159,19 @@ class ActionRegistry(QObject):
             return
         self._conditions[name] = when
         action.setEnabled(when())
+
+    def explain_condition(self, condition: Condition, describe_reason: Callable[[], str]) -> None:
+        """Says what the user reads of actions that wait for this condition. `describe_reason` is
+        asked while it does not hold, since one condition may lack different things.
+        """
+        self._reasons[condition] = describe_reason
+
+    def reason_why_disabled(self, name: str) -> str:
+        """Returns why an action cannot be done now, or nothing if it can."""
+        condition = self._conditions.get(name)
+        if condition is None or condition():
+            return ""
+        return self._reasons[condition]()
 
     def limit_shortcut_to(self, name: str, widget: QWidget) -> None:
         """Lets the shortcut of an action work only while this widget or one within it has the

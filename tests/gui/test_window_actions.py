@@ -14,6 +14,7 @@ from helix_desktop.gui.search_suggestions import suggest_actions
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_actions import ActionRegistry, declare_actions
 from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
+from tests.gui.fake_desk import FakeWorkbench
 
 
 def test_no_two_actions_share_an_id_or_a_shortcut() -> None:
@@ -113,3 +114,37 @@ def test_recording_is_found_by_its_name() -> None:
     """
     finds = [PaletteItem(action.title, print, note=action.id) for action in declare_actions()]
     assert [find.note for find in match_palette_items(finds, "record")] == ["bring-in"]
+
+
+def test_each_disabled_action_says_why(
+    window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a second window, 15 actions were grey and nothing said why."""
+
+    def reasons_by_title() -> dict[str, str]:
+        window.window_actions.update_enabled()
+        reasons: dict[str, str] = {}
+        for name in window.window_actions._conditions:
+            action = window.window_actions[name]
+            reason = window.window_actions.reason_why_disabled(name)
+            assert bool(reason) != action.isEnabled(), name
+            if reason:
+                reasons[action.text()] = reason
+        return reasons
+
+    at_first = reasons_by_title()
+    assert at_first["Stop the agent"] == "The agent is not working."
+    assert at_first["Close this pane"] == "No other conversation is open to the side."
+    assert "Export conversation…" not in at_first
+    # A workspace that another process has open has a line to it.
+    monkeypatch.setattr(bench, "line", object(), raising=False)
+    in_second_window = reasons_by_title()
+    elsewhere = "This is done where the workspace was opened first: in another window, or on the other computer."
+    assert in_second_window["Export conversation…"] == elsewhere
+    assert in_second_window["Share this workspace…"] == elsewhere
+    assert list(in_second_window.values()).count(elsewhere) > 10
+    window.showing.conversation = None
+    without_conversation = reasons_by_title()
+    assert without_conversation["Rename conversation"].startswith("Open a conversation first")
+    window.showing.workspace = None
+    assert reasons_by_title()["Attach files…"] == "Open a folder as a workspace first."

@@ -18,6 +18,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.found_words import draw_text_with_found_words
 from helix_desktop.gui.common.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.common.widgets import build_plain_label
+from helix_desktop.gui.frame.notices import announce_to_screen_reader
 from helix_desktop.gui.frame.search_popup import SearchPopup
 from helix_desktop.gui.question_matching import (
     AnswerText,
@@ -51,6 +52,7 @@ class PaletteItem:
     `search_words`: other words that find it. `is_only_found_by_words`: it is not listed before
     the user has typed something, so that the list stays short. `answers_questions`: it is found by
     questions in other words, too. `is_named`: the query is its name, or the beginning of it.
+    `why_not`: why an action cannot be done now. Choosing it says so.
     """
 
     text: str
@@ -65,6 +67,11 @@ class PaletteItem:
     is_only_found_by_words: bool = False
     answers_questions: bool = False
     is_named: bool = False
+    why_not: str = ""
+
+    @property
+    def can_be_highlighted(self) -> bool:
+        return self.enabled or bool(self.why_not)
 
 
 def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[PaletteItem]:
@@ -188,17 +195,15 @@ def place_hits_among_rows(
 def find_row_for_return(rows: Sequence[PaletteItem]) -> int:
     """Returns the row that Return chooses if nobody moves the highlight, or -1 for none.
 
-    An action that cannot be carried out now is not chosen. Then no other action is either: who
-    types "export" and presses Return means the first one, and not what happens to stand below it.
+    An action that cannot be carried out now says why when it is chosen. Nothing else is chosen in
+    its place: who types "export" and presses Return means the first one, and not the action or the
+    page of help that happens to stand below it.
     """
-    misses_meant_action = False
     for number, item in enumerate(rows):
-        if item.kind == HEADING:
-            continue
-        if not item.enabled:
-            misses_meant_action = True
-        elif item.kind != ACTION or not misses_meant_action:
-            return number
+        if item.kind != HEADING:
+            if item.can_be_highlighted:
+                return number
+            return -1
     return -1
 
 
@@ -227,7 +232,7 @@ class PaletteAnswers:
 
 class PaletteRows(ListRowModel[PaletteItem]):
     def flags(self, index: Index) -> Qt.ItemFlag:
-        if index.isValid() and self.items[index.row()].enabled:
+        if index.isValid() and self.items[index.row()].can_be_highlighted:
             return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
         return Qt.ItemFlag.NoItemFlags
 
@@ -238,7 +243,7 @@ class PaletteRows(ListRowModel[PaletteItem]):
         if role == Qt.ItemDataRole.DisplayRole:
             return item.text
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return ", ".join(filter(None, [item.text, item.note, item.key]))
+            return ", ".join(filter(None, [item.text, item.note, item.key, item.why_not]))
         return None
 
 
@@ -310,6 +315,11 @@ class CommandPalette(SearchPopup):
         self.list.setAccessibleName(tr("Found"))
         self._nothing = build_plain_label(tr("Nothing found"), "muted", self.list, wraps=False)
         self._nothing.hide()
+        self._reason = build_plain_label("", "small", self.box)
+        self._reason.setContentsMargins(14, 4, 14, 4)
+        self._reason.hide()
+        self.inside.addWidget(self._reason)
+        self.list.selectionModel().currentChanged.connect(self._show_why_not)
         self._timer = QTimer(self, interval=SEARCH_DELAY_MS, singleShot=True)
         self._timer.timeout.connect(self._request_workspace_search)
         self.line.textChanged.connect(self._refill_palette_and_schedule_search)
@@ -348,7 +358,7 @@ class CommandPalette(SearchPopup):
             return
         for row, item in enumerate(self._model.items):
             is_same = (item.kind, item.text) == (highlighted_item.kind, highlighted_item.text)
-            if is_same and item.enabled:
+            if is_same and item.can_be_highlighted:
                 self.highlight_row(row)
                 return
 
@@ -397,6 +407,8 @@ class CommandPalette(SearchPopup):
     def accept_current_row(self) -> None:
         item = self._highlighted_item()
         if item is None or not item.enabled:
+            # The reason stands below the list. Whoever cannot see it hears it.
+            announce_to_screen_reader(self.line, self._reason.text())
             return
         self.close_and_return_focus()
         item.act()
@@ -404,9 +416,19 @@ class CommandPalette(SearchPopup):
     def selectable_rows(self) -> list[int]:
         row_numbers: list[int] = []
         for row_number, item in enumerate(self._model.items):
-            if item.enabled:
+            if item.can_be_highlighted:
                 row_numbers.append(row_number)
         return row_numbers
+
+    def _show_why_not(self) -> None:
+        """Says below the list why the highlighted action cannot be done now."""
+        item = self._highlighted_item()
+        why_not = ""
+        if item is not None:
+            why_not = item.why_not
+        self._reason.setText(why_not)
+        self._reason.setVisible(bool(why_not))
+        self.place_popup()
 
     def _refill_palette_and_schedule_search(self, query: str) -> None:
         self._has_search_answered = False
@@ -499,6 +521,8 @@ class CommandPalette(SearchPopup):
         left = (parent.width() - width) // 2
         shown_rows = min(max(self._model.rowCount(), 1), SHOWN)
         wanted_height = px(ROW) * shown_rows + px(68)
+        if not self._reason.isHidden():
+            wanted_height += self._reason.heightForWidth(width) + self.inside.spacing()
         most_height = parent.height() - px(96)
         height = min(wanted_height, most_height)
         self.box.setGeometry(left, px(80), width, height)

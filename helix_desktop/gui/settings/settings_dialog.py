@@ -10,6 +10,7 @@ from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QButtonGroup, QLabel, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.gui.common import widgets
+from helix_desktop.gui.frame.notices import announce_to_screen_reader
 from helix_desktop.gui.help_dialog import open_help
 from helix_desktop.gui.help_search import CONTENTS
 from helix_desktop.gui.main_window import MainWindow
@@ -111,7 +112,19 @@ class SettingsDialog(widgets.TransientDialog):
         QShortcut(QKeySequence.StandardKey.HelpContents, self, self._show_help_of_page)
         QShortcut(QKeySequence.StandardKey.Find, self, self._search.setFocus)
         window.theme.changed.connect(self._make_page_list_wide_enough)
-        build_row((self._names, 1), (self._stack, 4), owner=self, margins=0, spacing=0)
+        # It stands in the place of the page, which would be no answer to what was typed.
+        self._nothing_found = widgets.build_plain_label("", "muted", self)
+        self._nothing_found.setContentsMargins(40, 28, 40, 28)
+        self._nothing_found.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self._nothing_found.hide()
+        build_row(
+            (self._names, 1),
+            (self._stack, 4),
+            (self._nothing_found, 4),
+            owner=self,
+            margins=0,
+            spacing=0,
+        )
         listing = setup.list_known_models()
         window.background_runner.run_in_background(listing, then=self._set_known_models, owner=self)
 
@@ -170,6 +183,7 @@ class SettingsDialog(widgets.TransientDialog):
         """Shows only the pages that say what was typed, and the first place that says it."""
         words = typed.casefold().split()
         if not words:
+            self._say_that_nothing_was_found("")
             for button in self._buttons.values():
                 button.show()
             for page in self._pages.values():
@@ -187,7 +201,24 @@ class SettingsDialog(widgets.TransientDialog):
                 self._stack.setCurrentWidget(page)
                 page.scroll_to_row(first_row)
                 button.setChecked(True)
+        if has_found_page:
+            self._say_that_nothing_was_found("")
+        else:
+            self._say_that_nothing_was_found(typed.strip())
         self._hide_empty_headings()
+
+    def _say_that_nothing_was_found(self, typed: str) -> None:
+        """Says that no setting has these words, or shows the page again for an empty text."""
+        sentence = ""
+        if typed:
+            words = tr("No setting says “{words}”. Ctrl+K searches actions and the help as well.")
+            # The words are put in after the translation: they may have braces in them.
+            sentence = words.format(words=typed)
+        self._nothing_found.setText(sentence)
+        self._nothing_found.setVisible(bool(sentence))
+        self._stack.setHidden(bool(sentence))
+        if sentence:
+            announce_to_screen_reader(self._search, sentence)
 
     def _hide_empty_headings(self) -> None:
         """Shows a heading of the list only above pages that are shown."""

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.gui.frame.command_palette import (
     CommandPalette,
@@ -136,6 +136,30 @@ def test_what_cannot_be_done_now_is_shown_and_not_done(
     QTest.keyClick(palette.line, Qt.Key.Key_Return)
     assert done == []
     assert palette.isVisible()
+
+
+def test_return_on_what_cannot_be_done_says_why_and_stays(
+    palette: CommandPalette, done: list[str]
+) -> None:
+    """Return on a greyed action opened the page of help that stood below it."""
+    reason = "The agent is not working."
+    stop = PaletteItem("Stop the agent", partial(done.append, "x"), enabled=False, why_not=reason)
+    help_page = PaletteItem("How to stop the agent", partial(done.append, "help"), kind="entry")
+    palette._list_ready_items = lambda: [help_page, stop]
+    palette.open_palette()
+    QTest.keyClicks(palette.line, "stop the agent")
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert (done, palette.isVisible()) == ([], True)
+    assert palette._reason.isVisible()
+    assert palette._reason.text() == reason
+    index = palette.list.currentIndex()
+    assert reason in str(index.data(Qt.ItemDataRole.AccessibleTextRole))
+    QApplication.processEvents()
+    assert palette.box.rect().contains(palette._reason.geometry())
+    QTest.keyClick(palette.line, Qt.Key.Key_Down)
+    assert not palette._reason.isVisible()
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["help"], "who moves the highlight there means it"
 
 
 def test_what_can_be_done_once_a_workspace_is_open_can_be_chosen_in_an_open_palette(

@@ -126,7 +126,12 @@ def test_a_search_shows_the_pages_that_say_it(dialog: SettingsDialog) -> None:
     assert "permissions" not in shown
     dialog._search.setText("no such words anywhere")
     assert all(button.isHidden() for button in dialog._buttons.values())
+    assert dialog._nothing_found.isVisible(), "an empty list looked as if nothing had happened"
+    assert "no such words anywhere" in dialog._nothing_found.text()
+    assert not dialog._stack.isVisible(), "the page shown before is no answer"
     dialog._search.clear()
+    assert not dialog._nothing_found.isVisible()
+    assert dialog._stack.isVisible()
     assert not any(button.isHidden() for button in dialog._buttons.values())
 
 
