@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -23,25 +24,58 @@ SHAPES_TABLE = "history_shapes"  # In `resources/tables`.
 NOT_READ_YET = "is not read yet"  # Part of each sentence, by which it is recognised.
 NOTED = "recorder/unread.json"  # In the program's folder of data.
 _START_OF_SENTENCE = "Something that "
+ROW = "row"  # In the table, what holds a row's own fields.
 MOST_NAMES = 8  # So many names are said; the others are counted.
 
 
 @dataclass(frozen=True, slots=True)
 class KnownShapes:
     """What a program's histories were seen with. `notes`: kinds of rows that are no messages.
-    `free`: fields whose content may have any names. `columns`: as in "message.id", of those tables
-    of a database that are read. `forms`: of the fields by which something would be lost in another
-    form. `holders`: the only field in which a field is read, by its name.
+    `read_notes`: those of them of which something is read all the same, such as the session's
+    folder, and whose fields are all known. `needs`: those of which only what is read is known, with
+    its paths. `free`: fields whose content may have any names. `columns`: as in "message.id", of
+    those tables of a database that are read. `forms`: of the fields by which something would be
+    lost in another form. `holders`: the only fields in which a field is read, by its name.
     """
 
     versions: str
     notes: frozenset[str]
+    read_notes: frozenset[str]
+    needs: Mapping[str, Sequence[Sequence[str]]]
     fields: frozenset[str]
     free: frozenset[str]
     tables: frozenset[str]
     columns: frozenset[str]
     forms: "FormsOfFields"
-    holders: Mapping[str, str]
+    holders: Mapping[str, frozenset[str]]
+    # What was looked up of known fields already, by the field that holds them.
+    known_fields: dict[str, dict[str, "_KnownField"]] = field(default_factory=dict)
+
+    def known_fields_within(self, holder: str) -> dict[str, "_KnownField"]:
+        return self.known_fields.setdefault(holder, {})
+
+    def look_up_field(self, name: str, holder: str) -> "_KnownField | None":
+        """Return what is known of a field within `holder`, or None if it was never seen."""
+        if name not in self.fields and name not in self.free:
+            return None
+        holders = self.holders.get(name)
+        known_field = _KnownField(
+            forms=self.forms.forms_of_field(name, holder),
+            is_in_place=holders is None or holder in holders,
+            has_known_content=name not in self.free,
+        )
+        # Names that were never seen are not kept, as a file can have any number of them.
+        self.known_fields_within(holder)[name] = known_field
+        return known_field
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownField:
+    """What is known of a field in one place. `forms`: None if it may have any."""
+
+    forms: frozenset[str] | None
+    is_in_place: bool
+    has_known_content: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +119,16 @@ def known_shapes(shape: str) -> KnownShapes | None:
     entry = read_table(SHAPES_TABLE).get(shape)
     if entry is None:
         return None
-    holders: dict[str, str] = {}
+    holders: dict[str, set[str]] = {}
     for holder, names in entry.get("inside", {}).items():
         for name in names.split():
-            holders[name] = holder
+            holders.setdefault(name, set()).add(holder)
     # The table has the names of each set in one text.
     notes = entry["notes"].split()
+    read_notes = entry.get("read_notes", "").split()
+    needs: dict[str, list[list[str]]] = {}
+    for kind, paths in entry.get("needs", {}).items():
+        needs[kind] = [path.split(".") for path in paths.split()]
     fields = entry["fields"].split()
     free_fields = entry["free"].split()
     tables = entry.get("tables", "").split()
@@ -98,13 +136,15 @@ def known_shapes(shape: str) -> KnownShapes | None:
     forms = FormsOfFields.from_table(entry.get("forms", {}))
     return KnownShapes(
         versions=entry["versions"],
-        notes=frozenset(notes),
+        notes=frozenset([*notes, *read_notes, *needs]),
+        read_notes=frozenset(read_notes),
+        needs=needs,
         fields=frozenset(fields),
         free=frozenset(free_fields),
         tables=frozenset(tables),
         columns=frozenset(columns),
         forms=forms,
-        holders=holders,
+        holders={name: frozenset(holders_of_name) for name, holders_of_name in holders.items()},
     )
 
 
@@ -144,23 +184,32 @@ def is_known_note(shape: str, kind: str) -> bool:
     shapes = known_shapes(shape)
     if shapes is None:
         return True
+    return _name_in_table(kind) in shapes.notes
+
+
+def _name_in_table(kind: str) -> str:
     name_in_table = kind
     for group in ("message", "event", "compaction", "item", "part"):
         name_in_table = name_in_table.replace(f"{group} ", f"{group}:")
-    return name_in_table.replace(" ", "_") in shapes.notes
+    return name_in_table.replace(" ", "_")
 
 
 def is_row_of_notes(shape: str, row: Mapping[str, object]) -> bool:
-    """Whether a row is known to be no message, so that its fields do not matter."""
-    if known_shapes(shape) is None:
+    """Whether a row is known to be no message and nothing of it is read, so that its fields do not
+    matter.
+    """
+    shapes = known_shapes(shape)
+    if shapes is None:
         return True
     kind = text_at(row, "type")
     subkind = first_text(row, "subtype") or text_at(row, "payload", "type")
     # Claude Code's kinds are named as in "system/turn_duration", Codex's as in "event task_started".
     names = [kind, f"{kind}/{subkind}", f"{kind.removesuffix('_msg')} {subkind}"]
     for name in names:
-        if name and is_known_note(shape, name):
-            return True
+        name_in_table = _name_in_table(name)
+        if name_in_table in shapes.notes:
+            is_read = name_in_table in shapes.read_notes or name_in_table in shapes.needs
+            return not is_read
     return False
 
 
@@ -171,24 +220,47 @@ def unknown_fields(shape: str, row: Mapping[str, object]) -> set[str]:
     shapes = known_shapes(shape)
     if shapes is None:
         return set()
-    return set(_unknown_names_of_fields(row, "", shapes))
+    needed_paths = shapes.needs.get(text_at(row, "type"))
+    if needed_paths is not None:
+        return set(_names_of_missing_fields(row, needed_paths, shapes))
+    return set(_unknown_names_of_fields(row, ROW, shapes))
+
+
+def _names_of_missing_fields(
+    row: Mapping[str, object], needed_paths: Sequence[Sequence[str]], shapes: KnownShapes
+) -> Iterator[str]:
+    """Yield what is unknown of the fields that are read of a row: one that is not there stands in
+    another place.
+    """
+    for path in needed_paths:
+        value: object = row
+        holder = ROW
+        for name in path:
+            if not isinstance(value, Mapping) or name not in value:
+                yield f"{name} in another place"
+                break
+            value = value[name]
+            forms = shapes.forms.forms_of_field(name, holder)
+            if forms is not None and not _is_in_form(name, value, forms):
+                yield f"{name} in another form"
+                break
+            holder = name
 
 
 def _unknown_names_of_fields(
     fields: Mapping[str, object], holder: str, shapes: KnownShapes
 ) -> Iterator[str]:
     """Yield what is unknown of the fields of an object. `holder`: the field that it stands in."""
+    known_fields = shapes.known_fields_within(holder)
     for name, value in fields.items():
-        forms = shapes.forms.forms_of_field(name, holder)
-        if forms is not None and not _is_in_form(name, value, forms):
-            yield f"{name} in another form"
-        elif shapes.holders.get(name, holder) != holder:
-            yield f"{name} in another place"
-        elif name in shapes.free:
-            continue
-        elif name not in shapes.fields:
+        known_field = known_fields.get(name) or shapes.look_up_field(name, holder)
+        if known_field is None:
             yield str(name)
-        else:
+        elif known_field.forms is not None and not _is_in_form(name, value, known_field.forms):
+            yield f"{name} in another form"
+        elif not known_field.is_in_place:
+            yield f"{name} in another place"
+        elif known_field.has_known_content:
             yield from _unknown_names_in_value(value, name, shapes)
 
 

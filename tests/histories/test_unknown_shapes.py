@@ -253,3 +253,65 @@ def test_a_new_column_of_a_table_that_is_read_is_said(tmp_path: Path) -> None:
     assert "the column branch of the table messages (1)" in sentence
     (found,) = history_finding.find_unread_databases(HistoryPlaces(tmp_path, {}))
     assert found == sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "said"),
+    [
+        # What a reader looks for stands in certain fields alone, so one level higher is elsewhere.
+        (
+            "codex",
+            {"type": "session_meta", "payload": {"text": "Be brief."}},
+            {"text in another place"},
+        ),
+        (
+            "codex",
+            {"type": "session_meta", "payload": {"base_instructions": {"text": "Be brief."}}},
+            set(),
+        ),
+        (
+            "copilot-cli",
+            {"type": "tool.execution_complete", "data": {"result": {"data": {"content": "ls"}}}},
+            {"data in another place"},
+        ),
+        # What each reply took is known to the last field, whatever it is in.
+        (
+            "qwen-code",
+            {"type": "assistant", "usageMetadata": {"value": {"promptTokenCount": 5}}},
+            {"value"},
+        ),
+        (
+            "qwen-code",
+            {"type": "assistant", "usageMetadata": {"promptTokenCount": "5"}},
+            {"promptTokenCount in another form"},
+        ),
+        (
+            "cline",
+            {"role": "assistant", "metrics": {"tokens": {"promptV2": 5}}},
+            {"promptV2"},
+        ),
+        # Rows that are no messages, but of which a reader takes something.
+        ("pi", {"type": "session", "id": "s", "cwdV2": "/work"}, {"cwdV2"}),
+        (
+            "copilot-cli",
+            {
+                "type": "session.start",
+                "data": {"sessionId": "s", "copilotVersion": "1", "context": {"cwdV2": "/work"}},
+            },
+            {"cwd in another place"},
+        ),
+        (
+            "copilot-cli",
+            {
+                "type": "session.start",
+                "data": {"sessionId": "s", "copilotVersion": 1, "context": {"cwd": "/", "x": 1}},
+            },
+            {"copilotVersion in another form"},
+        ),
+    ],
+)
+def test_what_a_reader_takes_from_a_row_is_missed(
+    kind: str, row: dict[str, Any], said: set[str]
+) -> None:
+    assert not unknown_shapes.is_row_of_notes(kind, row)
+    assert unknown_shapes.unknown_fields(kind, row) == said
