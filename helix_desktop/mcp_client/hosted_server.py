@@ -19,7 +19,12 @@ from urllib.parse import urlsplit
 
 from helix_desktop import __version__
 from helix_desktop.engine.facts import ToolCall, ToolSpec
-from helix_desktop.engine.ports import CallContext, ForeignToolResult, PermissionQuestion
+from helix_desktop.engine.ports import (
+    CallContext,
+    ForeignToolResult,
+    PermissionAnswer,
+    PermissionQuestion,
+)
 from helix_desktop.errors import HelixError, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.mcp_client import tool_results
@@ -150,6 +155,60 @@ class McpServerResource:
     name: str
 
 
+@dataclass(slots=True, eq=False)
+class _RunningServerCall:
+    """A call of a tool that the server works on, and what the server asks meanwhile.
+
+    `limit`: of its time. `limits_of_questions`: moved to now, they take back the questions.
+    """
+
+    context: CallContext
+    limit: asyncio.Timeout | None = None
+    limits_of_questions: set[asyncio.Timeout] = field(default_factory=set)
+
+    async def ask_until_call_ends(
+        self, question: PermissionQuestion, seconds: float
+    ) -> PermissionAnswer | None:
+        """Return the user's answer, or None if the call ended before it: nobody waits for it then.
+
+        The user's time does not count. The server has `seconds` again after the answer.
+        """
+        self._let_time_stand_still()
+        try:
+            async with asyncio.timeout(None) as limit_of_question:
+                self.limits_of_questions.add(limit_of_question)
+                try:
+                    return await self.context.ask(question)
+                finally:
+                    self.limits_of_questions.discard(limit_of_question)
+        except TimeoutError:
+            return None
+        finally:
+            if not self.limits_of_questions:
+                self._let_time_go_on(seconds)
+
+    def take_back_questions(self) -> None:
+        """Take back what is still asked, because the call has ended, and its limit with it."""
+        self.limit = None
+        for limit_of_question in self.limits_of_questions:
+            limit_of_question.reschedule(0)
+
+    def _let_time_stand_still(self) -> None:
+        if self.limit is None:
+            return
+        ends_at = self.limit.when()
+        is_running = ends_at is not None and ends_at > asyncio.get_running_loop().time()
+        if is_running:
+            self.limit.reschedule(None)
+
+    def _let_time_go_on(self, seconds: float) -> None:
+        if self.limit is None:
+            return
+        stands_still = self.limit.when() is None  # Not if a lost connection has ended it meanwhile.
+        if stands_still:
+            self.limit.reschedule(asyncio.get_running_loop().time() + seconds)
+
+
 @dataclass(slots=True)
 class HostedServer:
     """A configured server. `keep_connected` is its task; all else may be called from
@@ -165,7 +224,7 @@ class HostedServer:
     resources: tuple[McpServerResource, ...] = ()
     log: Any = None
     _client: Any = None
-    _running_calls: list[CallContext] = field(default_factory=list)
+    _running_calls: list[_RunningServerCall] = field(default_factory=list)
     _questions_left: int = MOST_QUESTIONS  # The server may ask so often until the next call.
     # Set when the user wants a new connection without waiting for a pause.
     _is_reconnect_wanted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -537,8 +596,14 @@ class HostedServer:
         text = "\n".join(content.texts)
         return ForeignToolResult(text, images=tuple(content.images), files=tuple(content.files))
 
-    async def _ask_server(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def _ask_server(
+        self,
+        name: str,
+        ask: Callable[[], Awaitable[Any]],
+        running_call: _RunningServerCall | None = None,
+    ) -> Any:
         """Return the server's answer to a question, which `ask` asks. `name`: for sentences.
+        `running_call`: it learns its time limit.
 
         Whatever goes wrong, it raises ProviderUnreachable with a sentence that names the
         server, since the model is told of it. A lost connection ends the wait at once.
@@ -550,6 +615,8 @@ class HostedServer:
         try:
             async with asyncio.timeout(self.config.call_seconds) as limit:
                 self._limits_of_calls.add(limit)
+                if running_call is not None:
+                    running_call.limit = limit
                 try:
                     return await ask()
                 finally:
@@ -618,13 +685,15 @@ class HostedServer:
         def call_tool() -> Awaitable[Any]:
             return self._client.call_tool(name, dict(values), progress_callback=show_call_progress)  # type: ignore[no-any-return]
 
-        self._running_calls.append(context)
+        running_call = _RunningServerCall(context)
+        self._running_calls.append(running_call)
         self._questions_left = MOST_QUESTIONS
         try:
-            result = await self._ask_server(name, call_tool)
+            result = await self._ask_server(name, call_tool, running_call)
             return tool_results.convert_tool_result(result)
         finally:
-            self._running_calls.remove(context)
+            self._running_calls.remove(running_call)
+            running_call.take_back_questions()
 
     async def _fail_calls_if_session_lost(self) -> None:
         """After a failed call, find out whether the server still knows us, and else reconnect.
@@ -673,7 +742,9 @@ class HostedServer:
             return types.ElicitResult(action="decline")
         self._questions_left -= 1
         newest_call = self._running_calls[-1]
-        answer = await newest_call.ask(question)
+        answer = await newest_call.ask_until_call_ends(question, self.config.call_seconds)
+        if answer is None:
+            return types.ElicitResult(action="cancel")
         if answer.allowed:
             return _accept_elicitation(answer.values, has_form=schema is not None)
         if answer.scope == "cancel":

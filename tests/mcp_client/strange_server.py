@@ -44,6 +44,18 @@ def tools() -> list[dict[str, Any]]:
     return TOOLS
 
 
+def ask_and_answer(request: dict[str, Any]) -> None:
+    wanted = {"type": "object", "properties": {"name": {"type": "string"}}}
+    params = {"message": "What is your name?", "requestedSchema": wanted}
+    say({"id": "e1", "method": "elicitation/create", "params": params})
+    if WAY == "asks":
+        said = json.loads(sys.stdin.readline())["result"]
+        text = f"{said['action']} {said.get('content')}"
+    else:
+        text = Path(sys.argv[2]).read_text()  # From a pipe, as soon as the question stands.
+    answer(request, {"content": [{"type": "text", "text": text}]})
+
+
 def call(request: dict[str, Any]) -> None:  # noqa: PLR0911 -- one way after the other
     if WAY == "hang at call":
         Path(sys.argv[2]).write_text("called")
@@ -70,15 +82,8 @@ def call(request: dict[str, Any]) -> None:  # noqa: PLR0911 -- one way after the
     if WAY == "changing":
         Path(sys.argv[2]).write_text("changed")
         say({"method": "notifications/tools/list_changed"})
-    if WAY == "asks":
-        wanted = {"type": "object", "properties": {"name": {"type": "string"}}}
-        params = {"message": "What is your name?", "requestedSchema": wanted}
-        say({"id": "e1", "method": "elicitation/create", "params": params})
-        said = json.loads(sys.stdin.readline())["result"]
-        answer(
-            request,
-            {"content": [{"type": "text", "text": f"{said['action']} {said.get('content')}"}]},
-        )
+    if WAY in ("asks", "asks and goes on"):
+        ask_and_answer(request)
         return
     if WAY == "damaged":
         answer(request, {"content": "not a list"})

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import logging
+import os
 import sys
 import tracemalloc
 import zlib
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from mcp.types import ElicitRequestFormParams, ElicitRequestURLParams, Tool, ToolAnnotations
 
-from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError, ProviderUnreachable
 from helix_desktop.mcp_client import hosted_server as module
 from helix_desktop.mcp_client.hosted_server import (
@@ -224,6 +225,47 @@ async def test_a_server_may_ask_the_user_under_its_own_name(
         assert "name" in json.loads(question.form)["properties"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a named pipe")
+async def test_what_a_server_asks_is_taken_back_when_its_call_has_ended(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    taken_back = asyncio.Event()
+
+    async def ask(_question: PermissionQuestion) -> PermissionAnswer:
+        await asyncio.to_thread(pipe.write_text, "the question stands")
+        try:
+            await asyncio.Event().wait()  # Nobody answers.
+        finally:
+            taken_back.set()
+        raise AssertionError
+
+    async with hosting(strange("asks and goes on", str(pipe))) as here:
+        await here.settled()
+        (tool,) = here.host.list_ready_tools()
+        for _ in range(2):
+            result = await tool.call_foreign_tool({}, CallContext("c", ask, here.shown.append))
+            assert result.text == "the question stands"
+            async with asyncio.timeout(60):
+                await taken_back.wait()
+            taken_back.clear()
+
+
+async def test_the_time_of_a_call_stands_still_while_the_user_is_asked() -> None:
+    limits: list[float | None] = []
+
+    async with hosting(strange("asks")) as here:
+        await here.settled()
+        server = here.host.hosted_servers[0]
+
+        async def ask(_question: PermissionQuestion) -> PermissionAnswer:
+            limits.extend(limit.when() for limit in server._limits_of_calls)
+            return PermissionAnswer(allowed=True, values="{}")
+
+        (tool,) = here.host.list_ready_tools()
+        result = await tool.call_foreign_tool({}, CallContext("c", ask, here.shown.append))
+        assert (result.text, limits) == ("accept {}", [None])
+
+
 async def test_a_server_that_asks_without_end_is_not_shown_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -266,7 +308,7 @@ async def test_a_server_opens_only_addresses_that_show_where_they_lead() -> None
             params = ElicitRequestURLParams(message="Sign in", url=url, elicitation_id="1")
             return (await server._ask_user_for_server(None, params)).action  # type: ignore[arg-type]
 
-        server._running_calls.append(here.context)
+        server._running_calls.append(module._RunningServerCall(here.context))
         for address in HIDDEN_ADDRESSES:
             assert await ask_to_open(address) == "decline", address
         # Last: the server may still ask, so none was declined because of how many there were.
@@ -279,7 +321,7 @@ async def test_what_a_server_asks_at_any_length_is_refused_unasked() -> None:
     async with hosting(modern()) as here:
         await here.settled()
         server = here.host.hosted_servers[0]
-        server._running_calls.append(here.context)
+        server._running_calls.append(module._RunningServerCall(here.context))
         for params in (
             ElicitRequestFormParams(message="x" * 2_000_000, requested_schema={"type": "object"}),
             ElicitRequestFormParams(
