@@ -13,7 +13,8 @@ much of the first, up to the new words of the user, the second begins with.
 
 Gemini CLI 0.61 writes down less of a session than it sends: it cannot go on with the same bytes
 itself. So both its own next request and the second one are compared with those that it sent before,
-and the second must have as much in common with them as its own.
+and the second must have as much in common with them as its own. It shortens only what was said before
+the newest words of the user, so `--compacted` types several turns into its window.
 
 The files of Claude Code's sub-agents are removed, too, and must come back with the session.
 
@@ -29,6 +30,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import pty
 import random
 import re
 import shutil
@@ -54,12 +57,15 @@ from tests.faults import agent_resume
 from tests.faults.agent_pairs import picture
 from tests.faults.agent_recorder import MARK, MarkedScript, marks_in
 from tests.faults.agent_resume import WITH_SESSIONS, session_file, session_id
-from tests.faults.wrap_matrix import _processes_of
+from tests.faults.wrap_matrix import Typing, _processes_of, in_terminal
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
 from tests.resident.test_resident_process import wait_until
 
 COMPACTS_BY_COMMAND = {"claude": "/compact", "qwen": "/compress"}
 ASKED_SHARE = 0.99
+SUMMARY_TEXT = b"The numbers were counted."
+SECONDS_OF_TURN = 300.0
+PAUSE_OF_WINDOW = 3.0  # What is typed before the window shows the end of a turn is lost.
 AGENT_TEXTS = ("<", "# AGENTS", "This is the Gemini CLI", "Today's date")
 KEPT_FOLDERS = (".cache", ".npm")  # Large, and without anything of a session.
 NOT_COPIED = shutil.ignore_patterns(*KEPT_FOLDERS)
@@ -76,9 +82,12 @@ class ThinkingScript(MarkedScript):
     def __init__(self, name: str, chance: random.Random, work: Path) -> None:
         super().__init__(name, chance, work)
         self.marks_beside: set[bytes] = set()
+        # Among them are replies to what the agent asks beside the conversation.
+        self.ends_of_turns: list[bytes] = []
 
     def usage(self, asked: Asked) -> dict[str, int]:
-        if self.name == "qwen":  # It shortens nothing that its provider counts as short.
+        # These shorten nothing that their provider counts as short.
+        if self.name in ("gemini", "qwen") and not self.fills:
             return {"input": len(asked.raw) // 4, "read": 0, "write": 0}
         return super().usage(asked)
 
@@ -89,8 +98,12 @@ class ThinkingScript(MarkedScript):
             thought = f"I think about step {self._number}, naïvely."
             blocks.insert(0, Thinks(thought))
         for block in blocks:
-            if isinstance(block, Says) and block.text.startswith(("<summary>", "A title")):
+            if not isinstance(block, Says):
+                continue
+            if block.text.startswith(("<summary>", "A title")):
                 self.marks_beside.update(MARK.findall(block.text.encode()))
+            elif not makes_calls:
+                self.ends_of_turns.extend(MARK.findall(block.text.encode()))
         return blocks
 
 
@@ -194,8 +207,6 @@ class Stage:
             if session:
                 given = agent_resume.resume(self.name, session, words)
             first_line = self._count_lines()
-            # Of Gemini CLI, only the first run can be had: see `_compare_with_earlier_requests`.
-            self.script.fills = self.name == "gemini" and self.chance.random() < 0.5
             with self._copies_of_database():
                 self.run(given, is_wrapped=self.is_wrapped)
             session = session_id(self.name, session_file(self.name, self.home))
@@ -204,6 +215,72 @@ class Stage:
                 self._compact(session)
                 by_command = self.name == "pi" or self.name in COMPACTS_BY_COMMAND
                 self._keep_moments(self._count_lines(), ends_with_compaction=by_command)
+
+    def converse_in_window(self, turns: int) -> None:
+        """So many turns in one run of Gemini CLI, with a compaction behind one that is not the last."""
+        command = agent_resume.command_of_agent(
+            self.name, self.provider, self.home, is_wrapped=self.is_wrapped
+        )
+        variables = agent_resume.environment_of_agent(self.name, self.provider, self.home)
+        variables["TERM"] = "xterm-256color"
+        ours, its = pty.openpty()
+        with subprocess.Popen(command, cwd=self.work, env=variables, **in_terminal(its)) as process:
+            os.close(its)
+            try:
+                self._type_turns(Typing(ours), turns)
+            finally:
+                process.kill()
+                os.close(ours)
+        if self.is_wrapped:
+            wait_until(lambda: not _processes_of(self.home))
+
+    def _type_turns(self, typing: Typing, turns: int) -> None:
+        compacts_behind = self.chance.randrange(turns - 1)
+        if not typing.hear(lambda: b"Type your message" in typing.heard):
+            raise RuntimeError("its window did not come")
+        for turn in range(turns):
+            first_line = self._count_lines()
+            self.script.left = self.chance.randint(3, 8)
+            words = f"turn {turn}: naïve “words” ask-{turn}-{self.chance.getrandbits(24):06x}"
+            self._type_turn(typing, words)
+            self._keep_moments(first_line)
+            if turn == compacts_behind:
+                self._compact_in_window(typing)
+                self._keep_moments(self._count_lines())
+        typing.type_line("/quit")
+        # What is recorded is copied once the agent has ended.
+        typing.hear(lambda: not _processes_of(self.home))
+
+    def _compact_in_window(self, typing: Typing) -> None:
+        before = self.script.compacted
+        if self.chance.random() < 0.5:
+            typing.type_line("/compress")
+            typing.hear(lambda: self._has_in_file(SUMMARY_TEXT))
+            typing.hear(lambda: False, PAUSE_OF_WINDOW)
+        else:
+            self.script.fills = True
+            self.script.left = 4
+            self._type_turn(typing, "fill the window")
+            self.script.fills = False
+        if self.script.compacted == before:
+            raise RuntimeError(f"{self.name} did not shorten its history")
+
+    def _type_turn(self, typing: Typing, words: str) -> None:
+        """Type these words, and wait until the turn has ended in the file."""
+        self.script.ends_of_turns.clear()
+        typing.type_line(words)
+
+        def has_ended() -> bool:
+            return any(self._has_in_file(end) for end in self.script.ends_of_turns)
+
+        if not typing.hear(has_ended, SECONDS_OF_TURN):
+            raise RuntimeError(f"the turn of {words!r} did not end")
+        typing.hear(lambda: False, PAUSE_OF_WINDOW)
+
+    def _has_in_file(self, text: bytes) -> bool:
+        with suppress(ValueError):  # There is none yet.
+            return text in session_file(self.name, self.home).read_bytes()
+        return False
 
     def _compact(self, session: str) -> None:
         before = self.script.compacted
@@ -506,9 +583,12 @@ def try_session(
         stage.prepare()
         with stage.provider:
             turns = chance.randint(3, 4)
-            if name == "gemini":
-                turns = 1
-            stage.converse(turns)
+            if name == "gemini" and is_compacted:
+                stage.converse_in_window(turns)
+            elif name == "gemini":
+                stage.converse(1)
+            else:
+                stage.converse(turns)
             for asked in stage.provider.asked:
                 if asked.protocol and _names(asked.body):
                     stage.live_requests.append(asked)

@@ -473,6 +473,18 @@ class Typing:
         os.write(self._terminal, b"\r")
 
 
+def in_terminal(its: int) -> dict[str, Any]:
+    """How a process is started in a terminal. `its`: the end that it gets."""
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    return {
+        "stdin": its,
+        "stdout": its,
+        "stderr": its,
+        "start_new_session": True,
+        "preexec_fn": lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    }
+
+
 def _compress_in_terminal(stage: Stage, words: str) -> None:
     """Gemini CLI knows its command only in its window, and goes on only there. It keeps a summary that
     is shorter than what the provider has counted.
@@ -480,15 +492,12 @@ def _compress_in_terminal(stage: Stage, words: str) -> None:
     stage.provider.usage = lambda asked: {"input": len(asked.raw) // 4, "read": 0, "write": 0}
     stage.write(".gemini/trustedFolders.json", json.dumps({str(stage.place): "TRUST_FOLDER"}))
     ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    more: dict[str, Any] = {"stdin": its, "stdout": its, "stderr": its, "start_new_session": True}
     process = stage.start(
         "--upstream",
         stage.provider.url,
         given=["--yolo", "--skip-trust"],
         own={"TERM": "xterm-256color"},
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        **more,
+        **in_terminal(its),
     )
     os.close(its)
     typing = Typing(ours)
