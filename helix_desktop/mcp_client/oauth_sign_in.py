@@ -6,8 +6,10 @@ Until the user asks, no page is opened and nobody is registered anywhere.
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from ipaddress import IPv6Address, ip_address
 from typing import Any, Literal
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
@@ -184,6 +186,7 @@ async def open_signed_in_client(
             parts = urlsplit(address)
             if open_page is None or parts.scheme not in {"http", "https"}:
                 raise ActionRefused("The server did not provide a sign-in page that can be opened.")
+            await refuse_this_computer(httpx2.URL(address))
             if provider.context.oauth_metadata is not None:
                 await _check_page_is_of_issuer(provider.context.oauth_metadata)
             # Only a browser that comes back with this state is answered as the user's own.
@@ -205,9 +208,27 @@ async def open_signed_in_client(
                 on_sign_in_wanted()
                 raise ActionRefused("Sign-in required.")
 
+        server_address = httpx2.URL(url)
+
+        async def refuse_this_computer(address: httpx2.URL) -> None:
+            """Raise ActionRefused if a server elsewhere names an address of this computer.
+
+            The programs that answer there trust what comes from this computer, and some of them stop
+            or delete something at a request.
+            """
+            if address.host == server_address.host or not await _leads_to_this_computer(address):
+                return
+            if not await _leads_to_this_computer(server_address):
+                raise ActionRefused(
+                    f"The server names an address of this computer for its sign-in: {address.host}."
+                )
+
+        async def check_request(request: httpx2.Request) -> None:
+            await refuse_this_computer(request.url)
+
         async with create_limited_client(headers=dict(headers), auth=provider) as client:
             client.event_hooks = {
-                "request": [],
+                "request": [check_request],
                 "response": [raise_sign_in_wanted, limit_reply_body],
             }
             yield client
@@ -231,6 +252,24 @@ async def _check_page_is_of_issuer(metadata: auth.OAuthMetadata) -> None:
                     f"The sign-in page at {page.host} belongs to another server than the one that "
                     f"would get the answer, {receiver.host}."
                 )
+
+
+async def _leads_to_this_computer(url: httpx2.URL) -> bool:
+    """Whether a name, or an address in any notation, leads to this computer, or to what only its
+    neighbours reach, as where clouds tell a computer its keys.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(url.host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # It cannot be reached, or only by a proxy.
+        return False
+    for *_, place in found:
+        address = ip_address(str(place[0]).partition("%")[0])
+        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        if address.is_loopback or address.is_link_local or address.is_unspecified:
+            return True
+    return False
 
 
 def _origin_of(url: httpx2.URL) -> tuple[str, str, int | None]:

@@ -26,9 +26,16 @@ from helix_desktop.mcp_client.oauth_sign_in import (
     _ReturningBrowser,
 )
 from helix_desktop.mcp_client.server_config import ServerConfig
+from helix_desktop.phone_page.own_addresses import list_own_addresses
 from helix_desktop.secrets import McpSignIn
 from tests.conftest import Expect
 from tests.cutting import cut_everywhere
+from tests.mcp_client.pointing_server import (
+    WAYS,
+    BrowserThatComesBack,
+    pointing_server,
+    victim_on_this_computer,
+)
 from tests.mcp_client.signing_server import Signing, signing
 from tests.mcp_client.world import Here, hosting
 from tests.peers.ports import free_port
@@ -280,6 +287,29 @@ async def test_a_server_that_names_the_sign_in_page_of_another_gets_no_code_of_i
         assert thief.heard == []
         assert browser.pages == []
         assert "belongs to another server" in server.status.why
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_server_elsewhere_leads_no_sign_in_to_programs_of_this_computer(way: str) -> None:
+    """They trust what comes from this computer: some stop or delete something at a request."""
+    own_addresses = list_own_addresses()
+    if not own_addresses:
+        pytest.skip("this computer has no address towards others")
+    async with victim_on_this_computer() as victim, pointing_server(own_addresses[0]) as pointing:
+        pointing.way = way
+        for spelling in ("127.0.0.1", "localhost"):
+            pointing.victim_url = f"http://{spelling}:{victim.port}"
+            config = ServerConfig("far", "http", url=pointing.url, start_seconds=60)
+            async with hosting(config) as here:
+                await here.until(lambda: state(here) is McpConnectionState.SIGN_IN)
+                server = here.host.find_hosted_server("far")
+                browser = BrowserThatComesBack()
+                server.sign_in_with_page(browser)
+                await here.until(lambda: server.status.state is McpConnectionState.FAILED)  # noqa: B023
+            pages = [urlsplit(page).port for page in browser.pages]
+            assert (victim.visits, victim.port in pages) == (0, False), spelling
+            if way != "redirect":  # It is not followed at all.
+                assert "names an address of this computer" in server.status.why, spelling
 
 
 async def test_two_servers_that_share_a_sign_in_have_tokens_of_their_own() -> None:
