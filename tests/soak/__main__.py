@@ -48,6 +48,8 @@ WORKSPACES = ("Atlas", "Birch", "Cedar")
 PERSON_MINUTES = 2.0  # what a turn stands for
 PACE = 6.0  # seconds a turn takes here, so that 60 minutes carry 20 hours
 TALK = 12  # turns after which a conversation is usually left
+FOLD_LIMIT = 600.0  # seconds; no fold's length is measured here, and much else may run beside it
+CENSUS_EVERY = 10.0  # minutes between two counts of Python's objects by their types
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Soak:
         self.heard: set[str] = set()
         self.calls = Counter[bool]()  # of tools, by whether they did what was asked
         self.failures = Counter[str]()  # of those that did not, by what was said
+        self.censuses: list[Counter[str]] = []
 
     async def story(self, run: window_program.WindowProgram) -> None:
         watching = [asyncio.ensure_future(self._gaps()), asyncio.ensure_future(self._watch(run))]  # noqa: TID251
@@ -178,7 +181,7 @@ class Soak:
         kind = self.chance.choice((FoldKind.MARKER, FoldKind.HANDOVER))
         try:
             if session is not None:
-                await asyncio.wait_for(session.fold_on_request(kind), 30)
+                await asyncio.wait_for(session.fold_on_request(kind), FOLD_LIMIT)
         except (HelixError, TimeoutError) as error:
             self._allow(error)
 
@@ -229,6 +232,8 @@ class Soak:
             for bench in (run._desk.opened_workbenches() if run._desk else ())
             for session in bench.sessions
         )
+        if minute >= CENSUS_EVERY * (len(self.censuses) + 1):
+            self.censuses.append(census())
         sample = Sample(
             minute,
             machine.memory(),
@@ -250,6 +255,20 @@ class Soak:
 
 def _qt_objects(root: QWidget) -> int:
     return len(root.findChildren(QObject))
+
+
+def census() -> Counter[str]:
+    """How many of Python's objects there are of each type."""
+    return Counter(f"{type(each).__module__}.{type(each).__name__}" for each in gc.get_objects())
+
+
+def grown_types(first: Counter[str], last: Counter[str]) -> str:
+    """The types of which the most objects were added between two counts, a line for each."""
+    growth = last - first
+    lines = [
+        f"grown by {count} to {last[name]}: {name}\n" for name, count in growth.most_common(20)
+    ]
+    return "".join(lines)
 
 
 def told(sample: Sample) -> str:
@@ -353,6 +372,8 @@ def main() -> int:
         "".join(f"failed {count}: {said}\n" for said, count in soak.failures.most_common(20)),
         end="",
     )
+    if len(soak.censuses) > 1:
+        print(grown_types(soak.censuses[0], soak.censuses[-1]), end="")
     return code or int(not good or failed > done // 50)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
 from tests.benchmarks.row import Row
 from tests.peers.peer import Answer, Seen
-from tests.soak.__main__ import Sample, run_of, verdict
+from tests.soak.__main__ import Sample, grown_types, run_of, verdict
 from tests.soak.server import Agent
 
 
@@ -65,3 +66,9 @@ def test_the_agent_writes_the_documents_it_is_asked_for() -> None:
     deltas = [json.loads(line[6:])["choices"] for line in lines if line.startswith("data: {")]
     text = "".join(choice["delta"].get("content", "") for choices in deltas for choice in choices)
     assert text.startswith("## Project Background")
+
+
+def test_what_grew_is_named_and_what_shrank_is_not() -> None:
+    first = Counter({"builtins.dict": 100, "engine.Fold": 2})
+    last = Counter({"builtins.dict": 90, "engine.Fold": 7})
+    assert grown_types(first, last) == "grown by 5 to 7: engine.Fold\n"
