@@ -26,6 +26,9 @@ class ClockWithoutPauses:
     def current_time(self) -> float:
         return time.time()
 
+    def steady_time(self) -> float:
+        return time.monotonic()
+
     async def sleep_seconds(self, seconds: float) -> None:
         await asyncio.sleep(0)
 

@@ -258,7 +258,7 @@ async def _request_test_reply(
     )
     asked = Message(Role.USER, (Text("Answer with the single word: ready"),))
     request = Request(model, "", (asked,), max_output=1024, purpose=Purpose.TEST)
-    started = clock.current_time()
+    started = clock.steady_time()
     reply = None
     async with aclosing(client.stream_reply(request)) as deltas:  # type: ignore[type-var]
         async for delta in deltas:
@@ -266,7 +266,7 @@ async def _request_test_reply(
                 await desk.console.print_error(f"{delta.why} Retrying in {delta.seconds:.0f} s.")
             if isinstance(delta, Reply):
                 reply = delta
-    seconds = clock.current_time() - started
+    seconds = clock.steady_time() - started
     text = ""
     stop = ""
     if reply:

@@ -112,9 +112,17 @@ class NextMessageCost:
     kept: float = 0.0
     cached: int = 0  # The tokens of the context that cost less while the cache is warm.
     forever: bool = False  # Whether the provider caches the context without saying for how long.
+    lifetime: float = 0.0  # How many seconds the provider's cache lasts. 0: unknown.
 
     def is_cache_warm(self, now: float) -> bool:
-        return self.forever or now < self.warm_until
+        return self.forever or self.warm_seconds_left(now) > 0
+
+    def warm_seconds_left(self, now: float) -> float:
+        """Return how many seconds the provider's cache still lasts, or a number that is not above 0."""
+        if not self.lifetime:
+            return self.warm_until - now
+        last_use = self.warm_until - self.lifetime
+        return self.lifetime - seconds_since_use(last_use, now, self.lifetime)
 
     def cost_when_sent(self, now: float) -> float:
         if self.is_cache_warm(now):
@@ -131,9 +139,16 @@ class PendingRewrite:
     tokens: int
     dollars: float  # The cost of writing these tokens to the cache again.
     until: float = 0.0
+    lifetime: float = 0.0  # How many seconds the cache lasts. 0: unknown.
     # Whether the model or thinking time changed, and not the tools, system prompt or
     # rules.
     is_model: bool = False
+
+    def has_expired(self, now: float) -> bool:
+        if not self.lifetime:
+            return False
+        last_use = self.until - self.lifetime
+        return seconds_since_use(last_use, now, self.lifetime) >= self.lifetime
 
 
 def tokens_at_which_handover_must_start(meter: WindowMeter, policy: Policy) -> float:
@@ -296,6 +311,7 @@ def estimate_next_message_cost(
         kept=_cost_of_keeping_alive(state, chosen),
         cached=cached_tokens,
         forever=is_warm_forever,
+        lifetime=lifetime_seconds,
     )
 
 
@@ -400,7 +416,18 @@ def seconds_until_cold(state: ConversationState, now: float) -> float:
     # A keep-alive request renews the cache, too.
     for keep_alive_time, _ in keep_alive_times_and_usages_since(state, branch.steps[-1]):
         last_use = max(last_use, keep_alive_time)
-    return lifetime_seconds - (now - last_use)
+    return lifetime_seconds - seconds_since_use(last_use, now, lifetime_seconds)
+
+
+def seconds_since_use(last_use: float, now: float, lifetime_seconds: float) -> float:
+    """Return how long ago a cache was used. If the computer's clock has been set back by more than
+    the cache lasts, nobody knows, and the cache counts as expired: else it would be warm until
+    that time comes again.
+    """
+    seconds_since = now - last_use
+    if seconds_since < -lifetime_seconds:
+        return math.inf
+    return max(0.0, seconds_since)
 
 
 def keep_alive_times_and_usages_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
@@ -451,7 +478,11 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
     is_other_model = model_before.model != model_after.model
     is_other_effort = model_before.effort != model_after.effort
     return PendingRewrite(
-        lost_tokens, dollars, cached_until, is_model=is_other_model or is_other_effort
+        lost_tokens,
+        dollars,
+        cached_until,
+        lifetime_seconds,
+        is_model=is_other_model or is_other_effort,
     )
 
 

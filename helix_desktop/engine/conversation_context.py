@@ -171,8 +171,7 @@ class ConversationContext:
         if rewrite is None:
             return None
         # If the cache has expired, all is written again whatever was chosen.
-        has_expired = 0 < rewrite.until <= self._services.clock.current_time()
-        if has_expired:
+        if rewrite.has_expired(self._services.clock.current_time()):
             return None
         return rewrite
 

@@ -273,7 +273,7 @@ class FoldDocumentWriter:
         """
         self.heard_at = math.inf
         self._piece_done_at = -math.inf
-        start_time = self.clock.current_time()
+        start_time = self.clock.steady_time()
         reason = reason_not_to_fold(material)
         if reason:
             raise NoDocumentWritten(reason)
@@ -282,7 +282,7 @@ class FoldDocumentWriter:
         document_plan = await self._plan_document(material, fold_name, limit)
         added = await self._write_by_added_strategies(material, document_plan)
         if added is not None:
-            seconds_taken = self.clock.current_time() - start_time
+            seconds_taken = self.clock.steady_time() - start_time
             fold = self._build_document_fold(
                 material, document_plan, added.document, added.author, seconds_taken
             )
@@ -299,7 +299,7 @@ class FoldDocumentWriter:
             except ModelFailed as error:
                 failures.append(f"{attempt.name}: {error.what}")
                 continue
-            seconds_taken = self.clock.current_time() - start_time
+            seconds_taken = self.clock.steady_time() - start_time
             model = attempt.client.model_name
             fold = self._build_document_fold(
                 material, document_plan, document, model, seconds_taken

@@ -186,7 +186,12 @@ class TokenCounter(Protocol):
 
 
 class Clock(Protocol):
+    """`current_time` is the date, in seconds since 1970, which can be set at any moment. Lengths
+    are differences of `steady_time`, which nobody can set and which says no date.
+    """
+
     def current_time(self) -> float: ...
+    def steady_time(self) -> float: ...
     async def sleep_seconds(self, seconds: float) -> None: ...
 
 

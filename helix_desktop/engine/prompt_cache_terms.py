@@ -76,6 +76,8 @@ CACHE_TERMS = (
 )
 # Amazon Bedrock's names begin with the maker, and before that with a region: `eu.anthropic.`
 _BEDROCK_PREFIX = re.compile(r"^(?:[a-z-]+\.)?anthropic\.")
+# No provider keeps a cache for longer.
+LONGEST_SECONDS = 86_400.0
 # All providers cache the beginning of a request that has so many tokens.
 UNKNOWN_TERMS = CacheTerms(re.compile(""), 1.0, USUAL_SECONDS, 4_096)
 
@@ -144,6 +146,8 @@ def _learn_lifetime(state: Moment, assumed: float) -> float:
     for earlier, later in itertools.pairwise(_last_steps(state, LEARNED_FROM_STEPS)):
         pause = _time_of_request(later) - earlier.time
         share_read = _share_read_from_cache(earlier, later)
+        if pause > LONGEST_SECONDS:
+            continue  # The computer's clock was set meanwhile, or nothing is there any more.
         if share_read >= READ_SHARE:
             longest_outlived = max(longest_outlived, pause)
         elif share_read < LOST_SHARE and not _was_changed_between(state, earlier.seq, later.seq):

@@ -153,7 +153,7 @@ class ToolCallRunner:
         """Run a call and time it, without the time the user took for an answer. The call that
         was broken off in the middle (`torn_call`) is not run.
         """
-        start_time = self.services.clock.current_time()
+        start_time = self.services.clock.steady_time()
         seconds_of_questions: list[float] = []  # One for each question that the user was asked.
         if call is torn_call:
             output = await self.services.cache.store_content(TORN.encode(), NOT_RUN)
@@ -161,7 +161,7 @@ class ToolCallRunner:
         else:
             context = self._build_call_context(call, seconds_of_questions.append)
             outcome = await self.services.tools.run_tool_call(call, context)
-        elapsed_seconds = self.services.clock.current_time() - start_time
+        elapsed_seconds = self.services.clock.steady_time() - start_time
         running_seconds = max(0.0, elapsed_seconds - sum(seconds_of_questions))
         returned = await self._result_fact(call, outcome, running_seconds)
         call_and_result = _CallAndResult(call.name, call.arguments, outcome.output.digest.hex)
@@ -174,17 +174,17 @@ class ToolCallRunner:
     ) -> CallContext:
         """Return what a tool may use. `note_wait` is told how long the user took for an answer."""
         conversation = self.conversation
-        current_time = self.services.clock.current_time
+        steady_time = self.services.clock.steady_time
 
         def show(text: str) -> None:
             conversation.notify_listeners(ToolPrinted(conversation.id, call.id, text))
 
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
-            time_asked = current_time()
+            time_asked = steady_time()
             try:
                 return await self.ask(question)
             finally:
-                note_wait(current_time() - time_asked)
+                note_wait(steady_time() - time_asked)
 
         state = conversation.state
         whole_tokens = content_recall.most_tokens_recalled_whole(state, conversation.policy)

@@ -417,7 +417,7 @@ class TurnLoop:
         goes on.
         """
         prepared = await self._build_request_and_mark_sent()
-        start_time = self._services.clock.current_time()
+        start_time = self._services.clock.steady_time()
         watch = RepetitionWatch()
         try:
             streamed = await self._stream_reply(prepared.request, watch, start_time)
@@ -430,7 +430,7 @@ class TurnLoop:
             read_tokens=reply.usage.input - reply.usage.cache_read,
             first_word_seconds=streamed.first_word_seconds,
             written_tokens=reply.usage.output,
-            seconds=self._services.clock.current_time() - start_time,
+            seconds=self._services.clock.steady_time() - start_time,
         )
         return await self._record_reply(reply, prepared, start_time)
 
@@ -457,7 +457,7 @@ class TurnLoop:
                     reply = delta
                     continue
                 if not first_word_seconds:
-                    first_word_seconds = self._services.clock.current_time() - start_time
+                    first_word_seconds = self._services.clock.steady_time() - start_time
                 if watch.is_repeating(delta) and not self._goes_on_repeating:
                     reply = _reply_without_repetitions(watch)
                     break
@@ -474,7 +474,7 @@ class TurnLoop:
                 recorded_parts.append(self._normalise_and_count_reply_part(part))
         parts = tuple(recorded_parts)
         self._step_count += 1
-        seconds = self._services.clock.current_time() - start_time
+        seconds = self._services.clock.steady_time() - start_time
         model = reply.model or self._main_model_client().model_name
         # An empty reply that was billed is recorded for its cost.
         if parts or reply.usage.input:

@@ -173,6 +173,9 @@ class SystemClock:
     def current_time(self) -> float:
         return time.time()
 
+    def steady_time(self) -> float:
+        return time.monotonic()
+
     async def sleep_seconds(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 

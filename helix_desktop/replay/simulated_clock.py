@@ -74,7 +74,10 @@ class LoopClock:
     """The engine's `Clock`, based on the time of the running event loop."""
 
     def current_time(self) -> float:
-        return START + asyncio.get_running_loop().time()
+        return START + self.steady_time()
+
+    def steady_time(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def sleep_seconds(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -54,7 +54,9 @@ Open = Callable[[ConversationStarted, Delegation], Awaitable[Session]]
 
 @dataclass(slots=True)
 class DelegatedAgent:
-    """An agent with a delegated task. `ended`: seconds since 1970, or 0 while it works."""
+    """An agent with a delegated task. `began` and `ended` are by a clock that nobody sets;
+    `ended` is 0 while it works.
+    """
 
     id: str
     parent: str
@@ -239,7 +241,7 @@ class SubagentRunner:
         if team.stops != stops_before:
             state = "stopped"
         agent = DelegatedAgent(
-            session.id, order.parent, order.role, title, session, time.time(), state=state
+            session.id, order.parent, order.role, title, session, time.monotonic(), state=state
         )
         team.agents[agent.id] = agent
         self._notify_team_listeners()
@@ -272,7 +274,7 @@ class SubagentRunner:
             async with self._occupy_working_slot(agent, team):
                 return await self._run_agent_turn(agent, order, ask, team)
         finally:
-            agent.ended = time.time()
+            agent.ended = time.monotonic()
             if agent.state != "stopped":
                 agent.state = _describe_session_end(agent.session)
             self._notify_team_listeners()
@@ -368,7 +370,7 @@ class SubagentRunner:
         cost = 0.0
         if row is not None:
             cost = row.cost
-        end_time = agent.ended or time.time()
+        end_time = agent.ended or time.monotonic()
         return SubagentRow(
             id=agent.id,
             parent=agent.parent,

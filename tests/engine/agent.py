@@ -132,15 +132,23 @@ class Words:
 
 @dataclass
 class SteppedClock:
-    """Time passes only where somebody sleeps."""
+    """Time passes only where somebody sleeps. Who changes `time` alone sets the clock."""
 
     time: float = 1_000.0
+    passed: float = 0.0  # In seconds, however the clock was set.
 
     def current_time(self) -> float:
         return self.time
 
-    async def sleep_seconds(self, seconds: float) -> None:
+    def steady_time(self) -> float:
+        return self.passed
+
+    def pass_seconds(self, seconds: float) -> None:
         self.time += seconds
+        self.passed += seconds
+
+    async def sleep_seconds(self, seconds: float) -> None:
+        self.pass_seconds(seconds)
         await asyncio.sleep(0)
 
 

@@ -334,3 +334,30 @@ def test_a_report_that_makes_no_sense_leaves_the_meter_an_estimate() -> None:
     meter = context_usage.measure_window(talk.state, LAYERED)
     assert meter.is_estimate
     assert meter.used == talk.state.counted_tokens
+
+
+@pytest.mark.parametrize("seconds_back", [86_400.0, 31_557_600.0, 1.7e9])
+def test_a_clock_that_is_set_back_keeps_no_cache_warm_for_ever(seconds_back: float) -> None:
+    """The window said "price rises in 525,960 min", and nothing was shortened for a year."""
+    talk = Talk()
+    talk.add(replace(PRICED, cache_seconds=300), after=2e9)
+    talk.user("go", tokens=1_000)
+    talk.reply("yes", model="m", billed=talk.state.counted_tokens)
+    price = context_usage.estimate_next_message_cost(talk.state, LAYERED)
+    assert price is not None
+    now = talk.state.time_of_moment - seconds_back
+    assert price.cost_when_sent(now) == price.cold
+    assert context_usage.is_cache_cold(talk.state, now)
+
+
+def test_a_clock_that_is_set_back_by_seconds_ends_no_cache() -> None:
+    talk = Talk()
+    talk.add(replace(PRICED, cache_seconds=300), after=2e9)
+    talk.user("go", tokens=1_000)
+    talk.reply("yes", model="m", billed=talk.state.counted_tokens)
+    price = context_usage.estimate_next_message_cost(talk.state, LAYERED)
+    assert price is not None
+    now = talk.state.time_of_moment - 20
+    assert price.cost_when_sent(now) == price.warm
+    assert price.warm_seconds_left(now) == 300
+    assert not context_usage.is_cache_cold(talk.state, now)

@@ -13,6 +13,7 @@ import pytest
 from helix_desktop.engine.conversation_details import CRITICAL, Detail
 from helix_desktop.engine.details_entry import parse_details_entry
 from helix_desktop.engine.facts import (
+    Folded,
     FoldFailed,
     FoldKind,
     ModelRole,
@@ -482,3 +483,17 @@ async def test_names_that_occur_nowhere_cost_no_request() -> None:
     assert await find_unknown_names_of_fold(kept.conversation.state, fold, kept.cache) == [
         "src/never_there.py — It is in src/never_there.py."
     ]
+
+
+@pytest.mark.parametrize("seconds_set", [31_557_600, -31_557_600, -3_600])
+async def test_a_clock_that_is_set_meanwhile_changes_no_length_of_a_fold(seconds_set: int) -> None:
+    def answer_after_jump(request: Request) -> str:
+        kept.clock.time += seconds_set
+        kept.clock.pass_seconds(2)
+        return good(request)
+
+    kept = await with_history(handover_writer="main")
+    kept.writers["main"].answer = answer_after_jump
+    (recorded,) = await kept.folding.fold_on_demand(FoldKind.HANDOVER)
+    assert isinstance(recorded.fact, Folded)
+    assert recorded.fact.seconds == 2

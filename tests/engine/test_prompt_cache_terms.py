@@ -168,3 +168,13 @@ def test_anthropics_lifetime_is_documented_and_not_learned() -> None:
     asked(talk, CLAUDE.model, Usage(10_000, 0, 9_000, 10), after=5)
     asked(talk, CLAUDE.model, Usage(10_500, 9_000, 1_000, 10), after=900)
     assert cache_lifetime_seconds(talk.state) == 300
+
+
+@pytest.mark.parametrize("jump", [31_557_600.0, -31_557_600.0])
+def test_a_clock_that_is_set_between_two_requests_teaches_no_lifetime(jump: float) -> None:
+    talk = Talk()
+    talk.add(CODEX, after=2e9)
+    talk.user("go")
+    asked(talk, CODEX.model, Usage(10_000, 0, 0, 10), after=5)
+    asked(talk, CODEX.model, Usage(10_500, 10_000, 0, 10), after=jump)
+    assert cache_lifetime_seconds(talk.state) == 300

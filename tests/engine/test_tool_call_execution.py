@@ -167,7 +167,7 @@ async def test_the_time_a_call_took_is_its_own_and_not_how_long_the_user_thought
 
     def think(event: Event) -> None:
         if isinstance(event, QuestionAsked):
-            clock.time += 50
+            clock.pass_seconds(50)
             at.session.answer_question(event.number, PermissionAnswer(allowed=True))
 
     at.session.subscribe_to_events(think)
@@ -421,3 +421,27 @@ async def test_stopping_while_an_excerpt_is_made_keeps_the_results() -> None:
     assert (await told(at)).reason is TurnEnd.STOPPED
     assert [(result.ok, result.tokens) for result in at.of(ToolReturned)] == [(True, 9_000)]
     assert request_building.find_violations(await at.session.context.rebuild_request()) == []
+
+
+@pytest.mark.parametrize("years", [1, -1, 12, -56])
+async def test_a_clock_that_is_set_changes_no_length_of_a_call_or_a_reply(years: int) -> None:
+    """A call of one second stood as a year in the timeline."""
+
+    async def reply(request: Request) -> Reply:
+        clock.time -= years * 31_557_600
+        await clock.sleep_seconds(3)
+        return says("done")
+
+    at = await world(calls("look"), reply)
+    clock = at.session._services.clock
+    assert isinstance(clock, SteppedClock)
+
+    async def look(call: ToolCall, context: CallContext) -> str:
+        clock.time += years * 31_557_600
+        await clock.sleep_seconds(1)
+        return "seen"
+
+    at.tools.runs = {"look": look}
+    await told(at)
+    assert [result.seconds for result in at.of(ToolReturned)] == [1]
+    assert [replied.seconds for replied in at.of(ModelReplied)] == [0, 3]

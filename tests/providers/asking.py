@@ -42,7 +42,10 @@ class Instant:
     slept: list[float] = field(default_factory=list)
 
     def current_time(self) -> float:
-        return 1_000_000.0 + sum(self.slept)
+        return 1_000_000.0 + self.steady_time()
+
+    def steady_time(self) -> float:
+        return sum(self.slept)
 
     async def sleep_seconds(self, seconds: float) -> None:
         self.slept.append(seconds)

@@ -132,8 +132,9 @@ def _describe_cache(price: NextMessageCost, now: float) -> list[str]:
     """Says how long the provider's cache stays warm, and what keeping it so has cost."""
     words: list[str] = []
     if price.warm_until:
-        minutes_left = math.ceil((price.warm_until - now) / 60)
-        if minutes_left > 0:
+        seconds_left = price.warm_seconds_left(now)
+        if seconds_left > 0:
+            minutes_left = math.ceil(seconds_left / 60)
             words.append(tr("price rises in {n} min", n=minutes_left))
         else:
             words.append(tr("full price again"))

@@ -93,7 +93,8 @@ class TranscriptItems:
     _broken_reply_seq: int = 0  # The fact number of a broken reply that is being repeated, or 0.
     # Fact numbers of broken replies and of their replacements.
     _replaced: list[tuple[int, int]] = field(default_factory=list)
-    retry_at: float = 0.0  # The time at which the model is asked again after a failed request.
+    # When the model is asked again after a failed request, by the clock that nobody sets.
+    retry_at: float = 0.0
     _error: int = -1  # The index of the last failure's item if nothing follows it, otherwise -1.
     # The index of the last failed fold's item if no fold follows it, otherwise -1.
     failed_fold: int = -1
@@ -513,10 +514,6 @@ class TranscriptItems:
 
         branch = self.history.branch
         record = self.calls.record_of_chat_item(index)
-        begun_at = record.began
-        if begun_at is None:
-            begun_at = item.recorded.time
-
         returned: facts.ToolReturned | None = None
         returned_seq = 0
         output_fold: facts.Folded | None = None
@@ -529,6 +526,9 @@ class TranscriptItems:
         call_part = facts.PartRef(item.fact_seq, item.part)
         argument_fold = branch.fold_shown_for_part(call_part)
         is_running = self.running in _BUSY and self.calls.is_open(call, index)
+        begun_at = 0.0
+        if is_running:
+            begun_at = self.calls.begin_of_running_call(index, item.recorded.time)
 
         return ToolCallState(
             call=call,

@@ -1,5 +1,6 @@
 """What is known of each tool call in the chat, with one record for each item that shows one."""
 
+import time
 from dataclasses import field
 
 from helix_desktop.engine.facts import Decided, ToolCall, ToolReturned
@@ -7,6 +8,8 @@ from helix_desktop.engine.session_events import CallStage
 from helix_desktop.fast_dataclass import dataclass
 
 SHOWN_LIVE = 64 * 1024  # So many of the last characters that a running command printed are shown.
+# A call that seems to run for longer was asked for before the computer's clock was set.
+_LONGEST_CALL_SECONDS = 86_400.0
 
 
 def is_output_whole_in_fact(returned: ToolReturned) -> bool:
@@ -127,6 +130,18 @@ class ToolCallRecords:
             if stage is CallStage.RUNNING:
                 record.began = now
         return self._items_of_open_call(call)
+
+    def begin_of_running_call(self, index: int, reply_time: float) -> float:
+        """Return when a call began, by the clock that nobody sets. Of one that ran before it was
+        shown, only the date of its reply is known, which is looked at once.
+        """
+        record = self._ensure_record(index)
+        if record.began is None:
+            seconds_running = time.time() - reply_time
+            if not 0 <= seconds_running <= _LONGEST_CALL_SECONDS:
+                seconds_running = 0.0  # The computer's clock was set meanwhile.
+            record.began = time.monotonic() - seconds_running
+        return record.began
 
     def _items_of_open_call(self, call: str) -> tuple[int, ...]:
         if call not in self._open:

@@ -72,7 +72,7 @@ class TranscriptCanvas(BoxSurface):
         self._drawn: DrawnPlaces = {}
         self._floated = QRect()  # The area that was drawn on top of the items.
         ink = DrawingStyle(theme)
-        context = LayoutContext(ink, float(COLUMN), self.items, content, time.time)
+        context = LayoutContext(ink, float(COLUMN), self.items, content, time.monotonic)
         self.column = ItemColumn(context)
         # What a thread read of a long conversation that is about to be shown.
         self._prepared_column: ItemColumn | None = None

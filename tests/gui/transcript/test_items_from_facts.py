@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -440,6 +442,20 @@ def test_a_running_call_shows_what_it_prints_and_stops_with_its_result() -> None
     assert 0 in change.changed_items
     assert items.running_call_items() == []
     assert items.tool_call_state(0).printed_text == ""
+
+
+@pytest.mark.parametrize(("seconds_ago", "shown"), [(60.0, 60.0), (3e7, 0.0), (-3_600.0, 0.0)])
+def test_a_call_that_runs_already_is_timed_from_its_reply_unless_the_clock_was_set(
+    seconds_ago: float, shown: float
+) -> None:
+    told = Told()
+    told.reply("", call(1))
+    reply = replace(told.facts[-1], time=time.time() - seconds_ago)
+    items = grown([*told.facts[:-1], reply])
+    items.set_run_state(ConversationActivity.TOOLS)
+    state = items.tool_call_state(0)
+    assert time.monotonic() - state.begun_at == pytest.approx(shown, abs=5)
+    assert items.tool_call_state(0).begun_at == state.begun_at
 
 
 def test_an_interrupted_call_does_not_run_for_ever() -> None:
