@@ -20,6 +20,7 @@ from helix_desktop import atomic_files
 from helix_desktop.errors import ActionRefused, AmbiguousName, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import list_at, object_at, text_at, value_at
+from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
 
 DEVICES_FILE = "page_devices.json"
 CODE_SECONDS = 600.0
@@ -60,6 +61,18 @@ class PairingCode:
     expires: float
     may_allow: bool
     wrong_tries: int = 0
+    # When it expires by the clock that starts with the computer. A code that lacks this is void.
+    expires_by_steady_clock: float = 0.0
+
+    def is_valid_at(self, date: float, steady_time: float) -> bool:
+        """Say whether the code may be used. The clock that reaches its end first ends it, and so
+        does one that was set back: the date by the user, the steady one by a start of the computer.
+        """
+        seconds_left = self.expires - date
+        steady_seconds_left = self.expires_by_steady_clock - steady_time
+        shortest = min(seconds_left, steady_seconds_left)
+        longest = max(seconds_left, steady_seconds_left)
+        return 0 <= shortest and longest <= CODE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +86,15 @@ class DeviceFile:
 class PairedDevices:
     """The devices in one file, which the page and commands change at the same time."""
 
-    def __init__(self, config_folder: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        config_folder: Path,
+        clock: Callable[[], float] = time.time,
+        steady_clock: Callable[[], float] = seconds_since_start_of_computer,
+    ) -> None:
         self._path = config_folder / DEVICES_FILE
         self._clock = clock
+        self._steady_clock = steady_clock
         self._read_at: tuple[int, int, int] = (0, 0, 0)
         self._known = DeviceFile()
 
@@ -86,8 +105,12 @@ class PairedDevices:
         """Returns a new code. An earlier one that was not used is void."""
         letters = [secrets.choice(_CODE_CHARACTERS) for _ in range(_CODE_LENGTH)]
         code = "".join(letters)
-        expires = self._clock() + CODE_SECONDS
-        waiting = PairingCode(_hash_secret(code), expires, may_allow)
+        waiting = PairingCode(
+            _hash_secret(code),
+            self._clock() + CODE_SECONDS,
+            may_allow,
+            expires_by_steady_clock=self._steady_clock() + CODE_SECONDS,
+        )
         with atomic_files.hold_for_change(self._path):
             stored = self._read_file()
             self._write_device_file(replace(stored, code=waiting))
@@ -123,7 +146,7 @@ class PairedDevices:
     def _check_typed_code(self, stored: DeviceFile, typed_code: str) -> PairingCode:
         """Returns the code that is waiting, if it is the typed one. A wrong try is counted."""
         waiting = stored.code
-        if waiting is None or self._clock() > waiting.expires:
+        if waiting is None or not waiting.is_valid_at(self._clock(), self._steady_clock()):
             raise ActionRefused(NO_CODE, remedy="Create a new code on the computer.")
         typed_hash = _hash_secret(typed_code)
         if not hmac.compare_digest(waiting.code_hash, typed_hash):
@@ -146,7 +169,7 @@ class PairedDevices:
     def note_use(self, device: PairedDevice) -> None:
         """Writes down when a device was last used, at most once a minute."""
         now = self._clock()
-        if now - device.last_used < NOTED_SECONDS:
+        if 0 <= now - device.last_used < NOTED_SECONDS:  # Below 0, the clock was set back.
             return
         with atomic_files.hold_for_change(self._path):
             stored = self._read_file()

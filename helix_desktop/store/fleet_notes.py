@@ -23,9 +23,9 @@ FAILOVER_SECONDS = 30.0
 CUT_OFF_SECONDS = 86_400.0
 ALL_WORKSPACES = b""  # Used for notes on all workspaces of a store.
 _SQL = read_sql_statements("fleet_note_statements")
-_FAILOVER = "SELECT 1 FROM {t}notes WHERE space = %s AND name = 'timeline' AND until > {now}"
+_FAILOVER = "SELECT 1 FROM {t}notes WHERE space = %s AND name = 'timeline' AND until > {now} AND until < {now} + {longest}"
 _STOP = "SELECT 1 FROM {t}notes WHERE space = %s AND name = 'stop'"
-_READ = "SELECT name, amount FROM {t}notes WHERE space IN (%s, %s) AND (until = 0 OR until > {now}) ORDER BY name"
+_READ = "SELECT name, amount FROM {t}notes WHERE space IN (%s, %s) AND (until = 0 OR (until > {now} AND until < {now} + {longest})) ORDER BY name"
 _CHARGED = "UPDATE {t}tasks SET charged = CASE WHEN charged > %s THEN charged ELSE %s END WHERE space = %s AND id = %s AND claims = %s AND state = 'running' RETURNING id"
 
 

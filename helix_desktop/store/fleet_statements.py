@@ -30,6 +30,11 @@ class RunInTransaction(Protocol):
     def __call__(self, work: Callable[[TableTransaction], T], /) -> Awaitable[T]: ...
 
 
+# The notes that last longest end at the next midnight. One that seems to last longer than this was
+# written before the database's clock was set back, and holds no more.
+LONGEST_NOTE_SECONDS = 90_000
+
+
 @dataclass(frozen=True, slots=True)
 class SqlDialect:
     """How the two databases differ: the tables' `prefix`, the clock in seconds since
@@ -51,6 +56,7 @@ class SqlDialect:
         """
         text = template.replace("{t}", self.prefix)
         text = text.replace("{midnight}", self.midnight)  # It contains {now}.
+        text = text.replace("{longest}", str(LONGEST_NOTE_SECONDS))
         text = text.replace("{now}", self.now)
         text = text.replace("{share}", self.share)
         text = text.replace("{hold}", self.hold)

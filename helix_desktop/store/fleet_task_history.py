@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.content_age import DOUBTED_PAUSES, LONGEST_CERTAIN_PAUSE
 from helix_desktop.store.fleet_statements import TableTransaction
 from helix_desktop.store.fleet_task_reading import FleetTaskReader
 from helix_desktop.store.fleet_tasks import (
@@ -37,13 +38,30 @@ class FleetTaskHistory(FleetTaskReader):
         """
         counts = await self.count_fleet_tasks()
         number_ended = sum(counts.by_state[state] for state in ENDED)
-        removed = await self._remove_ended_before(retention.seconds, number_ended)
+        certain_seconds = await self._age_that_is_certain(retention.seconds)
+        removed = await self._remove_ended_before(certain_seconds, number_ended)
         too_many = number_ended - removed - retention.tasks
         removed += await self._remove_ended_before(0.0, too_many)
         if removed:
             forget_needs = self._statement("remove_needs_of_unknown", self._space)
             await self._run_statements([forget_needs])
         return removed
+
+    async def _age_that_is_certain(self, seconds: float) -> float:
+        """Return from which age by the clock on a task is certainly older than so many seconds.
+
+        A long pause in which nothing ended may be a clock that was set forward, and no time that
+        really passed. It does not count then.
+        """
+        age = seconds
+        for _ in range(DOUBTED_PAUSES):
+            question = self._statement("pause_at_age", self._space, age, self._space, age)
+            (rows,) = await self._run_statements([question])
+            ((pause_seconds,),) = rows
+            if pause_seconds is None or pause_seconds < LONGEST_CERTAIN_PAUSE:
+                break
+            age += float(pause_seconds)
+        return age
 
     async def _remove_ended_before(self, seconds: float, most: int) -> int:
         """Remove up to `most` tasks that ended that many seconds ago, the oldest first.

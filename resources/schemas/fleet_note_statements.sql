@@ -16,7 +16,7 @@ DELETE FROM {t}notes WHERE space = %s AND substr(name, 1, %s) = %s RETURNING nam
 DELETE FROM {t}notes WHERE space = %s AND name LIKE 'reserved %%' AND name NOT LIKE %s RETURNING name
 
 -- drain
-UPDATE {t}notes SET amount = 1 WHERE space = %s AND name LIKE 'worker %%' AND (%s = '' OR name = %s) AND until > {now} RETURNING name
+UPDATE {t}notes SET amount = 1 WHERE space = %s AND name LIKE 'worker %%' AND (%s = '' OR name = %s) AND until > {now} AND until < {now} + {longest} RETURNING name
 
 -- timeline
 INSERT INTO {t}notes AS n (space, name, until, amount) SELECT %s, 'timeline', 0, {timeline} WHERE NOT EXISTS (SELECT 1 FROM {t}notes WHERE

@@ -31,9 +31,9 @@ SELECT needs FROM {t}task_needs WHERE space = %s AND task = %s
 SELECT id FROM {t}tasks WHERE space = %s AND state = 'waiting' AND deadline > 0 AND deadline < {now} LIMIT 500
 
 -- overdue
---- Tasks whose worker is lost, as nobody renewed the lease.
+--- Tasks whose worker is lost, as nobody renewed the lease. No lease lasts an hour: one that seems to was taken before the clock was set back.
 UPDATE {t}tasks SET state = CASE WHEN setbacks + 1 >= %s THEN 'dead-letter' ELSE 'waiting' END, reason = CASE WHEN setbacks + 1 >= %s THEN
-'lost' ELSE '' END, until = 0, setbacks = setbacks + 1, worker = '' WHERE space = %s AND state = 'running' AND until < {now} RETURNING id,
+'lost' ELSE '' END, until = 0, setbacks = setbacks + 1, worker = '' WHERE space = %s AND state = 'running' AND (until < {now} OR until > {now} + 3600) RETURNING id,
 state, setbacks
 
 -- release
@@ -112,6 +112,11 @@ UPDATE {t}tasks SET state = 'waiting', until = 0, setbacks = 0, reason = '' WHER
 -- remove_old
 DELETE FROM {t}ended_tasks WHERE space = %s AND id IN (SELECT id FROM {t}ended_tasks WHERE space = %s AND ended < {now} - %s ORDER BY ended
 LIMIT %s) RETURNING id
+
+-- pause_at_age
+--- How long nothing ended after the newest of the tasks that are older than so many seconds.
+SELECT coalesce((SELECT min(ended) FROM {t}ended_tasks WHERE space = %s AND ended >= {now} - %s AND ended <= {now}), {now}) - (SELECT max(ended)
+FROM {t}ended_tasks WHERE space = %s AND ended < {now} - %s)
 
 -- remove_needs_of_unknown
 DELETE FROM {t}task_needs WHERE space = %s AND (NOT EXISTS (SELECT 1 FROM {t}tasks WHERE space = {t}task_needs.space AND id =

@@ -131,3 +131,40 @@ def test_a_damaged_file_lets_nobody_in(
     assert devices.find_device(f"{'0' * 16}.{'A' * 43}") is None
     with pytest.raises(ActionRefused):
         devices.pair_device("AAAAA-AAAAA", "A")
+
+
+@pytest.mark.parametrize("seconds_back", [CODE_SECONDS + 1, 3_600.0, 31_557_600.0])
+def test_a_code_does_not_live_longer_because_the_clock_was_set_back(
+    devices: PairedDevices, clock: Clock, seconds_back: float
+) -> None:
+    code = devices.create_pairing_code(may_allow=True)
+    clock.now -= seconds_back
+    with pytest.raises(ActionRefused):
+        devices.pair_device(code, "A")
+
+
+def test_a_code_ends_by_the_steady_clock_too(tmp_path: Path, clock: Clock) -> None:
+    """The clock is set back a little, again and again."""
+    steady = Clock()
+    devices = PairedDevices(tmp_path, clock, steady)
+    code = devices.create_pairing_code(may_allow=True)
+    steady.now += CODE_SECONDS - 1
+    restarted = PairedDevices(tmp_path, clock, steady)
+    steady.now += 2
+    with pytest.raises(ActionRefused):
+        restarted.pair_device(code, "A")
+    code = devices.create_pairing_code(may_allow=True)
+    steady.now = 5.0  # The computer has started anew.
+    with pytest.raises(ActionRefused):
+        devices.pair_device(code, "A")
+
+
+def test_the_last_use_is_noted_although_the_clock_was_set_back(
+    devices: PairedDevices, clock: Clock
+) -> None:
+    device, cookie = devices.pair_device(devices.create_pairing_code(may_allow=False), "A")
+    clock.now -= 31_557_600.0
+    devices.note_use(device)
+    used = devices.find_device(cookie)
+    assert used is not None
+    assert used.last_used == clock.now

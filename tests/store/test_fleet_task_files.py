@@ -248,3 +248,50 @@ async def test_a_shared_store_that_is_no_database_says_that_it_cannot_store_task
         async with open_fleet_task_list(shared):
             raise AssertionError
     assert refused.value.remedy == "To share tasks, use PostgreSQL."
+
+
+def set_clock_back(folder: Path, seconds: float) -> None:
+    """Move every end that is noted as far away as it is once the clock was set back."""
+    with closing(sqlite3.connect(folder / TASK_FILE)) as connection, connection:
+        for table in ("tasks", "notes"):
+            connection.execute(f"UPDATE {table} SET until = until + ? WHERE until > 0", (seconds,))
+
+
+@pytest.mark.parametrize("seconds", [2 * 86_400.0, 31_557_600.0, 1.7e9])
+async def test_a_lease_ends_although_the_clock_was_set_back(
+    tmp_path: Path, open_tables: Callable[[], FleetTaskList], seconds: float
+) -> None:
+    """The task of a worker that was killed stood as running until the year came again."""
+    tasks = open_tables()
+    await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("x"))])
+    (claimed,) = await tasks.claim_fleet_tasks("killed", 9, 30)
+    set_clock_back(tmp_path, seconds)
+    (again,) = await tasks.claim_fleet_tasks("next", 9, 30)
+    assert (again.id, again.claims) == (claimed.id, claimed.claims + 1)
+
+
+async def test_a_task_that_waits_after_a_setback_is_tried_although_the_clock_was_set_back(
+    tmp_path: Path, open_tables: Callable[[], FleetTaskList]
+) -> None:
+    tasks = open_tables()
+    await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("x"))])
+    for _ in range(2):
+        for claimed in await tasks.claim_fleet_tasks("one", 9, 30):
+            await tasks.give_back_after_setback(claimed, FleetTaskResult())
+    assert await tasks.claim_fleet_tasks("one", 9, 30) == []
+    set_clock_back(tmp_path, 31_557_600.0)
+    assert await tasks.seconds_until_next_try() is None
+    assert len(await tasks.claim_fleet_tasks("one", 9, 30)) == 1
+
+
+async def test_no_worker_lives_and_no_provider_pauses_because_the_clock_was_set_back(
+    tmp_path: Path, open_tables: Callable[[], FleetTaskList]
+) -> None:
+    notes = open_tables().notes
+    await notes.renew_worker_and_tell_if_draining("killed", 30)
+    await notes.pause_provider("openai", 60)
+    state = await notes.read_state()
+    assert (list(state.workers), state.paused) == (["killed"], ("openai",))
+    set_clock_back(tmp_path, 31_557_600.0)
+    state = await notes.read_state()
+    assert (list(state.workers), state.paused) == ([], ())

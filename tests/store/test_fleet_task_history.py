@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,13 @@ from helix_desktop.store.fleet_tasks import (
 )
 
 FOR_EVER = 1e9
+DAY = 86_400.0
+
+
+def set_clock_of_list(folder: Path, seconds: float) -> None:
+    """Make all that is in the list as much older as if the clock had been set forward."""
+    with closing(sqlite3.connect(folder / "tasks.sqlite3")) as connection, connection:
+        connection.execute("UPDATE ended_tasks SET ended = ended - ?", (seconds,))
 
 
 @pytest.fixture
@@ -64,6 +73,30 @@ async def test_what_ended_too_long_ago_goes_however_few_there_are(tasks: FleetTa
     assert await tasks.remove_old_tasks(TaskRetention(60.0, 100)) == 0
     assert await tasks.remove_old_tasks(TaskRetention(-1.0, 100)) == 2
     assert await texts(tasks) == ["live"]
+
+
+async def test_a_clock_that_is_a_year_ahead_removes_no_task_that_ended_yesterday(
+    tasks: FleetTaskList, tmp_path: Path
+) -> None:
+    await add(tasks, "a", "b")
+    await end_all(tasks)
+    set_clock_of_list(tmp_path, 366 * DAY)
+    assert await tasks.remove_old_tasks(TaskRetention()) == 0
+    await add(tasks, "c")
+    await end_all(tasks)
+    assert await tasks.remove_old_tasks(TaskRetention()) == 0
+    set_clock_of_list(tmp_path, 100 * DAY)  # In which nothing ended, as it is a little used list.
+    assert await tasks.remove_old_tasks(TaskRetention()) == 0
+
+
+async def test_in_a_list_in_use_tasks_go_when_they_are_old(
+    tasks: FleetTaskList, tmp_path: Path
+) -> None:
+    for _ in range(25):
+        await add(tasks, "x")
+        await end_all(tasks)
+        set_clock_of_list(tmp_path, 5 * DAY)
+    assert await tasks.remove_old_tasks(TaskRetention()) == 8
 
 
 async def test_a_text_leaves_every_part_of_a_task_that_says_it(tasks: FleetTaskList) -> None:
