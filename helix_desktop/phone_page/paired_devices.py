@@ -72,7 +72,7 @@ class PairingCode:
         steady_seconds_left = self.expires_by_steady_clock - steady_time
         shortest = min(seconds_left, steady_seconds_left)
         longest = max(seconds_left, steady_seconds_left)
-        return 0 <= shortest and longest <= CODE_SECONDS
+        return shortest >= 0 and longest <= CODE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -426,13 +426,7 @@ async def test_stopping_while_an_excerpt_is_made_keeps_the_results() -> None:
 @pytest.mark.parametrize("years", [1, -1, 12, -56])
 async def test_a_clock_that_is_set_changes_no_length_of_a_call_or_a_reply(years: int) -> None:
     """A call of one second stood as a year in the timeline."""
-
-    async def reply(request: Request) -> Reply:
-        clock.time -= years * 31_557_600
-        await clock.sleep_seconds(3)
-        return says("done")
-
-    at = await world(calls("look"), reply)
+    at = await world(calls("look"))
     clock = at.session._services.clock
     assert isinstance(clock, SteppedClock)
 
@@ -441,7 +435,13 @@ async def test_a_clock_that_is_set_changes_no_length_of_a_call_or_a_reply(years:
         await clock.sleep_seconds(1)
         return "seen"
 
+    async def reply(request: Request) -> Reply:
+        clock.time -= years * 31_557_600
+        await clock.sleep_seconds(3)
+        return says("done")
+
     at.tools.runs = {"look": look}
+    at.model.script.append(reply)
     await told(at)
     assert [result.seconds for result in at.of(ToolReturned)] == [1]
     assert [replied.seconds for replied in at.of(ModelReplied)] == [0, 3]

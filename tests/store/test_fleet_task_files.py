@@ -253,8 +253,8 @@ async def test_a_shared_store_that_is_no_database_says_that_it_cannot_store_task
 def set_clock_back(folder: Path, seconds: float) -> None:
     """Move every end that is noted as far away as it is once the clock was set back."""
     with closing(sqlite3.connect(folder / TASK_FILE)) as connection, connection:
-        for table in ("tasks", "notes"):
-            connection.execute(f"UPDATE {table} SET until = until + ? WHERE until > 0", (seconds,))
+        connection.execute("UPDATE tasks SET until = until + ? WHERE until > 0", (seconds,))
+        connection.execute("UPDATE notes SET until = until + ? WHERE until > 0", (seconds,))
 
 
 @pytest.mark.parametrize("seconds", [2 * 86_400.0, 31_557_600.0, 1.7e9])
