@@ -84,8 +84,10 @@ def search_path_without_agents(search_path: str) -> str:
     kept_folders: list[str] = []
     for folder in search_path.split(os.pathsep):
         is_absolute = os.path.isabs(folder)  # noqa: PTH117 -- a text, as it stands in PATH
-        # LUA_PATH and others have patterns in them, divided by other signs.
-        parts = [folder, *folder.split(";")]
+        parts = [folder]
+        if ";" in folder:
+            # LUA_PATH and others have patterns in them, divided by other signs.
+            parts += folder.split(";")
         if is_absolute and not any(map(is_in_folder_of_agents, parts)):
             kept_folders.append(folder)
     return os.pathsep.join(kept_folders)
@@ -163,7 +165,7 @@ def is_in_folder_of_agents(path: str) -> bool:
     if not _known_folders():
         return False
     for place in _list_places_on_the_way(path):
-        if _is_place_of_agents(Path(place)):
+        if _is_place_of_agents(place):
             return True
     return False
 
@@ -176,11 +178,16 @@ def _known_folders() -> set[str]:
     return _folders_of_agents
 
 
-def _is_place_of_agents(place: Path) -> bool:
-    for folder in (place, *place.parents):
-        if str(folder) in _folders_of_agents and not is_setting_in_home(place, folder):
+def _is_place_of_agents(place: str) -> bool:
+    # Texts, not Path objects: this is asked for each folder of PATH before each start of a process.
+    folder = place
+    while True:
+        if folder in _folders_of_agents and not is_setting_in_home(Path(place), Path(folder)):
             return True
-    return False
+        parent = os.path.dirname(folder)  # noqa: PTH120
+        if parent == folder:
+            return False
+        folder = parent
 
 
 def find_folder_without_agents() -> Path:
@@ -228,7 +235,10 @@ def _list_places_on_the_way(path: str) -> list[str]:
         if target.is_absolute():
             reached = target.anchor
         names_to_follow += reversed(target.relative_to(target.anchor).parts)
-    return [*links, os.path.realpath(path)]
+    if names_to_follow or os.pardir in path:
+        # So many links may be a circle. And `..` behind a link leads elsewhere than it seems to.
+        return [*links, os.path.realpath(path)]
+    return [*links, reached]
 
 
 @contextmanager

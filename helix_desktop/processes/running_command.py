@@ -137,7 +137,9 @@ def open_terminal_process(launch: starter.ProcessLaunch) -> starter.ChildProcess
         # Windows closes the job when this process ends.
         jobs_windows.create_job_for_process(process.pid)
         return process
-    command = starter.argv_with_program_path(launch)  # Fails if there is no such program.
+    environment = starter.environment_of(launch)
+    # Fails if there is no such program.
+    command = starter.argv_with_program_path(launch, environment)
     their_end, our_end = os.pipe()  # `our_end` stays open until this process ends.
     try:
         watched_launch = replace(

@@ -329,13 +329,14 @@ async def start_without_cleanup(
     line_limit: int = _LINE_LIMIT,
 ) -> Process:
     """Start a process, for callers that end it themselves when they are cancelled."""
+    environment = environment_of(launch)
     process = await asyncio.create_subprocess_exec(
-        *argv_with_program_path(launch),
+        *argv_with_program_path(launch, environment),
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         limit=line_limit,
-        **_process_options(launch),
+        **_process_options(launch, environment),
     )
     if launch.memory_bytes:
         _limit_memory(process.pid, launch.memory_bytes)
@@ -383,14 +384,15 @@ def open_process(
 
     Streams that are not given are those of this process.
     """
+    environment = environment_of(launch)
     return subprocess.Popen(
-        argv_with_program_path(launch),
+        argv_with_program_path(launch, environment),
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         text=True,
         pipesize=pipe_bytes,
-        **_process_options(launch),
+        **_process_options(launch, environment),
     )
 
 
@@ -444,12 +446,13 @@ def run_process_keeping_end(
 
 
 def _open_process_with_pipes(launch: ProcessLaunch) -> "subprocess.Popen[bytes]":
+    environment = environment_of(launch)
     return subprocess.Popen(
-        argv_with_program_path(launch),
+        argv_with_program_path(launch, environment),
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
-        **_process_options(launch),
+        **_process_options(launch, environment),
     )
 
 
@@ -544,12 +547,15 @@ def open_web_page(address: str) -> None:
             webbrowser.open(address)
 
 
-def argv_with_program_path(launch: ProcessLaunch) -> list[str]:
-    """Return the words to start, with the program's full path, never one in the working folder."""
+def argv_with_program_path(launch: ProcessLaunch, environment: Mapping[str, str]) -> list[str]:
+    """Return the words to start, with the program's full path, never one in the working folder.
+
+    `environment`: that of the launch, as `environment_of` returns it.
+    """
     name = launch.argv[0]
     if os.path.dirname(name):  # noqa: PTH120 -- a path is taken as it is
         return list(launch.argv)
-    path = find_program(name, environment_of(launch))
+    path = find_program(name, environment)
     if not path:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     return [path, *launch.argv[1:]]
@@ -570,9 +576,9 @@ def environment_of(launch: ProcessLaunch) -> dict[str, str]:
     return environment
 
 
-def _process_options(launch: ProcessLaunch) -> dict[str, Any]:
+def _process_options(launch: ProcessLaunch, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return what a launch asks for, as the library for processes names it."""
-    options: dict[str, Any] = {"cwd": launch.folder or None, "env": environment_of(launch)}
+    options: dict[str, Any] = {"cwd": launch.folder or None, "env": environment}
     if sys.platform == "win32":
         if launch.has_own_session:
             flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import tempfile
 from pathlib import Path
@@ -102,6 +103,30 @@ def test_of_a_list_what_leads_elsewhere_stays(project: Path) -> None:
     folders = f"{project}/lib::lib:/usr/lib/python:/opt/lib"
     kept = environment_without_agents({"PYTHONPATH": folders})
     assert kept == {"PYTHONPATH": "/usr/lib/python:/opt/lib"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_path_that_leads_into_a_project_by_any_links_is_seen(seed: int, project: Path) -> None:
+    """Links to folders, files, other links, themselves and nothing, with `..` before and behind."""
+    draw = random.Random(seed)
+    names = ["a", "b", "c", "d", "e", "project", "elsewhere"]
+    (project / "a").mkdir()
+    (project.parent / "elsewhere").mkdir()
+    for folder in (project.parent, project, project / "a", project.parent / "elsewhere"):
+        for name in draw.sample(names[:5], 3):
+            steps = draw.choices([*names, ".."], k=draw.randint(1, 4))
+            target = Path(*steps)
+            if draw.random() < 0.3:
+                target = project.parent / target
+            if not os.path.lexists(folder / name):
+                (folder / name).symlink_to(target)
+    count_inside = 0
+    for _ in range(200):
+        path = project.parent.joinpath(*draw.choices([*names, ".."], k=draw.randint(1, 6)))
+        if Path(os.path.realpath(path)).is_relative_to(project):
+            count_inside += 1
+            assert folders_of_agents.is_in_folder_of_agents(str(path)), path
+    assert count_inside > 3
 
 
 def test_git_gets_all_settings_of_variables_or_none(project: Path) -> None:
