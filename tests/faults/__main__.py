@@ -374,6 +374,13 @@ ALL = (
         20,
     ),
     Trial(
+        "shared_peer",
+        "a hostile peer of a shared store: crafted rows, heads rolled back, replayed segments",
+        "--trials",
+        1000,
+        10,
+    ),
+    Trial(
         "gateway_ways",
         "what goes wrong around a gateway and inside it, beside no gateway",
         "--ways",

@@ -69,6 +69,11 @@ class Trial(GuardedFolder):
     def heard(self) -> Path:
         return self.place / "heard"
 
+    @property
+    def home_of_commands(self) -> Path:
+        """Commands would wait for this process, which has the workspace of the other home open."""
+        return self.place / "home of commands"
+
     def prepare(self) -> None:
         self.prepare_folders()
         plan = {
@@ -80,10 +85,11 @@ class Trial(GuardedFolder):
         }
         (self.place / "lies.json").write_text(json.dumps(plan))
         os.environ["LIES"] = str(self.place / "lies.json")
-        places = program_folders.find_program_folders(self.home)
-        places.settings_file.parent.mkdir(parents=True, exist_ok=True)
         line = f"Liar = {sys.executable} {shlex.quote(str(AGENT))}"
-        ProgramSettings(places.settings_file).change_setting(ACP_AGENTS, line)
+        for home in (self.home, self.home_of_commands):
+            places = program_folders.find_program_folders(home)
+            places.settings_file.parent.mkdir(parents=True, exist_ok=True)
+            ProgramSettings(places.settings_file).change_setting(ACP_AGENTS, line)
 
     def check(self, name: str) -> None:
         """After each conversation: what is outside, what ran, and what the agent heard."""
@@ -249,7 +255,7 @@ def check_recorded(trial: Trial, session: Session) -> None:
 
 
 def ask_on_the_command_line(trial: Trial, name: str) -> None:
-    words = [sys.executable, "-m", "helix_desktop", "--home", str(trial.home), "ask"]
+    words = [sys.executable, "-m", "helix_desktop", "--home", str(trial.home_of_commands), "ask"]
     words += ["--acp", "Liar", f"{name} message 0"]
     root = Path(__file__).parents[2]
     process = subprocess.Popen(
@@ -271,6 +277,8 @@ def ask_on_the_command_line(trial: Trial, name: str) -> None:
     trial.counts[f"commands, rc {process.returncode}"] += 1
     if process.returncode not in (0, 1, 2, 3, 4, 130) or "Traceback" in text:
         trial.fail(name, f"the command ended with {process.returncode}: {text[-1_500:]!r}")
+    if "Waiting for it" in text:
+        trial.fail(name, "the command waited for another process, and asked no agent")
     raw = CONTROLS.search(text)
     if raw:
         around = text[max(0, raw.start() - 60) : raw.end() + 60]
@@ -286,7 +294,15 @@ async def try_one(trial: Trial, bench: Workbench, number: int) -> None:
         check_recorded(trial, session)
 
 
+async def create_workspace_of_commands(trial: Trial) -> None:
+    places = program_folders.find_program_folders(trial.home_of_commands)
+    desk = Workbenches(places, SecretStorage(places.key_file, environ={}))
+    await desk.create_workspace("w", trial.inside)
+    await desk.aclose()
+
+
 async def run(trial: Trial, first: int, count: int) -> None:
+    await create_workspace_of_commands(trial)
     places = program_folders.find_program_folders(trial.home)
     errors = ErrorKeeper()
     logging.getLogger().addHandler(errors)

@@ -49,6 +49,8 @@ SPEAKS_OF_PROGRAMS = re.compile(
     re.IGNORECASE,
 )
 CANARY = "/usr/bin/false"  # Everything that configuration can name is this program.
+# There is no network. These ask again and again, and wait between.
+ASKED_ONCE = {"npm_config_fetch_retries": "0", "CARGO_NET_RETRY": "0", "PIP_RETRIES": "0"}
 NAMES = (
     "a.txt",
     "b.x",
@@ -211,6 +213,7 @@ class Sandbox:
         self._folder = folder
         self._home = folder / "home"
         self._project = folder / "project"
+        self._unused_project = folder / "unused project"
         self._home.mkdir()
         settings = (
             f"[user]\nname=a\nemail=a@b\n[core]\neditor={CANARY}\npager={CANARY}\n[gpg]\nprogram={CANARY}\n"
@@ -219,11 +222,11 @@ class Sandbox:
             f"[safe]\ndirectory=*\n[commit]\ngpgsign=false\n"
         )  # fmt: skip
         (self._home / ".gitconfig").write_text(settings, encoding="utf-8")
+        self._make_project(self._unused_project)
 
-    def make_project(self) -> None:
-        shutil.rmtree(self._project, ignore_errors=True)
-        (self._project / "folder").mkdir(parents=True)
-        (self._project / "src").mkdir()
+    def _make_project(self, project: Path) -> None:
+        (project / "folder").mkdir(parents=True)
+        (project / "src").mkdir()
         for name, text in (
             ("a.txt", "one\n"), ("b.x", "two\n"), ("a.c", "int main(void){return 0;}\n"),
             ("a.py", "def test_a():\n    pass\n"), ("a.js", "const a = 1;\n"), ("src/main.rs", "fn main() {}\n"),
@@ -232,26 +235,28 @@ class Sandbox:
             ("a_test.go", 'package a\n\nimport "testing"\n\nfunc TestA(t *testing.T) { A() }\n'),
             ("Cargo.toml", '[package]\nname="a"\nversion="0.1.0"\nedition="2021"\n'),
         ):  # fmt: skip
-            (self._project / name).write_text(text, encoding="utf-8")
-        shutil.copyfile("/usr/share/man/man1/ls.1.gz", self._project / "a.gz")
-        git = ["git", "-C", str(self._project)]
+            (project / name).write_text(text, encoding="utf-8")
+        shutil.copyfile("/usr/share/man/man1/ls.1.gz", project / "a.gz")
+        git = ["git", "-C", str(project)]
         environment = {**_environment(), "HOME": str(self._home)}
         for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"], ["tag", "v1"]):
             subprocess.run([*git, *words], check=False, capture_output=True, env=environment)
-        (self._project / "a.txt").write_text("one\nmore\n", encoding="utf-8")
+        (project / "a.txt").write_text("one\nmore\n", encoding="utf-8")
 
     def list_started(self, use: Sequence[str]) -> list[str]:
         """The programs that the kernel started for this use, without the first."""
-        self.make_project()
+        shutil.rmtree(self._project, ignore_errors=True)
+        shutil.copytree(self._unused_project, self._project, symlinks=True)
         log = self._project.parent / "started"
         log.write_bytes(b"")
         environment = {
             **_environment(), "HOME": str(self._home), "EDITOR": CANARY, "VISUAL": CANARY, "PAGER": CANARY,
-            "BROWSER": CANARY, "MANPAGER": CANARY,
+            "BROWSER": CANARY, "MANPAGER": CANARY, **ASKED_ONCE,
         }  # fmt: skip
         command = [
             *("bwrap", "--unshare-all", "--cap-drop", "ALL", "--die-with-parent", "--ro-bind", "/", "/"),
             *("--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--bind", str(self._folder), str(self._folder)),
+            *("--ro-bind", str(self._unused_project), str(self._unused_project)),
             *("--ro-bind", str(self._home), str(self._home), "--chdir", str(self._project)),
             *("strace", "-f", "-qq", "-z", "-e", "trace=execve", "-s", "200", "-o", str(log), *use),
         ]  # fmt: skip
@@ -302,6 +307,8 @@ def run_trials(number: int, seed: int, found: Counter[str]) -> None:
             if not is_covered(words, use):
                 continue
             found["covered"] += 1
+            if found["covered"] % 50 == 0:
+                print(f"starting_uses: {found['covered']} uses that are covered", flush=True)
             foreign = find_foreign(words, use, sandbox.list_started(use))
             if foreign:
                 found[f"LOST {shlex.join(use)} started {', '.join(sorted(set(foreign)))}"] += 1
