@@ -191,13 +191,27 @@ class ConversationFolding:
             log.info("excerpting failed: %s", type(error).__name__)
             return (facts.FoldFailed(facts.FoldKind.EXCERPT, error.what),)
 
-    async def excerpt_large_message(self, message: facts.UserSaid) -> tuple[facts.Fact, ...]:
-        """Return the facts to append for a message: with excerpts, if parts of it are large."""
+    async def excerpt_large_message(
+        self, message: facts.UserSaid, replaced_message: int = 0
+    ) -> tuple[facts.Fact, ...]:
+        """Return the facts to append for a message: with excerpts, if parts of it are large.
+
+        `replaced_message`: an earlier message in whose place it is sent.
+        """
         try:
-            return await self._large_outputs.excerpt_large_parts(message)
+            return await self._large_outputs.excerpt_large_parts(message, replaced_message)
         except HelixError as error:
             log.info("storing a large message failed: %s", error.what)
             return (message, facts.FoldFailed(facts.FoldKind.EXCERPT, error.what))
+
+    async def count_sent_tokens(
+        self,
+        attachment: facts.Attachment,
+        parts: Sequence[facts.UserPart],
+        replaced_message: int = 0,
+    ) -> int:
+        """Return how many tokens of an attachment would be sent with a message of these parts."""
+        return await self._large_outputs.count_sent_tokens(attachment, parts, replaced_message)
 
     async def apply_due_folds(self, *, overflowed: bool = False) -> None:
         """Shorten what is due before the next request, and make sure that the request fits.

@@ -124,6 +124,19 @@ class ConversationContext:
         """
         return self.estimate_next_message(parts, instead_of=instead_of).dollars
 
+    async def count_sent_tokens(
+        self,
+        attachment: facts.Attachment,
+        parts: Sequence[facts.UserPart],
+        *,
+        instead_of: int = 0,
+    ) -> int:
+        """Return how many tokens of an attachment are sent with a message of these parts.
+        `instead_of`: the message they replace.
+        """
+        counted_parts = [with_text_tokens(part, self._services.tokens) for part in parts]
+        return await self._folding.count_sent_tokens(attachment, counted_parts, instead_of)
+
     def estimate_needed_summary(self) -> NeededSummary | None:
         """Return what must be summarized before the next message, if that takes many requests.
 

@@ -15,6 +15,7 @@ from helix_desktop.engine import facts, request_building, text_passages
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.content_recall import WHOLE_TOKENS
 from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.context_usage import measure_window_without_end
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.document_pages import format_document_outline, parse_document_text
@@ -183,35 +184,74 @@ class LargeOutputShortener:
             calls_kept_whole.update(calls_for_lines)
         return calls_kept_whole
 
-    async def excerpt_large_parts(self, message: facts.UserSaid) -> tuple[facts.Fact, ...]:
+    async def excerpt_large_parts(
+        self, message: facts.UserSaid, replaced_message: int = 0
+    ) -> tuple[facts.Fact, ...]:
         """Return the facts for a user's message: the message, whose oversized texts are stored as
         attachments, and what shows only excerpts of them.
-        """
-        meter = self.conversation.current_meter()
-        policy = self.conversation.policy
-        message_tokens = sum(part.tokens for part in message.parts) * meter.factor
-        is_window_small = meter.window <= SMALL_WINDOW
-        if is_window_small and message_tokens <= meter.free_tokens:
-            return (message,)  # A share of a small window is little. What fits stays whole.
 
-        most_tokens_of_part = policy.oversized_share * meter.window / meter.factor
-        most_tokens_of_excerpt = int(most_tokens_of_part)
+        `replaced_message`: an earlier message in whose place it is sent.
+        """
+        policy = self._expected_policy
+        most_tokens = self._most_tokens_of_whole_part(message.parts, replaced_message)
         parts: list[facts.UserPart] = []
         folds: list[facts.Fact] = []
         for index, part in enumerate(message.parts):
-            if part.tokens <= most_tokens_of_part:
+            if part.tokens <= most_tokens:
                 parts.append(part)
                 continue
             attachment = await self._store_message_part(part)
             parts.append(attachment)
             is_picture = attachment.stored.media_type.startswith("image/")
-            if is_picture or attachment.tokens <= most_tokens_of_part:
+            if is_picture or attachment.tokens <= most_tokens:
                 continue
-            fold = await self._build_message_fold(index, attachment, policy, most_tokens_of_excerpt)
+            fold = await self._build_message_fold(index, attachment, policy, most_tokens)
             if fold.tokens < fold.tokens_before:
                 folds.append(fold)
         message_with_attachments = replace(message, parts=tuple(parts))
         return (message_with_attachments, *folds)
+
+    async def count_sent_tokens(
+        self,
+        attachment: facts.Attachment,
+        parts: Sequence[facts.UserPart],
+        replaced_message: int = 0,
+    ) -> int:
+        """Return how many tokens of an attachment would be sent, with a message of these parts:
+        all of them, or those of the excerpt that `excerpt_large_parts` would show.
+        """
+        most_tokens = self._most_tokens_of_whole_part(parts, replaced_message)
+        is_picture = attachment.stored.media_type.startswith("image/")
+        if is_picture or attachment.tokens <= most_tokens:
+            return attachment.tokens
+        excerpt = await excerpt_attachment(
+            self.cache, self.tokens, attachment, self._expected_policy, most_tokens
+        )
+        excerpt_tokens = await asyncio.to_thread(self.tokens.count_tokens, excerpt)
+        return min(excerpt_tokens, attachment.tokens)
+
+    @property
+    def _expected_policy(self) -> Policy:
+        """Return the policy of the next request, which may not be recorded yet."""
+        return self.conversation.policy_at(self.conversation.expected_state)
+
+    def _most_tokens_of_whole_part(
+        self, parts: Sequence[facts.UserPart], replaced_message: int
+    ) -> int:
+        """Return up to how many tokens, as we count them, a part of a message is sent whole.
+
+        It is measured against the model that gets the message. Before the first message, and
+        after another model was chosen, that one is not recorded yet.
+        """
+        policy = self._expected_policy
+        meter = measure_window_without_end(
+            self.conversation.expected_state, policy, replaced_message
+        )
+        message_tokens = sum(part.tokens for part in parts)
+        is_window_small = meter.window <= SMALL_WINDOW
+        if is_window_small and message_tokens * meter.factor <= meter.free_tokens:
+            return message_tokens  # A share of a small window is little. What fits stays whole.
+        return int(policy.oversized_share * meter.window / meter.factor)
 
     def _rereads_folded_output(
         self, returned: facts.ToolReturned, tool: str, most_tokens: int

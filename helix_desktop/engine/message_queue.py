@@ -299,9 +299,15 @@ class TurnRunner:
             return
         message = self._queue.pop_next_message()
         message_fact = facts.UserSaid(message.parts, by=message.by)
+        replaced_message = 0
+        if message.rewinds_to is not None:
+            replaced_message = message.rewinds_to + 1
         try:
             notes_of_hooks = await self._run_hooks_before_message(message)
-            message_and_folds = await self._folding.excerpt_large_message(message_fact)
+            await self._expect_chosen_settings()
+            message_and_folds = await self._folding.excerpt_large_message(
+                message_fact, replaced_message
+            )
         except BaseException:
             self._queue.requeue_messages([message])
             raise
@@ -313,6 +319,17 @@ class TurnRunner:
         except HelixError:  # A user's stop is not a HelixError, and the append is still completed.
             self._queue.requeue_messages([message])
             raise
+
+    async def _expect_chosen_settings(self) -> None:
+        """Find out which model gets the next message, so that its window decides what is shown.
+
+        The first step records it, but only after the message.
+        """
+        if self._services.run_foreign_turn is not None:
+            return  # A foreign agent has a model of its own.
+        with suppress(HelixError):  # The step will meet this error again and show it.
+            setup = await self._services.expected_setup()
+            turn_loop.set_expected_request_settings(self._services, self._conversation, setup)
 
     async def _run_hooks_before_message(self, message: QueuedMessage) -> list[facts.UserSaid]:
         """Return what hooks, the user's own programs, add to a message before it is sent.

@@ -176,10 +176,17 @@ class Session:
         """Measure the next request with this setup, and show it, without recording the
         setup yet.
         """
-        if self.agent or self.conversation.state.acp_agent or not self.is_idle:
+        if self.agent or self.conversation.state.acp_agent:
             return
-        turn_loop.set_expected_request_settings(self._services, self.conversation, setup)
+        self.expect_setup(setup)
         self.conversation.notify_listeners(session_events.MeterChanged(self.id))
+
+    def expect_setup(self, setup: session_setup.ConversationSetup) -> None:
+        """Measure the next request with this setup, also while the agent works or a summary is
+        written: the next request will be sent with it. Nothing is shown or recorded.
+        """
+        if not self.agent and not self.conversation.state.acp_agent:
+            turn_loop.set_expected_request_settings(self._services, self.conversation, setup)
 
     async def fold_on_request(self, kind: facts.FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")

@@ -137,12 +137,14 @@ class SessionServices(FoldServices):
 
     `collect_file_changes`: returns changes in the folders that no result has reported.
     `withheld`: see `ToolsOffered`. `turn_lease`: held during a turn; refuses while
-    another machine works here.
+    another machine works here. `expected_setup`: what `setup` will probably return, without what
+    only a step may do, such as loading a model.
     """
 
     index: ports.SearchIndex
     tools: ports.ToolSet
     setup: Callable[[], Awaitable[ConversationSetup]]
+    expected_setup: Callable[[], Awaitable[ConversationSetup]]
     collect_file_changes: Callable[[str], Awaitable[Sequence[facts.FilesChanged]]] = (
         _no_file_changes
     )

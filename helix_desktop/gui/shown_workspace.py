@@ -316,7 +316,14 @@ class ShownWorkspace(Protocol):
     async def attach_file(
         self, name: str, content: bytes, conversation: str = ""
     ) -> tuple[Attachment, ...]: ...
-    async def count_sent_tokens(self, attachment: Attachment) -> int: ...
+    async def count_sent_tokens(
+        self,
+        attachment: Attachment,
+        conversation: str = "",
+        *,
+        parts: Sequence[UserPart] = (),
+        instead_of: int = 0,
+    ) -> int: ...
     async def read_file_for_preview(
         self, conversation: str, written_path: str
     ) -> PreviewedFile: ...

@@ -14,9 +14,9 @@ from helix_desktop import concurrency
 from helix_desktop.documents.document_kinds import PDF
 from helix_desktop.documents.document_page import PagePicture
 from helix_desktop.documents.document_reading import draw_pages
-from helix_desktop.engine import content_recall, facts, large_output_shortener, session_events
+from helix_desktop.engine import content_recall, facts, session_events
 from helix_desktop.engine.automatic_folding import ConversationFolding
-from helix_desktop.engine.context_policy import DEFAULT_PRESET, policy_from_fact
+from helix_desktop.engine.context_policy import DEFAULT_PRESET
 from helix_desktop.engine.conversation import Conversation, new_conversation_id
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.message_queue import with_text_tokens
@@ -548,10 +548,7 @@ class Workbench:
 
     async def _predict_request_of(self, session: Session) -> None:
         with suppress(HelixError):  # The turn will meet this error again and show it.
-            await self.models.update_local_model(
-                self._model_by_conversation.get(session.id, ""), may_load=False
-            )
-            session.preview_setup(await self._build_conversation_settings(session.conversation))
+            session.preview_setup(await self._build_expected_setup(session.conversation))
 
     async def fork_conversation(
         self,
@@ -674,6 +671,7 @@ class Workbench:
         find_limits = partial(self._limits_of_conversation, conversation.id)
         sum_spending_of_agents = partial(self.workforce.agents_spending, conversation.id)
         build_step_setup = partial(self._build_step_setup, conversation)
+        build_expected_setup = partial(self._build_expected_setup, conversation)
         run_foreign_turn = None
         if conversation.state.acp_agent:
             run_foreign_turn = partial(self.acp.run_conversation_turn, conversation, kit, toolbox)
@@ -688,6 +686,7 @@ class Workbench:
             turn_lease=self.sharing.hold_turn_lease,
             models=find_model_client,
             setup=build_step_setup,
+            expected_setup=build_expected_setup,
             spawn=self.tasks.spawn_task,
             collect_file_changes=kit.collect_unfinished_changes,
             limits=find_limits,
@@ -980,29 +979,28 @@ class Workbench:
             return model.info.abilities.images
         return True
 
-    async def count_sent_tokens(self, attachment: facts.Attachment) -> int:
-        """Return how many tokens are sent. Of an attachment that is too large, only an
+    async def count_sent_tokens(
+        self,
+        attachment: facts.Attachment,
+        conversation: str = "",
+        *,
+        parts: Sequence[facts.UserPart] = (),
+        instead_of: int = 0,
+    ) -> int:
+        """Return how many tokens are sent of an attachment. Of one that is too large, only an
         excerpt is sent.
-        """
-        settings = self.workspace.settings
-        policy = policy_from_fact(
-            system_prompt_and_settings.build_policy_fact(settings.preset, settings.policy)
-        )
-        window = self._main_model_window() or policy.window
-        most_tokens = int(policy.oversized_share * window)
-        if attachment.tokens <= most_tokens:
-            return attachment.tokens
-        excerpt = await large_output_shortener.excerpt_attachment(
-            self.workspace.cache, self.token_counter, attachment, policy, most_tokens
-        )
-        excerpt_tokens = await asyncio.to_thread(self.token_counter.count_tokens, excerpt)
-        return min(excerpt_tokens, attachment.tokens)
 
-    def _main_model_window(self) -> int:
-        for model in self.models.model_facts():
-            if model.role is facts.ModelRole.MAIN:
-                return model.window
-        return 0
+        `conversation`: where it is sent, or an empty string for a new one. `parts`: the whole
+        message. `instead_of`: an earlier message that it replaces.
+        """
+        session = self.sessions.find_open_session(conversation)
+        if session is None:
+            session = await self.open_draft_session()
+        else:
+            session.expect_setup(await self._build_expected_setup(session.conversation))
+        return await session.context.count_sent_tokens(
+            attachment, parts or (attachment,), instead_of=instead_of
+        )
 
     async def _count_stored_tokens(self, stored: facts.Stored, content: bytes) -> int:
         if not stored.media_type.startswith("text/"):
@@ -1253,6 +1251,13 @@ class Workbench:
         setup = await self._build_conversation_settings(conversation)
         hook_notes = self.hooks.pop_hook_notes(conversation.id)
         return replace(setup, notes=setup.notes + hook_notes)
+
+    async def _build_expected_setup(self, conversation: Conversation) -> ConversationSetup:
+        """Return what the next request will probably have, without loading a model for it."""
+        await self.models.update_local_model(
+            self._model_by_conversation.get(conversation.id, ""), may_load=False
+        )
+        return await self._build_conversation_settings(conversation)
 
     async def _build_conversation_settings(self, conversation: Conversation) -> ConversationSetup:
         """Build them with files read in a thread, because a disk may not answer."""

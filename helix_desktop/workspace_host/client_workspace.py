@@ -403,7 +403,15 @@ class ClientWorkspace:
         )
         return stored.attachments
 
-    async def count_sent_tokens(self, attachment: facts.Attachment) -> int:
+    async def count_sent_tokens(
+        self,
+        attachment: facts.Attachment,
+        conversation: str = "",
+        *,
+        parts: Sequence[facts.UserPart] = (),
+        instead_of: int = 0,
+    ) -> int:
+        # Only the host could say what its model gets of it.
         return attachment.tokens
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:

@@ -216,6 +216,7 @@ async def world(
         tools=tools,
         models=lambda role: (model or scripted) if role == "main" else None,
         setup=as_set,
+        expected_setup=as_set,
         spawn=OwnedTasks("test").spawn_task,
         limits=lambda: limits,
         spent=lambda: (spent[0], spent[1]),

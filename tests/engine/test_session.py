@@ -387,7 +387,7 @@ async def test_a_message_that_is_stopped_before_it_is_recorded_waits(
     at = await world(says("one"))
     begun = asyncio.Event()
 
-    async def admit_for_ever(_said: UserSaid) -> Sequence[Fact]:
+    async def admit_for_ever(_said: UserSaid, _replaced_message: int) -> Sequence[Fact]:
         begun.set()
         await asyncio.Event().wait()
         return ()

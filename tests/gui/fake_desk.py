@@ -835,7 +835,14 @@ class FakeWorkbench(StandIn):
             name, Stored(Digest.of_content(content), len(content), 0, media_type), len(content) // 4
         )
 
-    async def count_sent_tokens(self, attachment: Attachment) -> int:
+    async def count_sent_tokens(
+        self,
+        attachment: Attachment,
+        conversation: str = "",
+        *,
+        parts: Sequence[UserPart] = (),
+        instead_of: int = 0,
+    ) -> int:
         return min(attachment.tokens, 2_000)
 
     async def read_conversation_facts(self, conversation: str) -> Sequence[Recorded]:
