@@ -478,8 +478,27 @@ class DialogsAndNotifications(QObject):
             self._connected_agents(),
             self._parts.settings,
         )
+        dialog.conversations_wanted.connect(self._find_workspace_of_connected_agents)
         dialog.open()
         dialog.refresh_connections()
+
+    def _find_workspace_of_connected_agents(self) -> None:
+        # The gateway may have created it while the dialog was open.
+        self._workspaces.refresh_workspaces(then=self._go_to_workspace_of_connected_agents)
+
+    def _go_to_workspace_of_connected_agents(self) -> None:
+        # The start does not wait for this module, which opens workspaces by itself.
+        from helix_desktop.gateway.gateway_workspaces import USUAL_WORKSPACE_NAME
+
+        for row in self._workspaces.listed:
+            if row.name == USUAL_WORKSPACE_NAME:
+                self._workspaces.go_to_workspace(row.id)
+                return
+        self._parts.notices.show_notice(
+            tr(
+                "The conversations of these agents are in the workspaces that they were started for."
+            )
+        )
 
     def _connected_agents(self) -> ConnectedAgents:
         if self._agents is None:

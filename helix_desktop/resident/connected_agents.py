@@ -62,8 +62,8 @@ class ConnectedAgentRow:
 @dataclass(frozen=True, slots=True)
 class AgentConnections:
     """`address` is empty while no gateway runs. `for_others` is the address for any
-    other program, or empty. `today` has the totals of all connected agents. Its dollars
-    are 0 if no price is known. `last_request_time`: of the newest request of any program, or 0.
+    other program, or empty. `today` and `until_now` have the totals of all connected agents. Their
+    dollars are 0 if no price is known. `last_request_time`: of the newest request of any program, or 0.
     `last_request_host`: where that was passed on to. `last_request_problem`: why it was not
     answered, or not with success.
     """
@@ -71,6 +71,7 @@ class AgentConnections:
     address: str
     agents: Sequence[ConnectedAgentRow]
     today: Figures
+    until_now: Figures
     for_others: str = ""
     last_request_time: float = 0.0
     last_request_agent: str = ""
@@ -131,6 +132,7 @@ class ConnectedAgents:
             address=_address_without_token(addresses),
             agents=agent_rows,
             today=_add_up_figures(conversations_of_today),
+            until_now=_add_up_figures(gateway_status.get("figures", ())),
             for_others=_address_for_others(addresses),
             last_request_time=float(last_request_time),
             last_request_agent=str(last_request_agent),

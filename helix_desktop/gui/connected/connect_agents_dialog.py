@@ -10,8 +10,10 @@ from typing import Any
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.consent_dialog import ConsentDialog, ConsentQuestion
@@ -165,6 +167,27 @@ def _describe_agent_requests(row: connected_agents.ConnectedAgentRow, now: float
 
 
 @dataclass(frozen=True, slots=True)
+class _BilledAmounts:
+    """What was billed and what would have been, in dollars, or in tokens while no price is known.
+    `least_shown`: a smaller difference is shown as none.
+    """
+
+    name_of_billed: str
+    billed: float
+    unchanged: float
+    least_shown: float
+    format_amount: Callable[[float], str]
+
+    @classmethod
+    def of_figures(cls, figures: Figures) -> "_BilledAmounts":
+        if figures.paid_without > 0:
+            return cls(
+                tr("Billed"), figures.paid, figures.paid_without, LEAST_DOLLARS, format_dollars
+            )
+        return cls(tr("Sent"), figures.sent, figures.without, 1, describe_token_count)
+
+
+@dataclass(frozen=True, slots=True)
 class AddressVariable:
     """The environment variable by which programs take a provider's address, and what the address
     ends with.
@@ -184,7 +207,13 @@ REFRESH_INTERVAL_MS = 1_000  # The interval between updates of the list of conne
 
 
 class ConnectAgentsDialog(widgets.TransientDialog):
-    """The dialog updates itself every second while it is open."""
+    """The dialog updates itself every second while it is open. What agents have done stands first
+    as soon as there is any; what the dialog is for is explained above it only until then.
+
+    `conversations_wanted`: the user wants to see what the agents said.
+    """
+
+    conversations_wanted = Signal()
 
     def __init__(
         self,
@@ -212,7 +241,17 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._billed = FigureTile(self)
         self._saved = FigureTile(self)
         self._recalls = FigureTile(self)
-        self._tiles = (self._without, self._billed, self._saved, self._recalls)
+        # Whoever connected an agent comes back to see whether it was worth it.
+        self._tiles = (self._saved, self._billed, self._without, self._recalls)
+        self._period = widgets.build_plain_label("", "heading")
+        self._until_now = widgets.build_plain_label("", "")
+        self._comparison = widgets.build_plain_label("", "small")
+        for label in (self._period, self._until_now, self._comparison):
+            label.hide()
+        self._show_conversations = widgets.build_push_button(
+            tr("Show their conversations"), self, self._go_to_conversations, "link"
+        )
+        self._show_conversations.hide()
         self._agent_column = build_column(spacing=10)
         # What cannot be used here stands last, and is one line until somebody wants to install it.
         self._missing = widgets.build_plain_label("", "muted")
@@ -246,15 +285,19 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         for tile in self._tiles:
             tiles_row.addWidget(tile, 1)
         title_row = build_row((title, 1), self._address, self.switch, spacing=14, wraps=True)
-        explanation_label = widgets.build_plain_label(explanation, "muted")
+        self._explanation = widgets.build_plain_label(explanation, "muted")
+        last_request_row = build_row((self._last_request, 1), self._show_conversations, wraps=True)
         missing_row = build_row((self._missing, 1), self._show_install_lines)
         page = widgets.build_surface(self, "page")
         column = build_column(
             title_row,
-            explanation_label,
-            self._last_request,
+            self._explanation,
+            last_request_row,
             self._error_label,
+            self._period,
             tiles_row,
+            self._until_now,
+            self._comparison,
             self._agent_column,
             owner=page,
             margins=MARGINS,
@@ -281,6 +324,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         column.addLayout(missing_row)
         column.addWidget(self._install_lines)
         column.addStretch(1)
+        self._column = column
         self._scroll_area = widgets.build_scroll_area(page, self)
         build_column(self._scroll_area, owner=self, margins=0)
 
@@ -312,7 +356,9 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             self._address.setText(tr("The gateway is off"))
         self._show_switch(connections)
         self._show_lines_for_other_programs(connections.for_others)
-        self._show_figures_of_today(connections)
+        self._show_figures(connections)
+        if connections.until_now.requests:
+            self._move_explanation_to_the_end()
 
         if any(_is_agent_present(row) for row in connections.agents):
             self._others_title.setText(tr("Any other program"))
@@ -382,6 +428,8 @@ class ConnectAgentsDialog(widgets.TransientDialog):
     def _show_last_request(self, connections: connected_agents.AgentConnections) -> None:
         """Says when something arrived last, which proves that an agent is connected."""
         self._last_request.setVisible(bool(connections.address))
+        has_conversations = connections.until_now.requests > 0
+        self._show_conversations.setVisible(has_conversations)
         if not connections.last_request_time:
             self._has_waited_for_first_request = True
             self._last_request.setText(tr("No request has arrived yet. Start the agent and ask it something: what arrives is shown here."))  # fmt: skip
@@ -406,6 +454,17 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         if problem:
             look = "danger"
         set_widget_look(self._last_request, look)
+
+    def _go_to_conversations(self) -> None:
+        self.accept()
+        self.conversations_wanted.emit()
+
+    def _move_explanation_to_the_end(self) -> None:
+        """Who has connected an agent knows what the dialog is for, and looks for what came of it."""
+        before_stretch = self._column.count() - 1
+        if self._column.indexOf(self._explanation) != before_stretch - 1:
+            self._column.removeWidget(self._explanation)
+            self._column.insertWidget(before_stretch - 1, self._explanation)
 
     def _show_missing_agents(self, agents: Sequence[connected_agents.ConnectedAgentRow]) -> None:
         missing = [row for row in agents if not _is_agent_present(row)]
@@ -439,53 +498,85 @@ class ConnectAgentsDialog(widgets.TransientDialog):
     def _scroll_to_install_lines(self) -> None:
         self._scroll_area.ensureWidgetVisible(self._install_lines)
 
-    def _show_figures_of_today(self, connections: connected_agents.AgentConnections) -> None:
+    def _show_figures(self, connections: connected_agents.AgentConnections) -> None:
+        """Shows the figures of today, or of all time in the morning, before the first request."""
         today = connections.today
-        for tile in self._tiles:
-            tile.setVisible(today.requests > 0)
-        # Tokens stand in for dollars as long as no price is known.
-        if today.paid_without > 0:
-            billed_title = tr("Billed")
-            format_amount: Callable[[float], str] = format_dollars
-            unchanged_amount = today.paid_without
-            billed_amount = today.paid
-        else:
-            billed_title = tr("Sent")
-            format_amount = describe_token_count
-            unchanged_amount = today.without
-            billed_amount = today.sent
+        until_now = connections.until_now
+        figures = today
+        self._period.setText(tr("Today"))
+        if not today.requests:
+            figures = until_now
+            self._period.setText(tr("Until now (no request today)"))
+        has_figures = figures.requests > 0
+        for shown in (self._period, self._comparison, *self._tiles):
+            shown.setVisible(has_figures)
 
-        saved_amount = max(0.0, unchanged_amount - billed_amount)
-        saved_share = 0.0
-        if unchanged_amount:
-            saved_share = saved_amount / unchanged_amount
-        cached_share = 0.0
-        if today.sent:
-            cached_share = today.cache_read / today.sent
-
-        requests = format_count(today.requests, "{n} request", "{n} requests")
-        condition = tr(
-            "if everything had been sent, with a summary only when the model's context window is full. Counted: the workspaces that the gateway has open"
+        amounts = _BilledAmounts.of_figures(figures)
+        self._show_saved_tile(figures, amounts)
+        requests = format_count(figures.requests, "{n} request", "{n} requests")
+        self._billed.show_figure(
+            amounts.name_of_billed, amounts.format_amount(amounts.billed), requests
         )
-        share = tr("{share}, including recalls", share=format_percent(saved_share))
-        if today.too_large:
-            # Nobody could have sent them as they came, so they are saved only in part.
-            too_large = format_count(
-                today.too_large,
-                "{n} request would not fit into the model's context window without shortening",
-                "{n} requests would not fit into the model's context window without shortening",
-            )
-            share = f"{share} · {too_large}"
-        cached = tr("{share} resent at a reduced price", share=format_percent(cached_share))
-
         self._without.show_figure(
-            tr("Today without Helix Desktop"), format_amount(unchanged_amount), condition
+            tr("Without Helix Desktop"),
+            amounts.format_amount(amounts.unchanged),
+            tr("if everything had been sent"),
         )
-        self._billed.show_figure(billed_title, format_amount(billed_amount), requests)
-        self._saved.show_figure(tr("Saved"), format_amount(saved_amount), share)
+        cached_share = 0.0
+        if figures.sent:
+            cached_share = figures.cache_read / figures.sent
+        cached = tr("{share} resent at a reduced price", share=format_percent(cached_share))
         self._recalls.show_figure(
-            tr("Outputs asked for again"), format_number(today.recalls), cached
+            tr("Outputs asked for again"), format_number(figures.recalls), cached
         )
+        self._comparison.setText(
+            tr(
+                "Compared with sending everything, with a summary only when the model's context window is full. Counted: the workspaces that the gateway has open."
+            )
+        )
+        self._show_sum_until_now(today.requests, until_now)
+
+    def _show_saved_tile(self, figures: Figures, amounts: "_BilledAmounts") -> None:
+        """Says what came of shortening: saved, made possible, lost, or nothing so far."""
+        saved = amounts.unchanged - amounts.billed
+        too_large = format_count(
+            figures.too_large,
+            "{n} request would not fit into the model's context window without shortening",
+            "{n} requests would not fit into the model's context window without shortening",
+        )
+        if saved >= amounts.least_shown:
+            saved_share = format_percent(saved / amounts.unchanged)
+            note = tr("{share}, including recalls", share=saved_share)
+            if figures.too_large:
+                # Nobody could have sent them as they came, so they are saved only in part.
+                note = f"{note} · {too_large}"
+            self._saved.show_figure(tr("Saved"), amounts.format_amount(saved), note)
+        elif figures.too_large:
+            # Beside what nobody could have sent, "Saved 0" would be no answer.
+            made_possible = format_number(figures.too_large)
+            self._saved.show_figure(tr("Made possible"), made_possible, too_large)
+        elif saved <= -amounts.least_shown:
+            note = tr("Each time something is shortened, the provider charges the full price once for what follows.")  # fmt: skip
+            self._saved.show_figure(tr("Cost more"), amounts.format_amount(-saved), note)
+        else:
+            note = tr("Nothing yet: short conversations are sent as they are.")
+            self._saved.show_figure(tr("Saved"), amounts.format_amount(0), note)
+
+    def _show_sum_until_now(self, requests_of_today: int, until_now: Figures) -> None:
+        """Says below the figures of today what was saved in all, if there was more than today."""
+        has_earlier_requests = 0 < requests_of_today < until_now.requests
+        amounts = _BilledAmounts.of_figures(until_now)
+        saved = amounts.unchanged - amounts.billed
+        is_shown = has_earlier_requests and saved >= amounts.least_shown
+        self._until_now.setVisible(is_shown)
+        if is_shown:
+            sentence = tr(
+                "Until now: {amount} of {without} saved in {requests}.",
+                amount=amounts.format_amount(saved),
+                without=amounts.format_amount(amounts.unchanged),
+                requests=format_count(until_now.requests, "{n} request", "{n} requests"),
+            )
+            self._until_now.setText(sentence)
 
     def _build_card_of_agent(self, row: connected_agents.ConnectedAgentRow) -> ConnectedAgentCard:
         card = ConnectedAgentCard(self)

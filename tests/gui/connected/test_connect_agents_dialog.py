@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit, QPushButton
 
 from helix_desktop.errors import ActionRefused
@@ -31,6 +32,8 @@ class Agents(StandIn):
         self.on = False
         self.connected = False
         self.requests = 0
+        self.earlier_requests = 0
+        self.cost_per_request = 0.5
         self.too_large = 0
         self.is_started_elsewhere = False
         self.last_request_time = 0.0
@@ -52,19 +55,25 @@ class Agents(StandIn):
             100 * n,
             300 * n,
         )
-        today = Figures(
-            "", "", "", n, 100 * n, 300 * n, 50 * n, 3, 0.5 * n, 1.5 * n, too_large=self.too_large
-        )
+        today = self.figures_of(n)
+        until_now = self.figures_of(n + self.earlier_requests)
         address = "http://127.0.0.1:4356"
         return AgentConnections(
             address if self.on or self.is_started_elsewhere else "",
             [row],
             today,
+            until_now,
             f"{address}/t/token" if self.on else "",
             self.last_request_time,
             "Claude Code",
             "api.openai.com",
             self.problem,
+        )
+
+    def figures_of(self, n: int) -> Figures:
+        paid = self.cost_per_request * n
+        return Figures(
+            "", "", "", n, 100 * n, 300 * n, 50 * n, 3, paid, 1.5 * n, too_large=self.too_large
         )
 
     async def switch_gateway(self, *, on: bool, upstream: str = "") -> None:
@@ -376,4 +385,54 @@ def test_what_arrived_before_is_not_called_the_first_request(window: MainWindow)
     dialog.switch.click()
     dialog.refresh_connections()
     assert dialog._last_request.text().startswith("Last request ")
+    dialog.reject()
+
+
+def test_who_connected_an_agent_yesterday_sees_first_what_came_of_it(window: MainWindow) -> None:
+    """In the morning no figure stood there at all, below three lines about what a gateway is."""
+    agents = Agents()
+    agents.earlier_requests = 4
+    dialog = open_dialog(window, agents)
+    dialog.open()
+    dialog.refresh_connections()
+    QApplication.processEvents()
+    assert "Until now (no request today)" in words(dialog)
+    assert all(tile.isVisible() for tile in dialog._tiles)
+    assert [tile._figure.text() for tile in dialog._tiles] == ["$4.00", "$2.00", "$6.00", "3"]
+    top_of_page = QPoint(0, 0)
+    explanation_y = dialog._explanation.mapTo(dialog, top_of_page).y()
+    assert explanation_y > dialog._send_to.mapTo(dialog, top_of_page).y()
+    agents.requests = 2
+    dialog.refresh_connections()
+    assert dialog._period.text() == "Today"
+    assert dialog._saved._figure.text() == "$2.00"
+    assert "Until now: $6.00 of $9.00 saved in 6 requests." in words(dialog)
+
+    wanted = QSignalSpy(dialog.conversations_wanted)
+    button(dialog, "Show their conversations").click()
+    assert wanted.count() == 1
+    assert not dialog.isVisible()
+
+
+def test_the_figure_of_what_was_saved_is_an_answer_where_nothing_was(window: MainWindow) -> None:
+    """The figure “Saved 0” 0" stood beside requests of which most had been left out."""
+    agents = Agents()
+    agents.on = True
+    agents.requests = 2
+    agents.cost_per_request = 1.5
+    dialog = open_dialog(window, agents)
+    dialog.open()
+
+    def saved_tile() -> list[str]:
+        dialog.refresh_connections()
+        tile = dialog._saved
+        return [tile._name.text(), tile._figure.text(), tile._note.text()]
+
+    assert saved_tile() == ["Saved", "$0", "Nothing yet: short conversations are sent as they are."]
+    agents.cost_per_request = 2.0
+    loss = "Each time something is shortened, the provider charges the full price once for what follows."
+    assert saved_tile() == ["Cost more", "$1.00", loss]
+    agents.too_large = 2
+    too_large = "2 requests would not fit into the model's context window without shortening"
+    assert saved_tile() == ["Made possible", "2", too_large]
     dialog.reject()
