@@ -428,10 +428,14 @@ def _list_fitting_rules(
 
 
 def _edits_to_offer(action: ToolAction) -> tuple[tuple[PermissionRule, ...], ...]:
-    """Edits in the file's folder, and in the whole workspace."""
-    everywhere_choice = (PermissionRule("allow", tool=action.tool),)
+    """Edits in the file's folder, and in the whole workspace. Who allows edits means new files, too,
+    which another tool creates.
+    """
+    if action.tool not in EDITS:
+        return ((PermissionRule("allow", tool=action.tool),),)
+    everywhere_choice = tuple(PermissionRule("allow", tool=tool) for tool in sorted(EDITS))
     folder = action.path.rpartition("/")[0]
-    if action.tool not in EDITS or not folder:
+    if not folder:
         return (everywhere_choice,)
 
     pattern = f"{glob.escape(folder)}/*"

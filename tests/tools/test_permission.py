@@ -388,10 +388,17 @@ def test_what_a_command_line_writes_and_deletes_is_named(
 
 def test_edits_are_allowed_once_in_their_folder_or_everywhere() -> None:
     here, everywhere = choices_to_offer(EDIT)
-    assert (describe_choice(here), describe_choice(everywhere)) == ("src/*", "edit_file")
+    assert (describe_choice(here), describe_choice(everywhere)) == (
+        "src/*",
+        "edit_file, write_file",
+    )
     assert list_folders_of_choices(EDIT, (here, everywhere)) == ("src", ".")
     in_root = replace(EDIT, path="a.py")
     assert list_folders_of_choices(in_root, choices_to_offer(in_root)) == (".",)
+    # Edits were allowed in a conversation, and the next new file was asked about again.
+    (in_workspace,) = choices_to_offer(in_root)
+    new_file = replace(EDIT, tool="write_file", path="new.py")
+    assert verdict(new_file, PermissionMode.ASK, *in_workspace) == "allow"
     outside = replace(EDIT, path="/etc/a.py")
     assert list_folders_of_choices(outside, choices_to_offer(outside)) == ()
     other = replace(EDIT, path="lib/b.py")
@@ -553,7 +560,8 @@ def test_the_user_is_shown_the_rule_and_narrower_ones() -> None:
         "git log -3 --stat * (with network access)",
         "git log -3 --stat (with network access)",
     ]
-    assert [describe_allowing_rule(rule) for rule in rules_to_offer(EDIT)] == ["edit_file"]
+    fetch = ToolAction("fetch_url", ActionEffect.FETCH, "", "", path="https://a.b/c")
+    assert [describe_allowing_rule(rule) for rule in rules_to_offer(fetch)] == ["https://a.b/c"]
 
 
 def test_rules_come_back_from_the_settings_as_they_were() -> None:

@@ -184,11 +184,22 @@ def describe_allowed_folder(folder: str) -> str:
     """The words on the button that allows edits in a folder from now on. ".": the workspace."""
     if folder == ".":
         return tr("Always allow in this workspace")
+    return tr("Always allow in {folder}", folder=_shorten_folder(folder))
+
+
+def describe_folder_for_conversation(folder: str) -> str:
+    """The words on the button that allows edits in a folder for the rest of the conversation."""
+    if folder == ".":
+        return tr("Allow edits in this conversation")
+    return tr("Allow edits in {folder} in this conversation", folder=_shorten_folder(folder))
+
+
+def _shorten_folder(folder: str) -> str:
     path = mark_on_one_line(folder)
-    if len(path) > LONGEST_FOLDER:
-        end_of_path = path[1 - LONGEST_FOLDER :]
-        path = f"…{end_of_path}"
-    return tr("Always allow in {folder}", folder=path)
+    if len(path) <= LONGEST_FOLDER:
+        return path
+    end_of_path = path[1 - LONGEST_FOLDER :]
+    return f"…{end_of_path}"
 
 
 class PermissionQuestionCard(QtWidgets.QWidget):
@@ -517,11 +528,13 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         dialog.open()
 
     def _describe_lasting_answer(self, scope: str) -> str:
-        """The words on a button: "Always" names what the chosen rule would allow."""
+        """The words on a button: it names what the chosen rule would allow."""
         plain_words = translate_name("permission scope", scope, otherwise=scope)
+        question = self.question
+        if scope == "conversation" and self._chosen_rule < len(question.rule_folders):
+            return describe_folder_for_conversation(question.rule_folders[self._chosen_rule])
         if scope != "always":
             return plain_words
-        question = self.question
         if self._chosen_rule < len(question.rule_folders):
             return describe_allowed_folder(question.rule_folders[self._chosen_rule])
         new_programs = [program.name for program in question.programs if not program.is_allowed]
@@ -617,8 +630,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
     def _name_folder_of_chosen_rule(self) -> None:
         for button, action in self._actions.items():
-            if action == "allow-always":
-                words = self._describe_lasting_answer("always")
+            scope = action.removeprefix("allow-")
+            if scope in ("conversation", "always"):
+                words = self._describe_lasting_answer(scope)
                 button.setText(words)
                 button.setAccessibleName(words)
         self.show_shortcuts_on_answers(self._keys)

@@ -6,10 +6,11 @@ for `search_files`, and for the kinds of tools of the Agent Client Protocol, suc
 import re
 
 from helix_desktop.engine.hidden_characters import mark_on_one_line
-from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.engine.tool_names import EDITS, ToolName
 from helix_desktop.gui.translation import tr, translate_name
 
 _OWN_TOOLS = frozenset(ToolName)
+RULE_FOR_EDITS = ", ".join(sorted(EDITS))  # As `tools/permission.py` describes it.
 NETWORK_MARK = " (with network access)"  # As `tools/permission.py` describes a rule.
 # As a tool of an MCP server is named here, and by other agents.
 _SERVER_TOOL = re.compile(r"(?:mcp__)?(?P<server>(?:(?!__).)+)__(?P<tool>(?:(?!__).)+)")
@@ -47,6 +48,10 @@ def describe_offered_rule(tool: str, rule: str, *, is_for_files: bool) -> str:
     """Returns what a rule covers that the question of this tool offers. A rule for every use of a
     tool is the tool's name, which people do not know.
     """
+    if rule == RULE_FOR_EDITS and is_for_files:
+        return tr("Edit or create any file in this workspace")
+    if rule == RULE_FOR_EDITS and tool in EDITS:
+        return tr("Edit or create files: every time")
     # Agents of other programs call their tools otherwise, and their rules are named after ours. A
     # rule for files is never a bare name: it has a folder in front.
     is_own_tool = is_for_files and rule in _OWN_TOOLS

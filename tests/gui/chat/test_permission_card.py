@@ -856,15 +856,17 @@ def test_always_allow_of_an_edit_names_the_folder_it_covers(theme: Theme) -> Non
     panel.resize(1100, 700)
     panel.show_shortcuts_on_answers({"allow-always": "Alt+A"})
     edit = replace(
-        EDIT, preview=CHANGE, rules=("src/[[]1]/*", "edit_file"), rule_folders=("src/[1]", ".")
+        EDIT, preview=CHANGE, rules=("src/[[]1]/*", "edit_file, write_file"), rule_folders=("src/[1]", ".")
     )
     panel.show_waiting_questions({1: edit})
     paint(panel)
     assert "Always allow in src/[1]" in words_in_sight(panel)
+    assert "Allow edits in src/[1] in this conversation" in words_in_sight(panel)
     choice = panel.findChild(QComboBox)
     assert choice is not None
-    assert choice.itemText(1) == "Edit: any file in this workspace", "not the tool's name"
+    assert choice.itemText(1) == "Edit or create any file in this workspace", "no tool's name"
     choice.setCurrentIndex(1)
+    assert "Allow edits in this conversation" in buttons(panel)
     button = buttons(panel)["Always allow in this workspace"]
     assert button.toolTip() == "Always allow in this workspace (Alt+A)"
     answered = QSignalSpy(panel.answered)

@@ -56,6 +56,10 @@ def test_a_rule_names_a_servers_tool_in_the_same_words() -> None:
     [
         ("edit_file", "src/*", True, "src/*"),
         ("edit_file", "edit_file", True, "Edit: any file in this workspace"),
+        ("edit_file", "edit_file, write_file", True, "Edit or create any file in this workspace"),
+        ("edit", "edit_file, write_file", True, "Edit or create any file in this workspace"),
+        ("edit_file", "edit_file, write_file", False, "Edit or create files: every time"),
+        ("run_command", "edit_file, write_file", False, "edit_file, write_file"),
         ("fetch_url", "fetch_url", False, "Fetch web page: every time"),
         # An agent of another program calls its tool otherwise: "write_file" stood there.
         ("edit", "write_file", True, "Write: any file in this workspace"),
