@@ -487,11 +487,11 @@ class DialogsAndNotifications(QObject):
         self._workspaces.refresh_workspaces(then=self._go_to_workspace_of_connected_agents)
 
     def _go_to_workspace_of_connected_agents(self) -> None:
-        # The start does not wait for this module, which opens workspaces by itself.
-        from helix_desktop.gateway.gateway_workspaces import USUAL_WORKSPACE_NAME
+        from helix_desktop.resident.connected_agents import name_of_usual_workspace
 
+        name_of_workspace = name_of_usual_workspace()
         for row in self._workspaces.listed:
-            if row.name == USUAL_WORKSPACE_NAME:
+            if row.name == name_of_workspace:
                 self._workspaces.go_to_workspace(row.id)
                 return
         self._parts.notices.show_notice(

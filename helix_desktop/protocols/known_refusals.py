@@ -106,6 +106,11 @@ NO_CREDIT = _any_of(
     r"payment required",
 )
 
+OVERLOADED = _any_of(
+    r"\boverloaded\b",
+    r"(is|are) (currently )?at capacity",
+)
+
 # A model that cannot call tools.
 NO_TOOLS = _any_of(
     r"does not support (tools|function)",

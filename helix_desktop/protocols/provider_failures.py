@@ -178,7 +178,9 @@ def _load_failure(
     refusal: ProviderRefusal, evidence: str, sentence: str
 ) -> errors.ModelOverloaded | None:
     """Return the error after which the request is sent again, if the provider is overloaded."""
-    says_overloaded = any(code in evidence for code in _OVERLOAD_CODES)
+    has_overload_code = any(code in evidence for code in _OVERLOAD_CODES)
+    # Some providers say it with the status of a wrong request.
+    says_overloaded = has_overload_code or known_refusals.OVERLOADED.search(evidence)
     has_retried_status = refusal.status in _RETRIED_STATUS or refusal.status > 529
     if not says_overloaded and not has_retried_status:
         return None

@@ -289,7 +289,7 @@ class HttpModelClient:
         if isinstance(failure, ModelOverloaded) and failure.retry_after is not None:
             asked_seconds = failure.retry_after
             if asked_seconds > patience.longest_wait:
-                raise ModelFailed(
+                raise ModelOverloaded(
                     f"{failure.what} The provider asks you to wait {asked_seconds / 60:.0f} min.",
                     remedy="Continue later, or use another model.",
                 )

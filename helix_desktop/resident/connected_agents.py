@@ -20,6 +20,8 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident import agent_connecting
 from helix_desktop.resident.resident_client import HeldRegistration
 
+# What agents have sent and saved, as the window names it.
+AgentFigures = Figures
 PROGRAM = "helix-desktop"
 LEAST_ERROR_STATUS = 400  # Of HTTP. A reply with a lower one is a success.
 # The figures of conversations that can be added up: tokens, numbers and dollars.
@@ -87,6 +89,14 @@ def list_words_that_start_this_program() -> list[str]:
     if program_beside_python.is_file():
         return [str(program_beside_python)]
     return [sys.executable, "-m", "helix_desktop"]
+
+
+def name_of_usual_workspace() -> str:
+    """Return what the workspace is called that has the conversations of connected agents."""
+    # This module opens workspaces by itself, and few need its name.
+    from helix_desktop.gateway.gateway_workspaces import USUAL_WORKSPACE_NAME
+
+    return USUAL_WORKSPACE_NAME
 
 
 def check_server_of_requests(address: str) -> None:

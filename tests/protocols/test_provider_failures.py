@@ -221,6 +221,10 @@ def test_a_server_that_says_that_it_is_overloaded_is_whatever_its_status() -> No
     of_google = {"error": {"status": "RESOURCE_EXHAUSTED", "message": "x"}}
     assert what_to_do(400, of_anthropic, ModelOverloaded) == TRY_AGAIN
     assert what_to_do(400, of_google, ModelOverloaded) == TRY_AGAIN
+    # Above these stood "Something went wrong", as it says no code that is known.
+    in_words = openai("The model is currently overloaded with other requests")
+    assert what_to_do(400, in_words, ModelOverloaded) == TRY_AGAIN
+    assert what_to_do(400, openai("an overloadedness is no word"), ModelFailed) != TRY_AGAIN
 
 
 def test_what_a_server_cannot_do_at_all_is_no_window_that_is_too_small() -> None:

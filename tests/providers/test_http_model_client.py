@@ -181,7 +181,8 @@ async def test_a_wait_of_hours_is_told_not_waited(
     protocol: Protocol, connections: ProviderConnections, clock: Instant
 ) -> None:
     busy = replace(protocol.refused(429, "daily limit"), headers=(("retry-after", "7200"),))
-    with protocol.peer([busy]) as peer, pytest.raises(ModelFailed, match="120 min"):
+    # The card above it must say that the provider is busy, not that something went wrong.
+    with protocol.peer([busy]) as peer, pytest.raises(ModelOverloaded, match="120 min"):
         await heard(protocol.client(peer, connections, clock), asking())
     assert clock.slept == []
 

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.consent_dialog import ConsentDialog, ConsentQuestion
@@ -179,7 +178,7 @@ class _BilledAmounts:
     format_amount: Callable[[float], str]
 
     @classmethod
-    def of_figures(cls, figures: Figures) -> "_BilledAmounts":
+    def of_figures(cls, figures: connected_agents.AgentFigures) -> "_BilledAmounts":
         if figures.paid_without > 0:
             return cls(
                 tr("Billed"), figures.paid, figures.paid_without, LEAST_DOLLARS, format_dollars
@@ -536,7 +535,9 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         )
         self._show_sum_until_now(today.requests, until_now)
 
-    def _show_saved_tile(self, figures: Figures, amounts: "_BilledAmounts") -> None:
+    def _show_saved_tile(
+        self, figures: connected_agents.AgentFigures, amounts: "_BilledAmounts"
+    ) -> None:
         """Says what came of shortening: saved, made possible, lost, or nothing so far."""
         saved = amounts.unchanged - amounts.billed
         too_large = format_count(
@@ -562,7 +563,9 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             note = tr("Nothing yet: short conversations are sent as they are.")
             self._saved.show_figure(tr("Saved"), amounts.format_amount(0), note)
 
-    def _show_sum_until_now(self, requests_of_today: int, until_now: Figures) -> None:
+    def _show_sum_until_now(
+        self, requests_of_today: int, until_now: connected_agents.AgentFigures
+    ) -> None:
         """Says below the figures of today what was saved in all, if there was more than today."""
         has_earlier_requests = 0 < requests_of_today < until_now.requests
         amounts = _BilledAmounts.of_figures(until_now)

@@ -856,7 +856,10 @@ def test_always_allow_of_an_edit_names_the_folder_it_covers(theme: Theme) -> Non
     panel.resize(1100, 700)
     panel.show_shortcuts_on_answers({"allow-always": "Alt+A"})
     edit = replace(
-        EDIT, preview=CHANGE, rules=("src/[[]1]/*", "edit_file, write_file"), rule_folders=("src/[1]", ".")
+        EDIT,
+        preview=CHANGE,
+        rules=("src/[[]1]/*", "edit_file, write_file"),
+        rule_folders=("src/[1]", "."),
     )
     panel.show_waiting_questions({1: edit})
     paint(panel)
