@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject
 
 from helix_desktop.engine import session_events
 from helix_desktop.engine.context_usage import WindowMeter
-from helix_desktop.engine.facts import ModelReplied, ModelRole, Spent, UserPart
+from helix_desktop.engine.facts import FilesChanged, ModelReplied, ModelRole, Spent, UserPart
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
@@ -169,6 +169,10 @@ class ChatProgress(QObject):
             case session_events.FoldProgress():
                 self.update_run_state(side)
             case session_events.FactAppended():
+                # What an interrupted turn changed is found after its conversation is shown.
+                is_change = isinstance(event.recorded.fact, FilesChanged)
+                if is_change and session.running not in WORKING_STATES:
+                    side.turn_end_help.show_last_turn_end(session)
                 has_cost = isinstance(event.recorded.fact, ModelReplied | Spent)
                 # A turn of a connected agent runs elsewhere, so its costs come while we are idle.
                 if has_cost and session.running not in WORKING_STATES:

@@ -56,6 +56,13 @@ class CopyBringBack:
         return FilesOfCopy(not_brought_back, list(status.overlaps))
 
     def _show_ways(self, files: FilesOfCopy) -> None:
+        title = tr("Bring back the copy of {branch}", branch=self.row.copy)
+        if not files.not_brought_back:
+            # Offered again after "Apply", merging would only meet the same changes in the folder.
+            discard = DialogChoice(tr("Discard…"), self._ask_to_discard)
+            nothing_left = tr("Everything that differs in the copy has been brought back already. You can go on working in it, or discard it.")  # fmt: skip
+            ask_to_choose_one(self.window, title, nothing_left, [discard])
+            return
         merge = partial(self._bring_back, "merge")
         rebase = partial(self._bring_back, "rebase")
         choices = [
@@ -64,7 +71,6 @@ class CopyBringBack:
             DialogChoice(tr("Apply as uncommitted changes"), self._apply_or_ask),
             DialogChoice(tr("Discard…"), self._ask_to_discard),
         ]
-        title = tr("Bring back the copy of {branch}", branch=self.row.copy)
         explanation = explain_bring_back_ways(files)
         ask_to_choose_one(self.window, title, explanation, choices)
 

@@ -138,6 +138,7 @@ class MessageSender(QObject):
         connect(side.rewrite_cost.price_wanted, actions["model-price"].trigger)
         connect(side.turn_end_help.settings_wanted, self.parts.requests.settings_wanted.emit)
         connect(side.turn_end_help.going_on, actions["resume"].trigger)
+        connect(side.turn_end_help.review_wanted, actions["changes"].trigger)
 
     # --- When the actions can be done
 

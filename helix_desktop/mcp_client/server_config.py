@@ -42,6 +42,12 @@ _PARAMETER = re.compile(r"([?&])([^=&#?]+)=([^&#]+)")
 # before the host of a web address is a token. A $ begins a reference, which is no secret.
 _PASSWORD = re.compile(r"^(\w+://[^/@:\s]+:|https?://(?=[^/:\s]*@))([^/\s$]+)@", re.IGNORECASE)
 _INTERPRETER = re.compile(r"(python[\d.]*|node|bun|deno|ruby|php|bash|sh|java)(\.exe)?")
+# These run the package that is their first word.
+_PACKAGE_RUNNERS = frozenset(("npx", "bunx", "pnpx", "uvx"))
+_RUNNER_OPTIONS_WITH_VALUE = frozenset(
+    ("-p", "--package", "--from", "--with", "--python", "--index-url", "--registry")
+)
+_PATH_OR_OPTION = ("-", "/", ".", "~", "$")
 _SCRIPT_SUFFIXES = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".php", ".sh", ".jar")
 _GENERAL_SCRIPT_NAMES = frozenset(
     (
@@ -306,14 +312,31 @@ def _name_of_package(words: Sequence[str]) -> str:
         for word in words[1:]:
             if word.endswith(_SCRIPT_SUFFIXES):
                 return _name_of_script(word)
-    package = words[0]
-    for word in words:
-        if not word.startswith(("-", "/", ".")):
-            package = word  # The last one that is neither an option nor a path.
+    package = _find_package_for_runner(words) or words[0]
+    if package == words[0]:
+        for word in words:
+            if not word.startswith(_PATH_OR_OPTION):
+                package = word  # The last one that is neither an option nor a path.
     if package.endswith(_SCRIPT_SUFFIXES):
         return _name_of_script(package)
     name_and_version = package.rpartition("/")[2]
     return name_and_version.partition("@")[0]
+
+
+def _find_package_for_runner(words: Sequence[str]) -> str:
+    """Return the package that a program such as npx runs, or nothing if it is no such program.
+
+    What follows the package are the server's own words, such as the folders that it may read.
+    """
+    if words[0].rpartition("/")[2].partition(".")[0] not in _PACKAGE_RUNNERS:
+        return ""
+    is_value_of_option = False
+    for word in words[1:]:
+        if is_value_of_option or word.startswith("-"):
+            is_value_of_option = not is_value_of_option and word in _RUNNER_OPTIONS_WITH_VALUE
+        else:
+            return word
+    return ""
 
 
 def _name_of_script(script: str) -> str:

@@ -571,6 +571,7 @@ class FakeCopies(StandIn):
         self.brought_back: list[tuple[str, str, str]] = []
         self.in_other_copies: dict[str, Sequence[str]] = {}
         self.conflicts: Sequence[str] = ()
+        self.not_brought_back: Sequence[str] = ("README.md",)
 
     def find_copy(self, name: str) -> FolderCopy | None:
         return FolderCopy(name, Path(name), is_whole=True)
@@ -582,7 +583,7 @@ class FakeCopies(StandIn):
         }
 
     async def list_files_not_brought_back(self, copy: FolderCopy) -> Sequence[str]:
-        return ["README.md"]
+        return self.not_brought_back
 
     async def find_conflicts(self, copy: FolderCopy) -> Sequence[str]:
         return self.conflicts

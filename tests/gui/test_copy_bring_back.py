@@ -45,6 +45,14 @@ def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(
         )
         press(window, words)
         assert bench.copies.brought_back[-1] == (row.id, way, row.title)
+    # After "Apply", all ways were offered again.
+    bench.copies.not_brought_back = ()
+    window.window_actions["bring-back"].trigger()
+    box = window.findChildren(QMessageBox)[-1]
+    assert "has been brought back already" in box.text()
+    assert [each.text() for each in box.buttons()] == ["Cancel", "Discard…"]
+    press(window, "Cancel")
+    bench.copies.not_brought_back = ("README.md",)
     bench.copies.conflicts = ["README.md"]
     for words, choice in (
         ("Keep mine", "yours"),

@@ -105,6 +105,12 @@ def test_an_address_and_a_command_line_will_do() -> None:
         ("python3 -m my_tools", "my_tools"),
         ("uv run --quiet invoices.py", "invoices"),
         ("/opt/own-server", "own-server"),
+        # These were called "notes", by the folder that the server may read.
+        ("npx -y @modelcontextprotocol/server-filesystem notes", "server-filesystem"),
+        ("npx -y @modelcontextprotocol/server-filesystem ~/work/notes", "server-filesystem"),
+        ("uvx --from git+https://a.example/tools mcp-tools --repository notes", "mcp-tools"),
+        ("npx.cmd -p a-package a-server@1.2 notes", "a-server"),
+        ("docker run -i --rm mcp/time", "time"),
     ],
 )
 def test_a_server_is_named_after_its_script_and_not_after_what_runs_it(

@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
-from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
+from helix_desktop.engine.facts import FilesChanged, ModelReplied, Stop, TurnEnd, TurnEnded
 from helix_desktop.engine.session_events import CLOSED, TEXT_CAUSE, ConversationActivity
 from helix_desktop.gui.common.widgets import (
     COLUMN,
@@ -19,6 +19,7 @@ from helix_desktop.gui.sentence_translation import join_sentences, translate_sen
 from helix_desktop.gui.shown_workspace import ShownSession
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import without_backticks
+from helix_desktop.gui.transcript.status_lines import describe_changed_files
 from helix_desktop.gui.translation import tr, translate_name
 
 _AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
@@ -39,10 +40,13 @@ class TurnEndHelp(StrEnum):
 
 
 class TurnEndHelpLine(QWidget):
-    """`settings_wanted` carries a helpful page. `going_on`: the user wants to continue the turn."""
+    """`settings_wanted` carries a helpful page. `going_on`: the user wants to continue the turn.
+    `review_wanted`: the user wants to see what the turn changed before it was interrupted.
+    """
 
     settings_wanted = Signal(str)
     going_on = Signal()
+    review_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         """Builds the line that says why a turn ended early, with a button for going on
@@ -56,7 +60,8 @@ class TurnEndHelpLine(QWidget):
         self.elsewhere = False
         self._settings = build_push_button("", self, lambda: self.settings_wanted.emit(self._page))
         self._go = build_push_button("", self, self.going_on.emit)
-        buttons = build_row(self._settings, self._go, spacing=SPACE)
+        self._review = build_push_button(tr("Review"), self, self.review_wanted.emit)
+        buttons = build_row(self._review, self._settings, self._go, spacing=SPACE)
         self._words_and_buttons = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._words_and_buttons.setContentsMargins(0, 4, 0, 4)
         self._words_and_buttons.setSpacing(SPACE)
@@ -76,8 +81,13 @@ class TurnEndHelpLine(QWidget):
         words = translate_name("help after a turn", help_kind)
         if help_kind is TurnEndHelp.BROKEN and _was_reply_cut(session):
             words = ""  # The transcript already says that the reply was cut off.
+        # A turn that never ended has no line about its files in the transcript.
+        changed_files = _describe_files_of_open_turn(session)
+        self._review.setVisible(bool(changed_files))
         unrecorded_failure = _describe_unrecorded_failure(session)
-        self._words.setText(without_backticks(join_sentences(unrecorded_failure, words)))
+        sentences = join_sentences(unrecorded_failure, words)
+        shown_words = " · ".join(filter(None, [sentences, changed_files]))
+        self._words.setText(without_backticks(shown_words))
         self._show_settings_button(help_kind)
         self._go.setText(_name_of_go_button(help_kind))
         self._fit_buttons_to_width()
@@ -95,7 +105,7 @@ class TurnEndHelpLine(QWidget):
         width = min(self.width() - 2 * SIDE, self._theme.zoomed_pixels(COLUMN))
         buttons_width = 0
         buttons_height = 0
-        for button in (self._settings, self._go):
+        for button in (self._review, self._settings, self._go):
             if not button.isHidden():
                 buttons_width += button.sizeHint().width() + SPACE
                 buttons_height = max(buttons_height, button.sizeHint().height())
@@ -173,6 +183,25 @@ def _was_reply_cut(session: ShownSession | None) -> bool:
         return False
     last_fact = session.conversation.state.facts[-1].fact
     return isinstance(last_fact, ModelReplied) and last_fact.stop is Stop.CUT
+
+
+def _describe_files_of_open_turn(session: ShownSession | None) -> str:
+    """Says how many files a turn changed that was interrupted, and how many lines."""
+    if session is None or not session.conversation.state.branch.turn.running:
+        return ""
+    undone_seqs: set[int] = set()
+    changes: list[FilesChanged] = []
+    for recorded in reversed(session.conversation.state.facts):
+        fact = recorded.fact
+        if isinstance(fact, TurnEnded):
+            break
+        if not isinstance(fact, FilesChanged):
+            continue
+        if fact.by == "undo":
+            undone_seqs.update(fact.undoes)
+        elif recorded.seq not in undone_seqs:
+            changes.append(fact)
+    return describe_changed_files(changes)
 
 
 def _name_of_go_button(help_kind: TurnEndHelp) -> str:

@@ -289,9 +289,13 @@ class McpServerCard(QWidget):
         scroll_bar = self._log.verticalScrollBar()
         was_at_end = scroll_bar.value() >= scroll_bar.maximum()
         self._log.setPlainText("\n".join(lines))
+        # What the button promises is there, also while there is nothing in it.
         is_log_shown = bool(lines) or _is_starting(self._server)
         self._log.setVisible(is_log_shown)
-        self._log_title.setVisible(is_log_shown)
+        if is_log_shown:
+            self._log_title.setText(tr("Error output"))
+        else:
+            self._log_title.setText(tr("Error output: the server has written nothing."))
         if was_at_end:
             scroll_bar.setValue(scroll_bar.maximum())
 

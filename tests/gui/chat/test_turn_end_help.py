@@ -1,14 +1,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from PySide6.QtCore import QPoint
+from PySide6.QtTest import QSignalSpy
 
-from helix_desktop.engine.facts import ModelReplied, Stop, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import (
+    FilesChanged,
+    ModelReplied,
+    Stop,
+    Stored,
+    Text,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
 from helix_desktop.engine.session_events import CLOSED, TEXT_CAUSE, ConversationActivity
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.chat import turn_end_help
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelp, TurnEndHelpLine, find_turn_end_help
 from helix_desktop.gui.theme import Theme
@@ -57,7 +69,7 @@ def session(
     why: str = "",
 ) -> Any:
     state = SimpleNamespace(
-        facts=[SimpleNamespace(fact=fact) for fact in facts],
+        facts=[SimpleNamespace(seq=seq, fact=fact) for seq, fact in enumerate(facts, 1)],
         branch=SimpleNamespace(turn=SimpleNamespace(running=is_turn_open)),
     )
     conversation = SimpleNamespace(state=state)
@@ -131,3 +143,26 @@ def test_a_limit_leads_to_the_limits(theme: Theme) -> None:
     line.show_last_turn_end(session(ended(TurnEnd.STEP_LIMIT)))
     line._settings.click()
     assert opened == ["limits"]
+
+
+def test_what_an_interrupted_turn_changed_can_be_reviewed(theme: Theme) -> None:
+    """After a kill in the middle of a turn, no line named the file that it had changed."""
+    digest = Digest.of_content(b"x")
+    stored = Stored(digest, 1)
+    change = FilesChanged(stored, digest, digest, 1, 3, 1, names=("a.py",))
+    said = UserSaid((Text("Hi"),))
+    line = TurnEndHelpLine(theme)
+    wanted = QSignalSpy(line.review_wanted)
+    line.show_last_turn_end(session(said, change, is_turn_open=True))
+    assert line._words.text().endswith(" · 1 file changed +3 −1")
+    assert line._review.isVisibleTo(line)
+    line._review.click()
+    assert wanted.count() == 1
+
+    undo = replace(change, by="undo", undoes=(2,))
+    for facts in ((said,), (said, change, undo), (change, ended(TurnEnd.DONE), said)):
+        line.show_last_turn_end(session(*facts, is_turn_open=True))
+        assert "changed" not in line._words.text()
+        assert not line._review.isVisibleTo(line)
+    line.show_last_turn_end(session(said, change, ended(TurnEnd.STOPPED, why=CLOSED)))
+    assert not line._review.isVisibleTo(line), "the transcript has a line with Review"

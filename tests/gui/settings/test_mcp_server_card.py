@@ -153,6 +153,19 @@ def test_a_server_that_does_not_answer_says_since_when_and_why(
     assert log.placeholderText() == "The server has written nothing yet."
 
 
+def test_tools_and_log_says_that_the_log_is_empty(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """“Tools and log” unfolded tools, and no word of a log."""
+    bench.mcp_servers.running = [listed_server("python3 own.py", "own", "ready")]
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
+    page.show()
+    QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
+    title = page._cards["own"]._log_title
+    assert title.isVisible()
+    assert title.text() == "Error output: the server has written nothing."
+
+
 def test_a_state_that_takes_two_lines_has_their_room_at_once(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
