@@ -22,6 +22,7 @@ MOST_REQUESTS = 8
 MOST_DECISIONS = 8
 MOST_ATTEMPTS = 6
 MOST_FILES = 40
+MOST_COMMITS = 20
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -40,26 +41,39 @@ class CommittedFile:
     is_deleted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class BranchContents:
+    """What a branch has and the one that the pull request goes to has not. `commits`: the subjects
+    of its newest commits, the oldest first.
+    """
+
+    files: Sequence[CommittedFile]
+    commits: Sequence[str]
+
+
 async def write_pull_request_text(
     state: ConversationState,
     cache: ContentCache,
-    committed_files: Sequence[CommittedFile] | None = None,
+    branch_contents: BranchContents | None = None,
 ) -> PullRequestText:
     """Return a title and a body with a section for each thing that the record knows.
 
-    `committed_files`: what the branch contains, or None if that is not known. Then the changes
-    in the conversation's record stand for it.
+    `branch_contents`: None if it is not known. Then the changes in the conversation's record, and
+    its last commit, stand for it.
     """
     work = await state_of_work.read_state_of_work(state, cache)
     calls = await state_of_work.read_answered_calls_of(state, cache)
     recorded_facts = state.facts_on_path()
     tests = await _describe_tests(work, cache)
-    if committed_files is None:
+    if branch_contents is None:
         changed_lines = _list_files_of_record(work)
+        if work.commit is not None:
+            changed_lines.append(f"Committed: {work.commit.describe()}")
     else:
-        changed_lines = _list_committed_files(committed_files)
-    if work.commit is not None:
-        changed_lines.append(f"Committed: {work.commit.describe()}")
+        # The last commit of the record may be in the other branch already.
+        changed_lines = _list_committed_files(branch_contents.files)
+        for subject in branch_contents.commits[-MOST_COMMITS:]:
+            changed_lines.append(f"Committed: {_join_and_shorten(subject, LONGEST_SENTENCE)}")
     sections = [
         ("What was asked", _list_requests(recorded_facts)),
         ("What was decided", _list_decisions(recorded_facts)),

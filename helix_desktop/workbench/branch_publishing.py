@@ -24,6 +24,8 @@ from helix_desktop.atomic_files import create_folders
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.pull_request_text import (
+    MOST_COMMITS,
+    BranchContents,
     CommittedFile,
     PullRequestText,
     write_pull_request_text,
@@ -205,9 +207,9 @@ class BranchPublishing:
 
     async def write_text(self, state: BranchState, conversation: str) -> PullRequestText:
         session = await self._open_session(conversation)
-        committed_files = await asyncio.to_thread(_list_committed_files, state)
+        branch_contents = await asyncio.to_thread(_read_branch_contents, state)
         return await write_pull_request_text(
-            session.conversation.state, self._cache, committed_files
+            session.conversation.state, self._cache, branch_contents
         )
 
     async def open_pull_request(self, state: BranchState, text: PullRequestText) -> str:
@@ -294,16 +296,44 @@ def _find_base_branch(root: Path, branch: str, remote: str) -> str:
     return ""
 
 
-def _list_committed_files(state: BranchState) -> list[CommittedFile] | None:
-    """Returns the files in which the branch differs from the base, or None if there is no base."""
+def _read_branch_contents(state: BranchState) -> BranchContents | None:
+    """Returns what the branch has and the base has not, or None if there is no base."""
     if not state.base or state.is_base:
         return None
-    since_base = f"refs/remotes/{state.remote}/{state.base}...{state.commit}"
-    options = ["--name-status", "--no-renames", "--relative", "-z"]
+    base = f"refs/remotes/{state.remote}/{state.base}"
+    options_for_files = ["--name-status", "--no-renames", "--relative", "-z"]
+    # `git log` would go by the repository's settings and could start a program that checks
+    # signatures. Of merges, the other branch has what matters.
+    options_for_commits = ["--no-merges", f"--max-count={MOST_COMMITS}", "--reverse"]
+    options_for_commits.append("--format=%x00%s")
     try:
-        output = run_git(state.root, "diff", *options, since_base, "--", remedy=NOT_OPENED)
+        files = run_git(
+            state.root,
+            "diff",
+            *options_for_files,
+            f"{base}...{state.commit}",
+            "--",
+            remedy=NOT_OPENED,
+        )
+        commits = run_git(
+            state.root,
+            "rev-list",
+            *options_for_commits,
+            f"{base}..{state.commit}",
+            "--",
+            remedy=NOT_OPENED,
+        )
     except HelixError:  # The base was never fetched, or shares no commit with the branch.
         return None
+    subjects: list[str] = []
+    for line in commits.decode("utf-8", "replace").split("\n"):
+        # Between the subjects stand the hashes, without a zero byte before them.
+        if line.startswith("\0"):
+            subjects.append(line.removeprefix("\0"))
+    return BranchContents(_parse_committed_files(files), subjects)
+
+
+def _parse_committed_files(output: bytes) -> list[CommittedFile]:
     # A letter for what happened to the file and its path, each with a zero byte behind it.
     fields = output.decode("utf-8", "replace").split("\0")
     files: list[CommittedFile] = []

@@ -186,7 +186,16 @@ async def test_the_text_names_what_the_branch_has_committed_and_nothing_else(
     publishing, state = await publishing_of(bench)
     assert state.base == "main"
     text = await publishing.write_text(state, session.id)
-    assert "## What changed\n\n- `a` (deleted)\n- `b`\n- `docs/c` (new)\n\n" in text.body
+    changed = "- `a` (deleted)\n- `b`\n- `docs/c` (new)\n- Committed: the work\n\n"
+    assert f"## What changed\n\n{changed}" in text.body
+    # Commits were listed that the other branch had already.
+    git(project, "push", "-q", "origin", "HEAD:main")
+    git(project, "fetch", "-q")
+    (project / "b").write_text("newer\n")
+    git(project, "commit", "-qam", "more work")
+    _, state = await publishing_of(bench)
+    text = await publishing.write_text(state, session.id)
+    assert "## What changed\n\n- `b`\n- Committed: more work\n\n" in text.body
 
 
 async def test_the_branch_that_pull_requests_go_to_is_known(project: Path, desks: Desks) -> None:
