@@ -42,9 +42,9 @@ from helix_desktop.gui.common.difference_rows import (
     build_difference_sheet,
     build_hunk_rows,
 )
-from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.widgets import (
     add_menu_choice,
+    build_plain_label,
     build_popup_menu,
     build_push_button,
     build_scroll_area,
@@ -59,12 +59,11 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
 
-# The file list's usual and least widths and least height, and the note's least width, in pixels.
+# The file list's usual and least widths and least height, in pixels.
 # On a page narrower than `NARROW`, the shown file is below the list.
 WIDTH = 268
 LEAST = 168
 LOW = 96
-NOTE = 90
 NARROW = 440
 MOST_MOMENTS = 20  # The most checkpoints in the menu.
 ARROW = " ▾"
@@ -162,8 +161,7 @@ class ChangesPage(QWidget):
             tr("Choose what checkpoints include…"), self, look="pill"
         )
         self.cover_button.hide()
-        self._note = ElidedLabel(self, least=theme.zoomed_pixels(NOTE))
-        set_widget_look(self._note, "muted")
+        self._note = build_plain_label("", "muted", self)
         self.undo_button = build_push_button(tr("Undo") + ARROW, self, look="pill")
         self.commit_button = CommitButton(doing, self)
         self.after_commit = AfterCommitBar(theme, doing, self)
@@ -220,8 +218,6 @@ class ChangesPage(QWidget):
             button.setSizePolicy(fixed, fixed)
         for button in actions:
             button.setSizePolicy(fixed, fixed)
-        # The note is cut where the buttons need the room.
-        self._note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         rule = QFrame(self)
         set_widget_look(rule, "rule")
         rule.setFixedHeight(1)
@@ -578,7 +574,7 @@ class ChangesPage(QWidget):
             all=progress.of_files,
             why=progress.why,
         )
-        self._note.set_elided_text(note)
+        self._note.setText(note)
 
     def _ask_which_folders_to_cover(self) -> None:
         """Shows the largest folders of a folder that exceeds the limit, for the user to choose."""

@@ -336,12 +336,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
     def _show_connections(self, connections: connected_agents.AgentConnections) -> None:
         # The cards are updated even if nothing changed: "5 seconds ago" grows older by itself.
-        for row in connections.agents:
-            card = self._cards.get(row.name)
-            if card is None and _is_agent_present(row):
-                card = self._build_card_of_agent(row)
-            if card is not None:
-                card.show_connected_agent(row, time.time())
+        self._show_cards_of_agents(connections.agents)
         self._show_last_request(connections)
         if connections == self._shown:
             return
@@ -368,6 +363,14 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._once_line.setVisible(bool(commands))
         if commands:
             self._once_line.show_command_line(commands[0])
+
+    def _show_cards_of_agents(self, rows: Sequence[connected_agents.ConnectedAgentRow]) -> None:
+        for row in rows:
+            card = self._cards.get(row.name)
+            if card is None and _is_agent_present(row):
+                card = self._build_card_of_agent(row)
+            if card is not None:
+                card.show_connected_agent(row, time.time())
 
     def _show_switch(self, connections: connected_agents.AgentConnections) -> None:
         if connections.for_others:

@@ -241,10 +241,10 @@ def test_the_first_checkpoint_is_shown_while_it_is_made(
     page: ChangesPage, changes: FakeChanges
 ) -> None:
     changes.listeners[0](State("reading", 300, 20_000))
-    assert page._note._words == "The first checkpoint is being made: 300 of 20,000 files."
+    assert page._note.text() == "The first checkpoint is being made: 300 of 20,000 files."
     changes.checkpoint_progress = State("ready", 20_000, 20_000)
     changes.listeners[0](changes.checkpoint_progress)
-    assert page._note._words.startswith("This list shows changes by the agent")
+    assert page._note.text().startswith("This list shows changes by the agent")
 
 
 def test_a_file_of_a_turn_is_shown_from_the_chat(page: ChangesPage) -> None:
@@ -323,3 +323,23 @@ def test_a_rule_that_leaves_out_several_folders_is_named_once() -> None:
         "data/.venv: left out by a rule",
         "film.mkv: larger than 2 GB",
     ]
+
+
+@pytest.mark.parametrize("width", [1_100, 700, 420])
+def test_the_note_above_the_changes_is_never_cut(
+    page: ChangesPage, changes: FakeChanges, width: int
+) -> None:
+    """The defect: “This list shows changes by the agent and its comma…” stood there."""
+    page._note_on_commit = "Commits are made where the workspace was opened first: in another window, or on the other computer."
+    changes.listeners[0](State("ready", 20_000, 20_000))
+    page.resize(width, 700)
+    page.show()
+    QApplication.processEvents()
+    note = page._note
+    bar = note.parentWidget()
+    assert bar is not None
+    assert note.isVisible()
+    assert note.text().endswith("or on the other computer.")
+    assert note.height() >= note.heightForWidth(note.width())
+    assert note.geometry().right() <= bar.width()
+    assert page.commit_button.geometry().bottom() <= bar.height()
