@@ -199,6 +199,8 @@ class WindowPages(QObject):
             self.timeline.update_timeline_from_events(events)
         if self.is_page_built("changes"):
             self.changes.reload_if_files_changed(events)
+        if self.is_page_built("preview"):
+            self.preview.read_again_if_files_changed(events)
         has_new_fact = any(isinstance(event, FactAppended) for event in events)
         if has_new_fact and self.is_page_built("cache"):
             self.cache.refresh_entries_soon()

@@ -14,6 +14,8 @@ from PySide6.QtCore import QEvent, QFileSystemWatcher, Signal
 from PySide6.QtGui import QImage, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QPushButton, QStackedWidget, QWidget
 
+from helix_desktop.engine.facts import FilesChanged
+from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -258,6 +260,15 @@ class PreviewPane(QWidget):
         if event.type() == QEvent.Type.WindowActivate:
             self._read_shown_file_again()
         return super().event(event)
+
+    def read_again_if_files_changed(self, events: Sequence[Event]) -> None:
+        """Reads the shown file again after a step that changed files. A file of a workspace that
+        another process has open is not watched, nor is one in a folder that cannot be.
+        """
+        for event in events:
+            if isinstance(event, FactAppended) and isinstance(event.recorded.fact, FilesChanged):
+                self._read_shown_file_again()
+                return
 
     def _watch_shown_file(self) -> None:
         """Watches the shown file and its folder: a file that is replaced is no longer watched."""

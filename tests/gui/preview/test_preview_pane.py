@@ -14,8 +14,10 @@ from PySide6.QtGui import QAccessible, QColor, QImage
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QPushButton
 
-from helix_desktop.engine.facts import Attachment
+from helix_desktop.engine.facts import Attachment, FilesChanged, Recorded, Stored
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.session_events import FactAppended
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui.common.accessible_roles import install_accessible_roles
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.text_selection import TextPosition
@@ -304,6 +306,19 @@ def test_a_preview_that_comes_back_reads_its_file_again(pane: PreviewPane, tmp_p
     (tmp_path / "a.py").write_text("price = 3\n")
     pane.show()
     process_events_until_line(pane, "price = 3")
+
+
+def test_what_a_step_changed_is_shown_where_no_file_is_watched(
+    pane: PreviewPane, tmp_path: Path
+) -> None:
+    """In a second window, the panel kept the old content after an edit."""
+    show(pane, tmp_path, "a.py", b"price = 1\n")
+    pane._watcher.blockSignals(True)  # Nothing is watched of what another process has open.
+    (tmp_path / "a.py").write_text("price = 2\n")
+    digest = Digest.of_content(b"x")
+    change = FilesChanged(Stored(digest, 1), digest, digest, 1)
+    pane.read_again_if_files_changed([FactAppended(Recorded("c", 1, 0.0, change))])
+    process_events_until_line(pane, "price = 2")
 
 
 def test_an_attachment_leads_to_the_cache_and_not_to_a_file(
