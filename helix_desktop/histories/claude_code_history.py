@@ -111,7 +111,7 @@ def read_claude_code_recordings(
     for rows_of_subagent in _group_by_subagent(subagent_rows):
         subagent = _read_subagent(rows_of_subagent, report, path, session_id, main_sessions)
         subagents.append(subagent)
-    return _link_results_to_subagents(main_sessions, path) + subagents
+    return _link_results_to_subagents(main_sessions, path, report) + subagents
 
 
 def _keep_settings_of_subagent(report: ReadingReport, path: Path) -> None:
@@ -651,14 +651,37 @@ def _mark_as_subagent(
 
 
 def _link_results_to_subagents(
-    sessions: list[RecordedSession], path: Path
+    sessions: list[RecordedSession], path: Path, report: ReadingReport
 ) -> list[RecordedSession]:
     """Name the sub-agent's session in each result that came from one, if the session has a file."""
     linked: list[RecordedSession] = []
     for session in sessions:
         messages = tuple(_with_existing_child(message, path) for message in session.messages)
         linked.append(replace(session, messages=messages))
+    _note_results_without_subagent(linked, path, report)
     return linked
+
+
+def _note_results_without_subagent(
+    sessions: Sequence[RecordedSession], path: Path, report: ReadingReport
+) -> None:
+    """Note results that should name a sub-agent and do not, while no result names one of the files
+    of sub-agents: a tool's structured result may have any fields, so this one is not missed there.
+    """
+    unnamed_subagents = {file.stem for file in _list_claude_subagents(path)}
+    if not unnamed_subagents:
+        return
+    delegating_calls: set[str] = set()
+    results_without_subagent: set[str] = set()
+    for session in sessions:
+        for message in session.messages:
+            unnamed_subagents.discard(message.child)
+            delegating_calls.update(call.id for call in message.calls if call.name in DELEGATES)
+            if message.role == "tool" and message.ok and not message.child:
+                results_without_subagent.add(message.answers)
+    results_without_subagent &= delegating_calls
+    if unnamed_subagents and results_without_subagent:
+        report.unknown["the field agentId in another place"] += len(results_without_subagent)
 
 
 def _with_existing_child(message: RecordedMessage, path: Path) -> RecordedMessage:

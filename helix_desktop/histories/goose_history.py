@@ -74,12 +74,14 @@ def _row_of_stored_message(
     metadata = parse_json_column(metadata_json, place, report)
     if content is None:
         return None
-    report.note_unknown_fields(content)
-    value = dict(message)
-    value.update(content.value)
-    value["metadata"] = {}
+    parsed_columns = dict(content.value)
+    parsed_columns["metadata"] = {}
     if metadata is not None:
-        value["metadata"] = metadata.value
+        parsed_columns["metadata"] = metadata.value
+    # The other columns of the table are checked with the table.
+    report.note_unknown_fields(history_rows.HistoryRow(parsed_columns, place))
+    value = dict(message)
+    value.update(parsed_columns)
     value["created"] = message.get("created_timestamp")
     return history_rows.HistoryRow(value, place)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from helix_desktop.engine.facts import Reasoning, ToolCall
 from helix_desktop.histories import claude_code_history, history_reading
@@ -228,10 +231,39 @@ def test_a_result_names_the_conversation_of_its_sub_agent_where_that_has_a_file(
         for child in ("a1", "a2", "a3", "")
     ]
     (linked,) = claude_code_history._link_results_to_subagents(
-        [RecordedSession("s", tuple(results))], path
+        [RecordedSession("s", tuple(results))], path, ReadingReport()
     )
     assert [message.child for message in linked.messages] == ["agent-a1", "agent-a2", "", ""]
     assert {message.text for message in linked.messages} == {"done"}
+
+
+@pytest.mark.parametrize(
+    ("structured_result", "subagent", "missed"),
+    [
+        ({"agentId": "a1"}, "agent-a1", 0),
+        ({"agentIdV2": "a1"}, "agent-a1", 1),
+        ({"data": {"agentId": "a1"}}, "agent-a1", 1),
+        ({"agentIdV2": "a1"}, "", 0),  # Its file is gone, and there is nothing to name.
+    ],
+)
+def test_a_result_that_does_not_name_its_sub_agent_any_more_is_said(
+    structured_result: dict[str, Any], subagent: str, missed: int, tmp_path: Path
+) -> None:
+    if subagent:
+        (tmp_path / "session" / "subagents").mkdir(parents=True)
+        (tmp_path / "session" / "subagents" / f"{subagent}.jsonl").touch()
+    answer = written.claude_said(
+        2, 1, [written.result("t1", "deep")], toolUseResult=structured_result
+    )
+    rows = [
+        written.claude_said(0, None, "go"),
+        written.claude_reply(1, 0, "m1", written.use("t1", "Task", prompt="look deep")),
+        answer,
+    ]
+    path = written.lines(tmp_path / "session.jsonl", rows)
+    report = ReadingReport()
+    list(history_reading.read_sessions(path, report, "claude-code"))
+    assert report.unknown["the field agentId in another place"] == missed
 
 
 def test_what_is_no_message_is_left_out_and_named_and_the_rest_stays_one_conversation() -> None:

@@ -235,3 +235,24 @@ def test_a_database_holds_several_sessions_and_damage_costs_one_message(tmp_path
         True,
         True,
     ]
+
+
+def test_what_goose_writes_is_known_in_its_older_files_and_in_its_database(tmp_path: Path) -> None:
+    rows: list[Mapping[str, Any]] = [
+        {"working_dir": "/w", "description": "Files", "message_count": 2, "total_tokens": 9},
+        {
+            "role": "user",
+            "created": 1,
+            "content": [written.text("go")],
+            "metadata": {"userVisible": True, "agentVisible": False},
+        },
+    ]
+    report = ReadingReport()
+    list(history_reading.read_sessions(written.lines(tmp_path / "s1.jsonl", rows), report))
+    assert list(report.sentences_about_unknown()) == []
+
+    path = written.goose(tmp_path)
+    with closing(sqlite3.connect(path)) as made, made:
+        made.execute("""UPDATE messages SET metadata_json = '{"agentVisibleV2": false}'""")
+    list(history_reading.read_sessions(path, report))
+    assert report.unknown == {"the field agentVisibleV2": 6}

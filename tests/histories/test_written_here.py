@@ -24,24 +24,29 @@ UNPACKED = {"opencode-json": "opencode/1.1.65.files", "cline": "cline/2.18.0.fil
 
 def recordings(kind: str, folder: Path) -> list[RecordedSession]:
     if kind == "opencode":
-        return list(history_reading.read_history_file(_database(folder)).recordings)
+        return list(history_reading.read_history_file(write_database(folder)).recordings)
     if kind in UNPACKED:
-        _unpack(FIXTURES / UNPACKED[kind], folder)
+        write_files(kind, folder)
         return list(history_reading.read_history_files([folder]).recordings)
     return list(history_reading.read_history_files([FIXTURES / kind]).recordings)
 
 
-def _unpack(packed: Path, folder: Path) -> None:
+def write_files(kind: str, folder: Path) -> list[Path]:
     """The files a program wrote, in their folders."""
+    files: list[Path] = []
+    packed = FIXTURES / UNPACKED[kind]
     for name, content in json.loads(packed.read_text("utf-8")).items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(content), "utf-8")
+        files.append(file)
+    return files
 
 
-def _database(folder: Path) -> Path:
+def write_database(folder: Path) -> Path:
     """The rows of opencode's database, in one of the same shape."""
     tables = json.loads((FIXTURES / "opencode" / "1.18.33.rows").read_text("utf-8"))
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "opencode.db"
     with closing(sqlite3.connect(path)) as made, made:
         for table, rows in tables.items():
