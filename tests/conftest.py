@@ -52,6 +52,16 @@ settings.register_profile(
 )
 settings.load_profile("same on every run")
 
+# These wait for kills, screens and other computers more than they use the processor.
+WAITING = (
+    "tests/faults/",
+    "tests/gateway/test_killed_gateway.py",
+    "tests/gui/test_walk_",
+    "tests/resident/test_history_recorder.py",
+    "tests/resident/test_resident_process.py",
+    "tests/workspace_host/test_ssh_host.py",
+)
+
 # What Qt says on the offscreen platform whatever a program does.
 QT_ALWAYS_SAYS = re.compile(
     r"does not support propagateSizeHints|does not support raise\(\)|does not support grabbing"
@@ -134,6 +144,13 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
     logging.getLogger().addHandler(SURPRISES)
     sys.addaudithook(_stay_here)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits long is begun first, so that the others fill the processors meanwhile. At
+    the end, one worker would wait alone.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
 
 
 @pytest.hookimpl(wrapper=True)
