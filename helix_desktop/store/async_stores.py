@@ -215,6 +215,12 @@ class StoreJournal:
         """Return all conversations, the last changed first."""
         return await self._thread.run_work(self._file.conversation_rows)
 
+    async def numbers_of_last_facts_by_own_clock(self) -> Sequence[tuple[str, int]]:
+        """Return the number of each conversation's last fact among all facts, unless another clock
+        may have given it its time: that of another program or machine.
+        """
+        return await self._thread.run_work(self._file.numbers_of_last_facts_by_own_clock)
+
     async def find_conversation(self, conversation: str) -> StoredConversation:
         return await self._thread.run_work(self._file.conversation_row, conversation)
 

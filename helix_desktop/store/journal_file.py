@@ -319,6 +319,16 @@ class JournalFile:
         rows = select_journal_rows(self, f"{_SELECT_CONVERSATIONS} ORDER BY updated DESC, id")
         return tuple(map(StoredConversation.from_columns, rows))
 
+    def numbers_of_last_facts_by_own_clock(self) -> tuple[tuple[str, int], ...]:
+        """Return the number of each conversation's last fact among all facts, which grows whatever
+        the clock says. An import gives facts the times of another program, and in a shared
+        workspace they may have those of another machine: these are left out.
+        """
+        if select_journal_rows(self, _STATEMENTS["tables of a shared workspace"]):
+            return ()
+        rows = select_journal_rows(self, _STATEMENTS["last facts by the own clock"])
+        return tuple((str(name), int(number)) for name, number in rows)
+
     def conversation_row(self, conversation: str) -> StoredConversation:
         row = self._read_row(conversation)
         if row is None:

@@ -22,6 +22,7 @@ from helix_desktop.histories.added_formats import name_of_program
 from helix_desktop.store.async_stores import StoreJournal
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.workbench.open_sessions import OpenSessions
+from helix_desktop.workbench.times_of_last_use import TimesOfLastUse, Use
 
 _AGENTS = ("agent", "acp_agent", "recorded_from")
 _SAME_IN_LIST = ("id", "updated", "pinned", "archived", "trashed", "parent", "parent_call", "cost")
@@ -87,6 +88,7 @@ class ConversationListRows:
         self._rows: dict[str, ConversationListRow] = {}
         self._cost_below_missing: dict[str, float] = {}  # By a parent that has no row.
         self._today = DailyCost()
+        self._times = TimesOfLastUse()
 
     def __iter__(self) -> Iterator[ConversationListRow]:
         return iter(self._rows.values())
@@ -103,6 +105,7 @@ class ConversationListRows:
             first_fact = first_fact_by_conversation.get(stored_row.id)
             rows[stored_row.id] = await self._row_with_agent_name(stored_row, first_fact)
         self._rows = rows
+        await self._date_rows_in_order_of_use()
         # No turn has been started here yet, so the open ones were interrupted.
         for name in await self._journal.conversations_with_open_turn():
             row = self._rows[name]
@@ -116,11 +119,30 @@ class ConversationListRows:
             for recorded in facts_paid_here(tuple(facts_of_conversation)):
                 self._today.add_cost_if_today(recorded)
 
+    async def _date_rows_in_order_of_use(self) -> None:
+        """Give conversations that were used while the clock was wrong a time that fits between
+        those used before and after.
+        """
+        uses: dict[str, Use] = {}
+        for conversation, number in await self._journal.numbers_of_last_facts_by_own_clock():
+            row = self._rows.get(conversation)
+            if row is not None:
+                uses[conversation] = Use(number, row.updated)
+        self._show_times_of_use(self._times.set_all_uses(uses))
+
+    def _show_times_of_use(self, times: Mapping[str, float]) -> None:
+        for conversation, time_of_use in times.items():
+            row = self._rows.get(conversation)
+            if row is not None and row.updated != time_of_use:
+                self._rows[conversation] = replace(row, updated=time_of_use)
+
     async def reread_rows(self, conversations: Collection[str]) -> None:
         """Read rows again of conversations that are new, or did not change by single facts."""
         for conversation in conversations:
             with suppress(NotFound):
                 row = await self._journal.find_conversation(conversation)
+                # What other programs and machines write has the times of their clocks.
+                self._times.forget_conversations([conversation])
                 first_fact = None
                 if not row.meter:
                     first_fact = await self._read_fact_that_names_agent(row)
@@ -157,6 +179,7 @@ class ConversationListRows:
         return row
 
     def remove_conversation_rows(self, conversations: Collection[str]) -> None:
+        self._times.forget_conversations(conversations)
         for conversation in conversations:
             row = self._rows.get(conversation)
             if row is None:
@@ -184,6 +207,9 @@ class ConversationListRows:
         """
         self._today.add_cost_if_today(recorded)
         self._replace_row(_list_row_after_fact(self._rows[recorded.conversation], recorded))
+        if not isinstance(recorded.fact, facts.BroughtIn):
+            times = self._times.note_use(recorded.conversation, recorded.time)
+            self._show_times_of_use(times)
         if meter is not None:
             self.update_row_meter(recorded.conversation, meter)
 

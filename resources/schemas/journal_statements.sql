@@ -18,3 +18,10 @@ FROM conversations JOIN facts ON conversation = conversations.id
 WHERE updated >= ? AND cost > 0
   AND substr(fact, 10, 9) IN ('ModelRepl', 'Spent","v', 'BroughtIn', 'Conversat')
 ORDER BY conversation, seq
+
+-- tables of a shared workspace
+SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'in_step'
+
+-- last facts by the own clock
+SELECT conversations.id, facts.id FROM conversations JOIN facts ON conversation = conversations.id AND seq = last_seq
+WHERE substr(fact, 10, 9) <> 'BroughtIn'

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(
     file.append_all_or_nothing("fork", [ConversationStarted("Fork's", agent="Al"), replied(0.125)])
     rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))
     await rows.read_all_rows()
-    assert len(asked) <= 5
+    assert len(asked) <= 6
     shown = {row.id: (row.agent, row.cost) for row in rows}
     assert (shown["c7"], shown["plain"], shown["brought"]) == (("Bo", 0.5), ("", 0.0), ("", 0.25))
     assert shown["fork"][1] == 0.125
@@ -220,5 +221,42 @@ async def test_a_row_that_is_told_of_an_import_counts_no_cost_of_it(tmp_path: Pa
     read_again = rows.find_row("b")
     assert read_again is not None
     assert read_again.cost == pytest.approx(told.cost)
+    await thread.aclose()
+    file.close()
+
+
+async def test_rows_stand_in_the_order_of_use_although_the_clock_was_set(tmp_path: Path) -> None:
+    """What was used while the clock was a year ahead stood above everything for a year."""
+    now = time.time()
+    moment = [now - 500]
+    file = JournalFile(tmp_path / "journal.sqlite3", now=lambda: moment[0])
+    thread = StoreThread("store")
+    journal = StoreJournal(file, thread, lambda: None, lambda: None)
+    for name, said_time in (
+        ("first", now - 500),
+        ("ahead", now + 31_557_600),
+        ("then", now - 400),
+        ("behind", 12.0),
+        ("last", now - 300),
+    ):
+        moment[0] = said_time
+        file.append_all_or_nothing(name, [ConversationStarted(name)])
+    imported = ConversationStarted("imported", origin=Origin("codex", "s"))
+    brought_in = BroughtIn(Origin("codex", "s"), "run", 2)
+    old_facts: list[tuple[float, Fact]] = [(now - 1e8, imported), (now - 1e8, brought_in)]
+    file.append_with_times("imported", old_facts)
+    rows = ConversationListRows(journal)
+    await rows.read_all_rows()
+
+    def listed() -> list[str]:
+        return [row.id for row in sorted(rows, key=lambda row: row.updated)]
+
+    assert listed() == ["imported", "first", "ahead", "then", "behind", "last"]
+    moment[0] = now - 31_557_600  # It is set back, and what is used then comes on top.
+    (recorded,) = file.append_all_or_nothing("then", [replied(0.5)])
+    rows.update_row_with_fact(recorded, None)
+    assert listed() == ["imported", "first", "ahead", "behind", "last", "then"]
+    await rows.read_all_rows()
+    assert listed() == ["imported", "first", "ahead", "behind", "last", "then"]
     await thread.aclose()
     file.close()
