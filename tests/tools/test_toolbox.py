@@ -168,7 +168,7 @@ async def test_edits_are_allowed_in_their_folder_alone(here: World) -> None:
     here.kit.permissions.mode = PermissionMode.ASK
     here.person.answer = PermissionAnswer(allowed=True, scope="always", rule=0)
     await here.run("write_file", path="docs/a.md", content="1")
-    assert here.person.asked[0].rules == ("docs/*", "write_file")
+    assert here.person.asked[0].rules == ("docs/*", "edit_file, write_file")
     await here.run("write_file", path="docs/b.md", content="2")
     assert len(here.person.asked) == 1
     await here.run("write_file", path="c.md", content="3")

@@ -144,7 +144,10 @@ async def test_always_allowing_an_edit_covers_the_folder_that_was_chosen(
         await desk.fleet.add_task(bench.id, "write them", ())
         (found,) = await seen(desk.fleet, lambda found: bool(found[0]["needs_you"]))
         (task,) = found["needs_you"]
-        assert (task["rules"], task["rule_folders"]) == (("kept/*", "write_file"), ("kept", "."))
+        assert (task["rules"], task["rule_folders"]) == (
+            ("kept/*", "edit_file, write_file"),
+            ("kept", "."),
+        )
         await desk.fleet.allow_for_rest_of_task(bench.id, task["id"], task["asked"], "kept/*")
         await seen(desk.fleet, lambda found: "c.txt" in str(found[0]["needs_you"]))
         assert (folder / "kept" / "b.txt").read_text() == "b"
