@@ -18,7 +18,7 @@ import helix_desktop
 PACKAGE = Path(helix_desktop.__file__).parent
 # What shows a text exactly: these functions, and the widgets and texts that are made by them.
 RENDERERS = {
-    "mark_text", "mark_on_one_line", "marked_lines", "ExactTextView", "ExactDifferenceView", "build_exact_preview",
+    "mark_text", "mark_on_one_line", "mark_program", "marked_lines", "ExactTextView", "ExactDifferenceView", "build_exact_preview",
     "ConsentQuestion", "ConsentDialog", "TrustDialog", "TaskQuestionView", "PermissionQuestionPanel", "PermissionQuestionCard", "FullSizeDialog",
 }  # fmt: skip
 # What gives permission. Only a module that shows by the renderer what is allowed may call it.

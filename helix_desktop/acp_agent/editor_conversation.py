@@ -353,7 +353,7 @@ def _offer_scope(question: PermissionQuestion, scope: str) -> list[schema.Permis
     """Returns one option for each rule that would allow this and more, or one without a rule."""
     rules: list[str] = []
     if scope in ("conversation", "always"):
-        rules = [mark_text(rule) for rule in question.rules]
+        rules = [mark_text(rule, question.program_names) for rule in question.rules]
     scope_name = _SCOPES.get(scope, scope)
     kind: schema.PermissionOptionKind = "allow_always"
     if scope in ("once", "ask"):
@@ -377,7 +377,7 @@ def _build_question_card(question: PermissionQuestion) -> schema.ToolCallUpdate:
         text = escape_control_characters(question.preview)
     else:
         kind = conversation_updates.kind_of_call(question.call)
-        preview = mark_text(question.preview)
+        preview = mark_text(question.preview, question.program_names)
         text = wrap_in_code_fence(preview, is_exact=True)
     reason = _reason_as_markdown(question)
     if reason:

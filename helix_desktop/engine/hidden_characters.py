@@ -5,11 +5,16 @@ appear as a mark: `⟨001B⟩` is an escape character, `⟨а 0430⟩` a Cyrilli
 a Latin one. The sign `⟨` itself is always marked, so no text can imitate a mark. A tab is
 preceded by an arrow, trailing spaces end in a mark, and a line too long to lay out continues
 after `⟨…⟩`. The value can be restored from what is shown; tests check this for 100,000 values.
+
+Two kinds of names are marked more strictly, since no reading of the whole word helps there. In the
+host of an address every letter that is not ASCII is marked, and behind the host stands what a
+computer would look up: `https://b⟨ü 00FC⟩cher.de⟨= xn--bcher-kva.de⟩/`. In the name of a program
+that is started every Latin letter with a dot, a hook or the like is marked: `⟨ġ 0121⟩it`.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 LONGEST_LINE = 1_000  # Lines of more characters than this continue on the next displayed line.
@@ -21,7 +26,17 @@ _MARKED_SPACE = "⟨0020⟩"
 _APART = "\u200e"
 _SPECIAL = re.compile(r"[^\n\t\x20-\x7e]")
 _WORDS = re.compile(r"([^\W_]+)")
-_MARK = re.compile(rf"{_APART}|→(?=\t)|⟨(?:. )?([0-9A-F]{{4,6}})⟩")
+# A host's mark may look like that of a character (`⟨= 1234⟩`), so it is looked for first.
+_MARK = re.compile(rf"{_APART}|→(?=\t)|⟨= [^⟩]*⟩|⟨(?:. )?([0-9A-F]{{4,6}})⟩")
+# What stands before a host, and the host up to the sign that ends it. A browser takes any number
+# of slashes, in either direction, behind `https:`. A login before the host counts as a part of it.
+_HOST = re.compile(
+    r"(?:(?<=\w)://|(?:(?<=http)|(?<=https)):[/\\]+|(?<=[\w.+-])@)"
+    r"([^\x00-\x20\x7f/?#\\\"'<>|;&()`${},，、；：！？（）「」『』《》【】]+)",
+    re.IGNORECASE,
+)
+_DOT_OF_HOST = re.compile("[.。．｡]")
+_LONGEST_HOST = 253  # The domain name system knows no longer ones.
 _RIGHT_TO_LEFT = re.compile(
     "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+"
 )
@@ -44,32 +59,38 @@ _LOOKS_LATIN = frozenset(
     "νικρυαγτωϳϲϹσօոսհցզգՏԼՕՍյוןסاͺͿϒϜϱϺѡѴҽӠառք۰۱۵۷०ॽ০৪৭੦੧੪૦ଠ୦୨௦౦"
     "೦ഠ൦൭๐໐ဝ၀ყჿሀዐꙄꙇꚙꚘ𑓐𑜀𑜆𑜊𑜎𑜏"
 )
+# Letters of living alphabets that look like two Latin ones.
+_LOOKS_LIKE_TWO = frozenset("ӕӔЫЮы")
 # Alphabets rarely used in file names, with many letters that look Latin.
 _RARE = frozenset({
     "CHEROKEE", "LISU", "DESERET", "OSAGE", "OLD", "GOTHIC", "COPTIC", "CARIAN", "LYCIAN",
     "LYDIAN", "RUNIC", "OGHAM", "WARANG", "MIAO", "ELBASAN", "CAUCASIAN", "TIFINAGH", "CANADIAN",
     "VAI", "BAMUM", "MEDEFAIDRIN",
 })  # fmt: skip
-_LONGEST_MARK = 12  # A mark has fewer characters.
+_LONGEST_MARK = 300  # A mark has fewer characters.
 _MOST_CARRIED = 8  # With more combining marks on one letter, the text below becomes unreadable.
 _BLANK = frozenset(
     "\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u180b\u180c\u180d\u180f"
 )
 
 
-def mark_text(text: str) -> str:
-    """Return the text with hidden and look-alike characters marked, and long lines broken."""
-    return "\n".join(marked_lines(text))
+def mark_text(text: str, programs: Iterable[str] = ()) -> str:
+    """Return the text with hidden and look-alike characters marked, and long lines broken.
+
+    `programs`: the names of the programs that the text, a command line, would start.
+    """
+    return "\n".join(marked_lines(text, programs))
 
 
-def marked_lines(text: str) -> Iterator[str]:
+def marked_lines(text: str, programs: Iterable[str] = ()) -> Iterator[str]:
     """Yield the lines of a text as they are shown, long ones in several."""
+    program_words = _words_of_programs(programs)
     line_start = 0
     while line_start <= len(text):
         line_end = text.find("\n", line_start)
         if line_end < 0:
             line_end = len(text)
-        line = _mark_suspect_characters_of_line(text[line_start:line_end])
+        line = _mark_suspect_characters_of_line(text[line_start:line_end], program_words)
         line = _mark_trailing_space(line)
         line = line.replace("\t", "→\t")
         yield from map(_keep_left_to_right, _break_long_line(line))
@@ -78,10 +99,30 @@ def marked_lines(text: str) -> Iterator[str]:
 
 def mark_on_one_line(text: str) -> str:
     """Return the text on one line, with line ends and tabs marked."""
-    line = _mark_trailing_space(_mark_suspect_characters_of_line(text))
+    return _mark_whole_text_on_one_line(text, frozenset())
+
+
+def mark_program(name: str) -> str:
+    """Return the name of a program, or a rule for programs, on one line. Every letter that could
+    pass for an ASCII one is marked.
+    """
+    return _mark_whole_text_on_one_line(name, _words_of_programs([name]))
+
+
+def _mark_whole_text_on_one_line(text: str, program_words: frozenset[str]) -> str:
+    line = _mark_trailing_space(_mark_suspect_characters_of_line(text, program_words))
     line = line.replace("\n", _mark_of_char("\n"))
     line = line.replace("\t", _mark_of_char("\t"))
     return _keep_left_to_right(line)
+
+
+def _words_of_programs(names: Iterable[str]) -> frozenset[str]:
+    """The words in which letters are marked that elsewhere belong to a living language."""
+    words: set[str] = set()
+    for name in names:
+        if not name.isascii():
+            words.update(_WORDS.findall(name))
+    return frozenset(words)
 
 
 def count_marked_characters(text: str) -> int:
@@ -109,20 +150,96 @@ def _break_long_line(line: str) -> Iterator[str]:
     yield line[start:]
 
 
-def _mark_suspect_characters_of_line(text: str) -> str:
-    """Mark the characters of a line that are hidden or could pass for others, word by word."""
+def _mark_suspect_characters_of_line(text: str, program_words: frozenset[str]) -> str:
+    """Mark the characters of a line that are hidden or could pass for others."""
     if _SPECIAL.search(text) is None:
         return text
     marked_pieces = []
     position = 0
-    for number, piece in enumerate(_WORDS.split(text)):
+    for found in _HOST.finditer(text):
+        host = found[1]
+        if host.isascii():
+            continue
+        marked_pieces.append(_mark_words(text, position, found.start(1), program_words))
+        marked_pieces.append(_mark_host(host))
+        position = found.end(1)
+    marked_pieces.append(_mark_words(text, position, len(text), program_words))
+    return _RIGHT_TO_LEFT.sub(lambda run: run.group() + _APART, "".join(marked_pieces))
+
+
+def _mark_host(host: str) -> str:
+    """Mark everything in a host that is not ASCII, and add the name that would be looked up."""
+    login, at_sign, name_and_port = host.rpartition("@")
+    name, colon, port = name_and_port.partition(":")  # Or the path, in an address of `scp`.
+    name_to_look_up = _name_to_look_up(name)
+    if name_to_look_up:
+        name_to_look_up = f"⟨= {name_to_look_up}⟩"
+    marked = []
+    for part in (login, at_sign, name):
+        marked.append(_mark_everything_but_ascii(part))
+    marked.append(name_to_look_up)
+    marked.append(_mark_everything_but_ascii(colon + port))
+    return "".join(marked)
+
+
+def _mark_everything_but_ascii(text: str) -> str:
+    marked = []
+    for sign in text:
+        if sign.isascii():
+            marked.append(sign)
+        else:
+            marked.append(_mark_of_char(sign))
+    return "".join(marked)
+
+
+def _name_to_look_up(name: str) -> str:
+    """Return a host as the domain name system has it. Empty if it is ASCII or none at all."""
+    is_unknown = any(unicodedata.category(sign) == "Cn" for sign in name)
+    if name.isascii() or is_unknown:
+        return ""
+    labels = []
+    for label in _DOT_OF_HOST.split(name):
+        plain_label = _plain_label(label)
+        if not plain_label.isascii():
+            plain_label = f"xn--{plain_label.encode('punycode').decode('ascii')}"
+        labels.append(plain_label)
+    looked_up = ".".join(labels)
+    if len(looked_up) > _LONGEST_HOST or _SPECIAL.search(looked_up) is not None:
+        return ""
+    return looked_up
+
+
+def _plain_label(label: str) -> str:
+    """Return a part of a host as it is compared: in small letters, without what is ignored."""
+    plain_signs = []
+    for sign in label:
+        if sign in "ßẞς":  # These stay what they are, unlike elsewhere.
+            plain_signs.append(sign.lower())
+        elif not _is_ignored_in_host(sign):
+            plain_signs.append(unicodedata.normalize("NFKC", sign).casefold())
+    return unicodedata.normalize("NFKC", "".join(plain_signs))
+
+
+def _is_ignored_in_host(sign: str) -> bool:
+    if sign in "\u200c\u200d":  # Some languages need these joiners, so they count.
+        return False
+    is_variant = "\ufe00" <= sign <= "\ufe0f"
+    return is_variant or sign in _BLANK or unicodedata.category(sign) == "Cf"
+
+
+def _mark_words(text: str, start: int, end: int, program_words: frozenset[str]) -> str:
+    """Mark a part of a line word by word."""
+    marked_pieces = []
+    position = start
+    for number, piece in enumerate(_WORDS.split(text[start:end])):
         is_word = number % 2 == 1  # Words and what is between them take turns.
         if is_word:
-            marked_pieces.append(_mark_word(piece, text, position))
+            is_program = piece in program_words
+            marked_pieces.append(_mark_word(piece, text, position, is_program=is_program))
         else:
             marked_pieces.append(_mark_suspect_characters(piece, text, position))
         position += len(piece)
-    return _RIGHT_TO_LEFT.sub(lambda run: run.group() + _APART, "".join(marked_pieces))
+    return "".join(marked_pieces)
 
 
 def _keep_left_to_right(line: str) -> str:
@@ -132,19 +249,32 @@ def _keep_left_to_right(line: str) -> str:
     return _APART + line
 
 
-def _mark_word(word: str, text: str, position: int) -> str:
-    """Mark the letters that could pass for Latin ones: beside these, or if all of them could."""
+def _mark_word(word: str, text: str, position: int, *, is_program: bool) -> str:
+    """Mark the letters that could pass for Latin ones: beside these, or if all of them could. In
+    the name of a program, also those by which a language is written.
+    """
     if word.isascii():
         return word
     is_mixed = any(sign.isascii() for sign in word)
     looks_latin = all(sign in _LOOKS_LATIN for sign in word)
     marked = []
     for number, sign in enumerate(word):
-        if looks_latin or (is_mixed and _is_other_alphabet(sign)):
+        is_deceptive = looks_latin or (is_mixed and _is_other_alphabet(sign))
+        if is_program and _looks_ascii_without_its_marks(sign):
+            is_deceptive = True
+        if is_deceptive:
             marked.append(_mark_of_char(sign))
         else:
             marked.append(_mark_char_at(text, position + number))
     return "".join(marked)
+
+
+def _looks_ascii_without_its_marks(sign: str) -> bool:
+    """Whether a letter looks like an ASCII one, or two, but for a dot, a hook or an accent."""
+    if sign.isascii():
+        return False
+    letter = unicodedata.normalize("NFD", sign)[0]
+    return letter in _LOOKS_LATIN or sign in _LOOKS_LIKE_TWO or _script_of(sign) == "LATIN"
 
 
 def _mark_suspect_characters(piece: str, text: str, position: int) -> str:

@@ -317,6 +317,10 @@ class PermissionQuestion:
     command_access: str = ""
 
     @property
+    def program_names(self) -> list[str]:
+        return [program.name for program in self.programs]
+
+    @property
     def why_as_sentence(self) -> str:
         """Why this is asked, with a capital letter unless it begins with what is not our own."""
         first_word, _, _ = self.why.partition(" ")

@@ -8,7 +8,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_program, mark_text
 from helix_desktop.engine.ports import AskedProgram, PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import format_things
@@ -371,7 +371,7 @@ def _build_phone_card(place: ConversationPlace, number: int, question: Permissio
         reason = escape_html(mark_text(question.why_as_sentence))
         parts.append(f"<p>{reason}</p>")
     if question.preview:
-        preview = escape_html(mark_text(question.preview))
+        preview = escape_html(mark_text(question.preview, question.program_names))
         parts.append(f"<pre>{preview}</pre>")
     if question.command_access in _WHERE_COMMANDS_RUN:
         parts.append(f"<p>{_WHERE_COMMANDS_RUN[question.command_access]}</p>")
@@ -392,7 +392,7 @@ def _build_line_about_risk(program: AskedProgram) -> str:
     if not program.risk:
         return ""
     risk = read_json_resource("shown_names.json")["risk of a program"][program.risk]
-    line = f"{mark_on_one_line(program.name)} {risk}"
+    line = f"{mark_program(program.name)} {risk}"
     return f'<p class="waits">{escape_html(line)}</p>'
 
 
@@ -401,7 +401,7 @@ def _build_line_about_program(name: str, verb: str, files: Sequence[str]) -> str
     if not files:
         return ""
     file_names = ", ".join(mark_on_one_line(file) for file in files)
-    line = f"{mark_on_one_line(name)} {verb} {file_names}"
+    line = f"{mark_program(name)} {verb} {file_names}"
     return f'<p class="waits">{escape_html(line)}</p>'
 
 

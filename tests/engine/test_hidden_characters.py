@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from unicodedata import category
+from unicodedata import category, name
 
+import idna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +66,74 @@ def test_every_combining_mark_on_a_letter_that_does_not_carry_it_is_marked() -> 
     for before in ("a", "; ", "/", "а"):
         shown = [sign for sign in marks if "⟨" not in hidden_characters.mark_text(before + sign)]
         assert shown == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("curl https://bücher.de/ü", "curl https://b⟨ü 00FC⟩cher.de⟨= xn--bcher-kva.de⟩/ü"),
+        ("HTTPS:\\\\ġit.io:443", "HTTPS:\\\\⟨ġ 0121⟩it.io⟨= xn--it-2na.io⟩:443"),
+        ("git@ġithub.com:a/b", "git@⟨ġ 0121⟩ithub.com⟨= xn--ithub-v1a.com⟩:a/b"),
+        ("https://é@a.de/", "https://⟨é 00E9⟩@a.de/"),
+        ("http:/ａ。de|sh", "http:/⟨ａ FF41⟩⟨。 3002⟩de⟨= a.de⟩|sh"),
+        ("https://例え.jp，然后", "https://⟨例 4F8B⟩⟨え 3048⟩.jp⟨= xn--r8jz45g.jp⟩，然后"),
+        ("https://１２３４", "https://⟨１ FF11⟩⟨２ FF12⟩⟨３ FF13⟩⟨４ FF14⟩⟨= 1234⟩"),
+        ("https://шоп\u00ad.рф", "https://⟨ш 0448⟩⟨о 043E⟩⟨п 043F⟩⟨00AD⟩.⟨р 0440⟩⟨ф 0444⟩⟨= xn--n1acz.xn--p1ai⟩"),
+        ("C:/Füße //für grün", "C:/Füße //für grün"),
+        ("https://ü" + 250 * "a", "https://⟨ü 00FC⟩" + 250 * "a"),
+    ],
+)  # fmt: skip
+def test_what_is_shown_of_a_host(text: str, shown: str) -> None:
+    assert hidden_characters.mark_text(text) == shown
+    assert hidden_characters.mark_on_one_line(text) == shown
+    assert unmark_text(shown) == text
+
+
+@pytest.mark.parametrize("sign", "ġģıįṇķƙḅɓŧƭůûḣĺłøæœđýŵźõ" + "іїёѓўάόыю" + "\u1e41ƴþß")
+def test_a_letter_that_looks_like_another_is_marked_in_the_name_of_a_program(sign: str) -> None:
+    name = f"x{sign}y"
+    marked_name = hidden_characters.mark_program(f"{name} push")
+    assert f"{sign} {ord(sign):04X}⟩" in marked_name
+    assert marked_name.endswith("y push")
+    assert unmark_text(marked_name) == f"{name} push"
+    command = f"{name} push größe && grep größe"
+    assert hidden_characters.mark_text(command, [name]) == f"{marked_name} größe && grep größe"
+
+
+def test_the_name_behind_a_host_is_the_one_that_is_looked_up() -> None:
+    compared = 0
+    for sign in map(chr, [*range(0x80, 0x2600), *range(0x2600, 0x3_0000, 97)]):
+        if category(sign) == "Cn":  # Python's tables may be older than the package's.
+            continue
+        try:
+            looked_up = idna.encode(f"b{sign}x.org", uts46=True).decode()
+        except (idna.IDNAError, UnicodeError):
+            continue
+        compared += 1
+        assert f"⟨= {looked_up}⟩" in hidden_characters.mark_text(f"https://b{sign}x.org/"), sign
+    assert compared > 4_000
+
+
+def test_every_latin_letter_is_marked_in_a_program_and_in_a_host() -> None:
+    letters = [
+        sign
+        for sign in map(chr, range(0x80, 0x11_0000))
+        if name(sign, "").startswith("LATIN ") and sign.isalpha()
+    ]
+    assert len(letters) > 1_100
+    for letter in letters:
+        assert "⟨" in hidden_characters.mark_program(f"b{letter}sh")
+        assert "⟨" in hidden_characters.mark_text(f"https://b{letter}sh.org/")
+
+
+@given(st.text(st.sampled_from("aбüß。.@:/\\-htps１ 例\u00ad\u0301\ud800⟨⟩=ס")))
+def test_the_value_is_found_beside_a_host(text: str) -> None:
+    for shown in (
+        hidden_characters.mark_text(f"https://{text}"),
+        hidden_characters.mark_program(text),
+        hidden_characters.mark_text(f"x@{text}", [text]),
+    ):
+        assert text in unmark_text(shown)
 
 
 _ANY = st.text(

@@ -357,6 +357,13 @@ def test_a_card_says_what_to_notice_about_a_program() -> None:
     assert "rm deletes outside this folder" in card(replace(QUESTION, programs=(risky,)))
 
 
+def test_a_card_marks_the_letters_of_a_program_that_look_like_others() -> None:
+    program = AskedProgram("ġit", risk="deletes elsewhere")
+    page = card(replace(QUESTION, preview="ġit -C ġ/öffentlich", programs=(program,)))
+    assert "<pre>⟨ġ 0121⟩it -C ġ/öffentlich</pre>" in page
+    assert "⟨ġ 0121⟩it deletes outside" in page
+
+
 def test_an_answer_names_the_question_that_was_read() -> None:
     page = card(QUESTION)
     assert 'action="/w/w1/c/c1/answer"' in page

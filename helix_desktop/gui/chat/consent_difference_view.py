@@ -1,5 +1,7 @@
 """Shows a change that needs permission: every line exactly, and whether its end has been shown."""
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPaintEvent
 from PySide6.QtWidgets import QAbstractSlider, QSizePolicy, QWidget
@@ -84,14 +86,21 @@ def find_file_named_in_title(text: str, title: str) -> str:
 
 
 def build_exact_preview(
-    theme: Theme, text: str, title: str, parent: QWidget, *, is_command: bool
+    theme: Theme,
+    text: str,
+    title: str,
+    parent: QWidget,
+    *,
+    is_command: bool,
+    programs: Sequence[str] = (),
 ) -> ExactTextView | ExactDifferenceView:
     """Builds what every question shows: the change of a file with its lines and colours,
-    anything else as text. `title`: that of the question, which names the file.
+    anything else as text. `title`: that of the question, which names the file. `programs`: the
+    names of those that a command would start.
     """
     if not is_command and text.startswith("--- "):
         difference = ExactDifferenceView(theme, text, title, parent)
         if difference.fits:
             return difference
         difference.setParent(None)
-    return ExactTextView(theme, text, parent)
+    return ExactTextView(theme, text, parent, programs)

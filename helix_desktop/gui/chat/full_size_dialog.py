@@ -35,7 +35,12 @@ class FullSizeDialog(TransientDialog):
         super().__init__(title, parent, size.width(), size.height())
         self._end_seen = end_seen
         self._preview = build_exact_preview(
-            theme, question.preview, question.title, self, is_command=is_command
+            theme,
+            question.preview,
+            question.title,
+            self,
+            is_command=is_command,
+            programs=question.program_names,
         )
         self._preview.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self._preview.setAccessibleName(tr("Exactly what will run"))

@@ -17,7 +17,7 @@ from PySide6 import QtWidgets
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent, QPaintEvent, QResizeEvent
 
-from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_program, mark_text
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
@@ -173,7 +173,7 @@ def describe_allowed_programs(rule: str, programs: Sequence[str]) -> str:
     if len(programs) > MOST_NAMED_PROGRAMS:
         return tr("Always allow these {n} programs here", n=format_number(len(programs)))
 
-    names = [mark_on_one_line(name) for name in programs]
+    names = [mark_program(name) for name in programs]
     listed_names = names[0]
     if len(names) > 1:
         listed_names = tr("{names} and {last}", names=", ".join(names[:-1]), last=names[-1])
@@ -467,6 +467,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             question.title,
             self,
             is_command=question.call.name in COMMANDS,
+            programs=question.program_names,
         )
         preview.setAccessibleName(tr("Exactly what will run"))
         preview.reading_state_changed.connect(self._enable_buttons_if_preview_is_read)

@@ -4,6 +4,7 @@ All of it can be read, whatever its length: more lines are added as the reader s
 knows when the end has been shown, so that nobody agrees to what they cannot have seen.
 """
 
+from collections.abc import Sequence
 from itertools import islice
 
 from PySide6.QtCore import QSize, Qt, Signal
@@ -26,14 +27,17 @@ class ExactTextView(QPlainTextEdit):
 
     reading_state_changed = Signal()
 
-    def __init__(self, theme: Theme, text: str, parent: QWidget) -> None:
+    def __init__(
+        self, theme: Theme, text: str, parent: QWidget, programs: Sequence[str] = ()
+    ) -> None:
         """Shows the beginning of the text; further pieces follow as the user scrolls.
-        Control characters and others that cannot be seen are marked.
+        Control characters and others that cannot be seen are marked. `programs`: the names of
+        those that the text would start.
         """
         super().__init__(parent, readOnly=True, undoRedoEnabled=False, tabChangesFocus=True)
         self._theme = theme
         self._text = text
-        self._lines = hidden_characters.marked_lines(text)
+        self._lines = hidden_characters.marked_lines(text, programs)
         self._more = True  # True if more lines follow those that are shown.
         self._begun = False
         self._marks = 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
-from helix_desktop.engine.hidden_characters import mark_on_one_line
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_program
 from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.gui.common.widgets import build_plain_label, build_surface
 from helix_desktop.gui.rows_and_columns import build_row
@@ -46,7 +46,7 @@ def _build_program_frame(program: AskedProgram, parent: QWidget) -> QWidget:
     which files it deletes or writes.
     """
     frame = build_surface(parent, "program")
-    name = mark_on_one_line(program.name)
+    name = mark_program(program.name)
     words = name
     if program.is_allowed:
         words = tr("✓ {program}", program=name)

@@ -5,7 +5,7 @@ for `search_files`, and for the kinds of tools of the Agent Client Protocol, suc
 
 import re
 
-from helix_desktop.engine.hidden_characters import mark_on_one_line
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_program
 from helix_desktop.engine.tool_names import EDITS, ToolName
 from helix_desktop.gui.translation import tr, translate_name
 
@@ -38,7 +38,7 @@ def name_tool_of_rule(tool: str) -> str:
 
 def translate_network_mark(rule: str) -> str:
     """Returns a rule as it is shown, with the mark for network access in the user's language."""
-    shown_rule = mark_on_one_line(rule)
+    shown_rule = mark_program(rule)
     if not shown_rule.endswith(NETWORK_MARK):
         return shown_rule
     return f"{shown_rule.removesuffix(NETWORK_MARK)} ({tr('with network access')})"
@@ -56,6 +56,8 @@ def describe_offered_rule(tool: str, rule: str, *, is_for_files: bool) -> str:
     # rule for files is never a bare name: it has a folder in front.
     is_own_tool = is_for_files and rule in _OWN_TOOLS
     if rule != tool and not is_own_tool:
+        if is_for_files:
+            return mark_on_one_line(rule)
         return translate_network_mark(rule)
     words = mark_on_one_line(words_for_tool(rule))
     if is_for_files:

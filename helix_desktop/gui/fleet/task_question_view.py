@@ -66,7 +66,12 @@ class TaskQuestionView(QWidget):
             is_command = task["asked"] not in EDITS
             title = sentence.removesuffix(".")
             self._exact = build_exact_preview(
-                self._theme, exact_request, title, self, is_command=is_command
+                self._theme,
+                exact_request,
+                title,
+                self,
+                is_command=is_command,
+                programs=[program.name for program in programs],
             )
             self._exact.setMaximumHeight(self._theme.zoomed_pixels(HIGHEST))
             self._exact.reading_state_changed.connect(self._update_as_it_is_read)

@@ -1062,6 +1062,24 @@ def test_a_command_line_is_shown_as_the_programs_that_it_starts(theme: Theme) ->
     assert set(buttons(last)) == {"Deny", "Allow once"}
 
 
+def test_letters_that_look_like_others_are_marked_wherever_a_program_is_named(theme: Theme) -> None:
+    question = replace(COMMAND, preview="ġit push größe", programs=(AskedProgram("ġit push"),), rules=("ġit push *",))  # fmt: skip
+    panel = PermissionQuestionPanel(theme)
+    panel.show_waiting_questions({1: question})
+    words = {label.text() for label in panel.findChildren(QLabel)}
+    assert {"⟨ġ 0121⟩it push", "⟨ġ 0121⟩it push *"} <= words
+    assert "Always allow ⟨ġ 0121⟩it push here" in buttons(panel)
+    text = panel.findChild(ExactTextView)
+    assert text.toPlainText() == "⟨ġ 0121⟩it push größe"
+    address = replace(
+        COMMAND, preview="curl https://größe.de/größe", programs=(AskedProgram("curl"),)
+    )
+    panel.show_waiting_questions({2: address})
+    host = "gr⟨ö 00F6⟩⟨ß 00DF⟩e.de⟨= xn--gre-6ka8i.de⟩"
+    views = [view.toPlainText() for view in panel.findChildren(ExactTextView)]
+    assert f"curl https://{host}/größe" in views
+
+
 @pytest.mark.parametrize("width", [900, 620])
 def test_the_buttons_keep_their_places_from_card_to_card(theme: Theme, width: int) -> None:
     """The defect: Deny stood in four places, so that one pressed another button than meant."""
