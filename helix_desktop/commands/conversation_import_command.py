@@ -294,9 +294,13 @@ async def _forget_keys_and_print_result(
 ) -> None:
     """Forgets what looks like a key, if the user wants that, and prints what was imported."""
     forgotten = 0
+    places_left: list[str] = []
     if arguments.forget_keys:
+        from helix_desktop.commands.forget_command import forget_everywhere
+
         for key in longest_first(result.keys):
-            await workspace.content_forgetter(text=key)
+            removed = await forget_everywhere(arguments.places, workspace, text=key)
+            places_left += removed.elsewhere
         forgotten = len(result.keys)
 
     complaints = list(dict.fromkeys(result.complaints))
@@ -313,8 +317,11 @@ async def _forget_keys_and_print_result(
         "complaints": complaints,
         "keys": keys,
         "forgotten": forgotten,
+        "elsewhere": list(dict.fromkeys(places_left)),
     }
     if not arguments.json:
+        for place in dict.fromkeys(places_left):
+            await console.print_error(place)
         for complaint in _describe_complaints(complaints):
             await console.print_error(complaint)
     lines = list(_describe_imported(result))

@@ -21,6 +21,7 @@ from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput, format_things
+from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident.history_recorder import delete_failed_copies
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -68,7 +69,7 @@ async def forget_in_workspace(
         await _print_what_would_be_removed(arguments, workspace, entries, console)
         return workspace_access.ASKING
 
-    result = await _forget_everywhere(arguments, workspace, entries)
+    result = await forget_everywhere(arguments.places, workspace, text=text, entries=entries)
     has_removed = bool(result.entries or result.facts)
     sentence = "Nothing in this workspace contains what you want to remove."
     if has_removed:
@@ -77,39 +78,40 @@ async def forget_in_workspace(
     summary = _describe_forget_result(result, sentence)
     await print_result(arguments, console, _result_as_json(result), summary)
 
-    places_in_window = await asyncio.to_thread(
-        _describe_places_in_window_states, arguments.places.list_window_state_paths(), text
-    )
-    places_left = list(result.elsewhere) + list(places_in_window)
-    for place in places_left:
+    for place in result.elsewhere:
         await console.print_error(place)
     for place in result.ciphertext:  # Encrypted, so it does not count as left.
         await console.print_error(place)
-    if has_removed and not places_left:
+    if has_removed and not result.elsewhere:
         return 0
     return 1
 
 
-async def _forget_everywhere(
-    arguments: Namespace, workspace: StoredWorkspace, entries: Sequence[Digest]
+async def forget_everywhere(
+    places: ProgramFolders,
+    workspace: StoredWorkspace,
+    *,
+    text: str,
+    entries: Sequence[Digest] = (),
 ) -> ForgetResult:
     """Removes the text from copies of failed imports, from tasks and from the workspace, and
-    returns what was removed from tasks and workspace together.
+    returns what was removed from tasks and workspace together, and where the text is still. Every
+    command that forgets a text calls this.
     """
-    text = arguments.text
     if text:
-        await asyncio.to_thread(
-            delete_failed_copies, arguments.places, TextForms(text).occurs_in_bytes
-        )
+        await asyncio.to_thread(delete_failed_copies, places, TextForms(text).occurs_in_bytes)
         # An open workspace forgets these itself, while its agents stand still.
         if workspace.content_forgetter == workspace.forget_content:
             await asyncio.to_thread(_forget_what_a_killed_program_left, workspace.folder, text)
     changed_tasks, places_left_in_tasks = await forget_text_in_tasks(workspace, text)
     removed = await workspace.content_forgetter(text=text, entries=entries)
+    places_in_windows = await asyncio.to_thread(
+        _describe_places_in_window_states, places.list_window_state_paths(), text
+    )
     return replace(
         removed,
         facts=removed.facts + changed_tasks,
-        elsewhere=tuple(removed.elsewhere) + tuple(places_left_in_tasks),
+        elsewhere=(*removed.elsewhere, *places_left_in_tasks, *places_in_windows),
     )
 
 

@@ -104,6 +104,38 @@ def test_complaints_name_the_lines_and_a_key_is_masked_and_forgotten(
     assert [file for file in held if key.encode() in file.read_bytes()] == []
 
 
+def test_a_key_goes_from_what_a_killed_program_left_and_the_window_is_named(
+    helix: Helix, tmp_path: Path
+) -> None:
+    key = "sk-" + "ant-api03-" + "aB3" * 10
+    path = written.lines(
+        tmp_path / "s.jsonl",
+        [{"role": "user", "content": f"use {key}"}, {"role": "assistant", "content": "ok"}],
+    )
+    places_ = program_folders.find_program_folders()
+    (known,) = workspace_access.open_all_workspaces(places_).list_workspaces()
+    partial = known.folder / "partial"
+    partial.mkdir()
+    for name in ("c1.json", ".c1.json-0123abcd", "c1.queue-damaged", "c1.queue-new"):
+        (partial / name).write_text(json.dumps({"after": 1, "text": key}))
+    failed_copy = places_.data / "recorder" / "1.failed"
+    failed_copy.mkdir(parents=True)
+    (failed_copy / "s.jsonl").write_text(key)
+    window = places_.window_state_path
+    window.parent.mkdir(parents=True, exist_ok=True)
+    window.write_text(json.dumps({"history/other": [f"say {key}"]}))
+    code, out, err = helix(
+        "conversation", "import", "-w", "Work", path, "--from", "openai", "--forget-keys", "--json"
+    )
+    assert code == 0
+    held = [file for file in places_.data.rglob("*") if file.is_file() and file != window]
+    assert [file for file in held if key.encode() in file.read_bytes()] == []
+    assert [f"The text is also in {window}" in place for place in json.loads(out)["elsewhere"]] == [
+        True
+    ]
+    assert key not in out + err
+
+
 def test_of_a_key_whose_beginning_was_printed_before_it_nothing_is_left(
     helix: Helix, tmp_path: Path
 ) -> None:
