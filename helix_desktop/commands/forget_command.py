@@ -26,6 +26,7 @@ from helix_desktop.resident.history_recorder import delete_failed_copies
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.message_queue_files import MessageQueueFiles
+from helix_desktop.workbench.pending_questions import PendingQuestions
 
 STANDARD = "-"
 
@@ -116,8 +117,8 @@ async def forget_everywhere(
 
 
 def _forget_what_a_killed_program_left(workspace: Path, text: str) -> None:
-    """Removes it from replies that were cut off and from messages that wait: both become a part of
-    their conversations when these are opened.
+    """Removes it from replies that were cut off, from messages that wait and from the words of
+    denials: all become a part of their conversations when these are opened.
     """
     folder = workspace / "partial"
     forms = TextForms(text)
@@ -126,6 +127,7 @@ def _forget_what_a_killed_program_left(workspace: Path, text: str) -> None:
     for file in files:
         if forms.occurs_in_bytes(file.read_bytes()):
             file.unlink(missing_ok=True)
+    PendingQuestions(folder).forget_text(text)
     MessageQueueFiles(folder, lambda _conversation: None).forget_text(text)
 
 

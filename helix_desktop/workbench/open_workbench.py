@@ -907,6 +907,7 @@ class Workbench:
             await asyncio.to_thread(self._partial.delete_all_partial_replies)
             if text:
                 self.queue_files.forget_text(text)
+                await asyncio.to_thread(self._pending_questions.forget_text, text)
             changed_tasks, tasks_elsewhere = await forget_text_in_tasks(self.workspace, text)
             result = await self.workspace.forget_content(text=text, entries=entries, report=report)
             await self._meters.reread_rows_and_meters(result.conversations)

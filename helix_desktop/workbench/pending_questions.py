@@ -15,6 +15,7 @@ from pathlib import Path
 from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import Decided, Fact, ToolCall, ToolReturned
+from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.ports import NOT_RUN, ContentCache, TokenCounter
 from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.engine.session_events import (
@@ -28,6 +29,7 @@ from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, SKIPPED
 from helix_desktop.engine.tool_names import EDITS, ToolName
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.content_forgetting import FORGOTTEN_MARK
 from helix_desktop.tools.toolbox import describe_refusal_by_user
 
 log = logging.getLogger(__name__)
@@ -49,6 +51,11 @@ def _read_denial(path: Path) -> _Denial | None:
         return _Denial(str(content["words"]), str(content["device"]))
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return None
+
+
+def _write_denial(path: Path, words: str, device: str) -> None:
+    content = json.dumps({"words": words, "device": device})
+    write_file_atomically(path, content, private=True)
 
 
 class PendingQuestions:
@@ -99,13 +106,27 @@ class PendingQuestions:
         if call_id is None:
             return
         path = self._note_of_call(event.conversation, call_id).with_suffix(DENIAL_ENDING)
-        content = json.dumps({"words": event.words, "device": event.device})
         try:
-            write_file_atomically(path, content, private=True)
+            _write_denial(path, event.words, event.device)
         except StoreFailed as error:
             log.warning("the words of a denial could not be kept: %s", error)
             return
         self._denials[event.conversation, call_id] = path
+
+    def forget_text(self, text: str) -> None:
+        """Take a text out of the words of all denials that are not recorded yet. A call that was
+        denied stays so: without its note, it would be taken for one that ran.
+        """
+        forms = TextForms(text)
+        for path in self._folder.glob(f"*{DENIAL_ENDING}"):
+            denial = _read_denial(path)
+            if denial is None:
+                if forms.occurs_in_bytes(path.read_bytes()):
+                    path.unlink(missing_ok=True)
+                continue
+            words = forms.blank_out(denial.words, FORGOTTEN_MARK)
+            if words != denial.words:
+                _write_denial(path, words, denial.device)
 
     async def recover_questions(
         self, conversation: Conversation, cache: ContentCache, tokens: TokenCounter

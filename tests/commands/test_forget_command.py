@@ -73,6 +73,21 @@ def test_what_a_killed_window_left_does_not_bring_a_text_back(
     assert other_reply.exists()
 
 
+def test_the_words_of_a_denial_lose_the_text_and_the_call_stays_denied(
+    helix: Helix, workspace: Path
+) -> None:
+    denial = workspace / "partial" / "0123.denial"
+    denial.parent.mkdir(exist_ok=True)
+    denial.write_text(json.dumps({"words": f"no, it is {SECRET}", "device": "phone"}))
+    damaged_denial = workspace / "partial" / "4567.denial"
+    damaged_denial.write_text(f'{{"words": "{SECRET}')
+    code, _, err = helix("forget", "-w", "Work", "--text", SECRET, "--yes")
+    assert (code, err) == (0, "")
+    assert holding(workspace) == []
+    assert json.loads(denial.read_text()) == {"words": "no, it is [forgotten]", "device": "phone"}
+    assert not damaged_denial.exists()
+
+
 def test_what_the_window_remembers_is_named(helix: Helix, workspace: Path) -> None:
     window = program_folders.find_program_folders().window_state_path
     window.parent.mkdir(parents=True, exist_ok=True)

@@ -476,6 +476,9 @@ async def test_what_is_forgotten_is_gone_from_open_conversations_and_from_the_di
     (folder / "secret.txt").unlink()
     returned = next(r.fact for r in session.all_facts if isinstance(r.fact, ToolReturned))
     untouched = list(other.all_facts)
+    denial = bench.workspace.folder / "partial" / "0123.denial"
+    denial.parent.mkdir(exist_ok=True)
+    denial.write_text('{"words": "no abcd-efgh-1234", "device": ""}')
     events: list[Event] = []
     session.subscribe_to_events(events.append)
     purged = await bench.forget_content(text="abcd-efgh-1234")
