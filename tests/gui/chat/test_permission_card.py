@@ -1070,6 +1070,7 @@ def test_letters_that_look_like_others_are_marked_wherever_a_program_is_named(th
     assert {"⟨ġ 0121⟩it push", "⟨ġ 0121⟩it push *"} <= words
     assert "Always allow ⟨ġ 0121⟩it push here" in buttons(panel)
     text = panel.findChild(ExactTextView)
+    assert text is not None
     assert text.toPlainText() == "⟨ġ 0121⟩it push größe"
     address = replace(
         COMMAND, preview="curl https://größe.de/größe", programs=(AskedProgram("curl"),)
