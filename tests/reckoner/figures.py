@@ -20,7 +20,7 @@ from helix_desktop.engine.facts import (
     Text,
     Usage,
 )
-from tests.reckoner.journal import Conversation, settings
+from tests.reckoner.journal import Conversation, settings, way
 from tests.reckoner.moment import Moment, moment, view
 
 PER_MESSAGE = 4
@@ -101,12 +101,18 @@ def next_takes(c: Conversation, model: str, n: int) -> int:
 
 
 def takes_of(c: Conversation, model: str, n: int, count: int) -> int:
-    """The same of a request of so many counted tokens."""
+    """The same of a request of so many counted tokens. What stands on another branch than the
+    last request had is no part of it.
+    """
     by = factor(c, model, n)
+    here = set(way(c, n))
     told = [
         (fact.usage.input, counted(c, saw(c, m)), m)
         for m, fact in replies(c, n)
-        if fact.model == model and fact.usage.input > 0 and counted(c, saw(c, m)) > 0
+        if fact.model == model
+        and fact.usage.input > 0
+        and counted(c, saw(c, m)) > 0
+        and saw(c, m) in here
     ]
     if not told:
         return round(count * by)

@@ -153,9 +153,10 @@ class TokenFactor:
 
 @dataclass(frozen=True, slots=True)
 class BillingReport:
-    """Counted and billed tokens of the request for reply `seq`."""
+    """Counted and billed tokens of the request for reply `seq`. `seen`: the newest fact in it."""
 
     seq: int
+    seen: int
     counted: int
     billed: int
 
@@ -169,6 +170,7 @@ class BillingReports:
     """Counted and billed tokens of one model's replies."""
 
     seqs: array[int] = field(default_factory=lambda: array("q"))
+    seen: array[int] = field(default_factory=lambda: array("q"))
     counted: array[int] = field(default_factory=lambda: array("q"))
     billed: array[int] = field(default_factory=lambda: array("q"))
 
@@ -176,13 +178,26 @@ class BillingReports:
         row = bisect_right(self.seqs, seq) - 1
         if row < 0:
             return None
-        return BillingReport(self.seqs[row], self.counted[row], self.billed[row])
+        return self._report_in_row(row)
+
+    def last_report_of_runs(self, seq: int, runs: Sequence[Run]) -> BillingReport | None:
+        """Return the last report up to `seq` of a request that ended within one of these runs of
+        facts, each given by its first and its last.
+        """
+        for row in reversed(range(bisect_right(self.seqs, seq))):
+            seen = self.seen[row]
+            if any(first <= seen <= last for first, last in runs):
+                return self._report_in_row(row)
+        return None
+
+    def _report_in_row(self, row: int) -> BillingReport:
+        return BillingReport(self.seqs[row], self.seen[row], self.counted[row], self.billed[row])
 
     def last_reports(self, seq: int) -> Iterator[BillingReport]:
         """Yield the last reports up to `seq`, the oldest first."""
         end = bisect_right(self.seqs, seq)
         for row in range(max(0, end - REPORTS_USED), end):
-            yield BillingReport(self.seqs[row], self.counted[row], self.billed[row])
+            yield self._report_in_row(row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,6 +457,8 @@ class TokenLedger:
     # The user's messages that began a turn, and the ends of turns.
     messages: array[int] = field(default_factory=lambda: array("q"))
     turn_ends: array[int] = field(default_factory=lambda: array("q"))
+    # By rewind: its fact, and the one it went back to.
+    rewinds: list[Run] = field(default_factory=list)
     # Where another main model, or another price of it, was chosen.
     model_changes: array[int] = field(default_factory=lambda: array("q"))
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
@@ -552,15 +569,19 @@ class TokenLedger:
         return measured is not None and seq >= measured.seq
 
     def _last_sound_report(self, model: str, seq: int) -> BillingReport | None:
-        """Return a model's last report, or None if there is none, if it makes no sense, or if the
-        model's own tokenizer has counted, or a longer request was estimated, since.
+        """Return a model's last report of a request that began as the next one does. None if there
+        is none, if it makes no sense, or if the model's own tokenizer has counted, or a longer
+        request was estimated, since.
+
+        What a rewind has left says nothing: a long output there, of which a token was billed for
+        more than one of the rest, would leave a part of its bill behind.
         """
         if self._has_measured(model, seq):
             return None
         reports = self.reports.get(model)
         if reports is None:
             return None
-        report = reports.last_report(seq)
+        report = reports.last_report_of_runs(seq, self._runs_leading_to(seq))
         if report is None or self._was_recorded_elsewhere(report.seq, seq):
             return None
         if not LEAST_RATE <= report.factor <= MOST_RATE:
@@ -569,6 +590,17 @@ class TokenLedger:
         if any(report.seq < estimate.seq <= seq for estimate in estimates[-1:]):
             return None
         return report
+
+    def _runs_leading_to(self, seq: int) -> list[Run]:
+        """Return the facts that lead to `seq`, without what rewinds left, the newest run first."""
+        runs: list[Run] = []
+        last = seq
+        for rewind, target in reversed(self.rewinds):
+            if rewind <= last:
+                runs.append((rewind, last))
+                last = target
+        runs.append((1, last))
+        return runs
 
     def _expected_factor(self, model: str, seq: int) -> float:
         """Return the factor that is expected at `seq` if no reply has been reported."""
@@ -606,8 +638,10 @@ class TokenLedger:
                 self.turn_ends.append(recorded.seq)
             case facts.Spent() as spent:
                 self._add_other_request(recorded.seq, spent)
-            case facts.Rewound():
+            case facts.Rewound() as rewound:
                 self._was_rewound = True
+                target = max(0, min(rewound.to, recorded.seq - 1))
+                self.rewinds.append((recorded.seq, target))
             case facts.ConversationStarted() as started:
                 self._note_start(recorded.seq, started)
             case facts.BroughtIn(undone=False) as brought_in:
@@ -852,7 +886,7 @@ class TokenLedger:
         shown = self.shown[newest_seen]
         whole = self.whole[newest_seen]
         usage = reply.usage
-        sent = self._sent_tokens_of_step(recorded.seq, reply, shown)
+        sent = self._sent_tokens_of_step(recorded.seq, newest_seen, reply, shown)
         written = usage.output or sum(part.tokens for part in reply.parts)
         reported_output = 0
         if usage.input > 0:
@@ -914,7 +948,9 @@ class TokenLedger:
             return True
         return request_time - self._time_of_last_step > LEAST_CACHE_SECONDS
 
-    def _sent_tokens_of_step(self, seq: int, reply: facts.ModelReplied, shown: int) -> int:
+    def _sent_tokens_of_step(
+        self, seq: int, seen: int, reply: facts.ModelReplied, shown: int
+    ) -> int:
         """Return the tokens of a step's request as they were reported, and remember the report.
         Without one, return an estimate from what was `shown`, by our count.
         """
@@ -924,6 +960,7 @@ class TokenLedger:
         if shown > 0:
             reports = self.reports.setdefault(reply.model, BillingReports())
             reports.seqs.append(seq)
+            reports.seen.append(seen)
             reports.counted.append(shown)
             reports.billed.append(reported)
         return reported

@@ -575,3 +575,21 @@ def test_what_was_never_sent_is_billed_like_what_was(
     assert SummaryBaseline()._billed_per_unfolded_token(unfolded, shown, sent) == pytest.approx(
         billed
     )
+
+
+def test_what_a_rewind_has_left_is_no_part_of_the_next_request() -> None:
+    """Of an output that the provider billed at more than the rest, a part stayed in the meter."""
+    talk = told(SystemSet("s", 1_000), window(400_000), UserSaid((Text("u", 10),)))
+    first_reply = talk.add(reply(6, 1_200))
+    meter_before = measure_window(talk.state, preset_policy("layered"))
+    talk.add(UserSaid((Text("long", 100_000),)))
+    answered = talk.add(reply(6, 250_000))
+    talk.add(Rewound(first_reply))
+    meter = measure_window(talk.state, preset_policy("layered"))
+    assert abs(meter.used - meter_before.used) <= 20
+    # Another reply to the same message: its request was just billed.
+    talk.add(Rewound(answered - 1, again=True))
+    assert measure_window(talk.state, preset_policy("layered")).used == 250_000
+    assert not measure_window(talk.state, preset_policy("layered")).is_estimate
+    talk.add(Rewound(2))
+    assert measure_window(talk.state, preset_policy("layered")).is_estimate
