@@ -13,7 +13,7 @@ from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.engine import context_usage, facts, request_building
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.changes.undo_notes_for_model import UNDO, read_undone_files
-from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, View
 from helix_desktop.engine.ports import CountingModelClient, CuttingModelClient, ModelClient
 from helix_desktop.engine.repeated_text import RepetitionWatch
@@ -525,8 +525,17 @@ class TurnLoop:
         if not messages:
             return False
         new_facts: list[facts.Fact] = []
-        for message in messages:
-            new_facts.append(facts.UserSaid(message.parts, steering=within, by=message.by))
+        try:
+            for message in messages:
+                said = facts.UserSaid(message.parts, steering=within, by=message.by)
+                message_and_folds = await self._folding.excerpt_large_message(said)
+                # The folds of a message do not count the messages before it.
+                place_of_message = -len(new_facts)
+                for fact in message_and_folds:
+                    new_facts.append(resolve_relative_cover(fact, place_of_message))
+        except BaseException:
+            self._callbacks.steer_again(messages)
+            raise
         try:
             await self._conversation.append_facts(*new_facts)
         except errors.HelixError:

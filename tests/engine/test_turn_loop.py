@@ -12,6 +12,7 @@ from helix_desktop.engine import request_building
 from helix_desktop.engine.facts import (
     NO_LONGER,
     Fact,
+    Folded,
     FoldFailed,
     ModelReplied,
     PartRef,
@@ -339,6 +340,28 @@ async def test_a_steering_message_that_finds_no_room_waits(monkeypatch: pytest.M
     assert [(waiting.steer, waiting.parts[0]) for waiting in at.session.queue] == [
         (True, Text("not so", 2))
     ]
+
+
+async def test_a_large_message_that_steers_is_shortened_like_any_other() -> None:
+    """The chip said that an excerpt is sent, and the whole text went."""
+    at = await world(calls("run"), says("done"))
+    large = "word " * 60_000
+
+    async def steer(call: ToolCall, context: CallContext) -> str:
+        at.session.send_message((Text(f"first {large}"),), steer=True)
+        at.session.send_message((Text("second"),), steer=True)
+        at.session.send_message((Text(f"third {large}"),), steer=True)
+        return "done"
+
+    at.tools.runs = {"run": steer}
+    assert (await told(at)).reason is TurnEnd.DONE
+    first, _second, third = [
+        recorded.seq
+        for recorded in at.session.all_facts
+        if isinstance(recorded.fact, UserSaid) and recorded.fact.steering
+    ]
+    assert [fold.cover for fold in at.of(Folded)] == [PartRef(first), PartRef(third)]
+    assert sum(fold.tokens for fold in at.of(Folded)) < 10_000
 
 
 async def test_a_limit_of_the_day_that_is_reached_lets_nothing_be_sent() -> None:
