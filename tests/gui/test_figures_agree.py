@@ -163,7 +163,8 @@ def counted_by_model(lines: Sequence[str]) -> Seen:
     """How far the model's own count is from the sizes of the parts."""
     for line in lines:
         if line.startswith("The model counts "):
-            yield "counted by the model", line
+            # The tooltip puts a colon where the boxes have a column of their own.
+            yield "counted by the model", line.replace("  ", ": ")
 
 
 def saved_as_said(sentences: Sequence[str]) -> Seen:
