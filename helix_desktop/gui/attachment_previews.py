@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.engine.facts import Attachment, Stored
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.chat.attachment_chips import AttachmentChips
+from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.widgets import TransientDialog, build_scroll_area
 from helix_desktop.gui.rows_and_columns import build_column
@@ -55,18 +55,31 @@ def open_picture_dialog(parts: WindowParts, stored: Stored, name: str) -> None:
 
 
 def show_thumbnail_or_token_count(
-    parts: WindowParts, chips: AttachmentChips, attachment: Attachment
+    parts: WindowParts, side: ChatPage, attachment: Attachment
 ) -> None:
-    """Shows on the chip of an attachment a small picture of it, or how many tokens it has."""
+    """Shows on the chip of an attachment a small picture of it, or how many tokens of it the model
+    gets that the conversation uses.
+    """
     bench = parts.showing.workspace
     if bench is None:
         return
+    composer = side.composer
+    chips = composer.attachments
     # A chip without a preview is still a chip, so an error is not shown.
     run = partial(parts.runner.run_in_background, owner=chips, failed=lambda _error: None)
     is_image = attachment.stored.media_type.startswith("image/")
     if not is_image:
         show_tokens = partial(chips.show_attachment_tokens, attachment)
-        run(bench.count_sent_tokens(attachment), then=show_tokens)
+        conversation = ""
+        if side.session is not None:
+            conversation = side.session.id
+        counting = bench.count_sent_tokens(
+            attachment,
+            conversation,
+            parts=composer.message_parts(),
+            instead_of=composer.replaced_message,
+        )
+        run(counting, then=show_tokens)
         return
 
     def show_read_picture(image: QImage) -> None:

@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject
 from helix_desktop.engine import session_events
 from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.facts import FilesChanged, ModelReplied, ModelRole, Spent, UserPart
+from helix_desktop.engine.fold_economics import SMALL_WINDOW
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
@@ -250,6 +251,10 @@ class ChatProgress(QObject):
         self._explain_other_window(self._shown_meters.get(session.id), meter)
         self._shown_meters[session.id] = meter
         side.composer.show_window_meter(meter, replace(savings, paid=paid), has_price=has_price)
+        model_and_room: tuple[object, ...] = (meter.model, meter.window)
+        if meter.window <= SMALL_WINDOW:  # What fits in there is sent whole.
+            model_and_room += (meter.free_tokens,)
+        side.composer.attachments.count_again_if_other_room(model_and_room)
         side.composer.price.show_next_message_cost(
             session.context.next_message_cost(edited),
             session.context.message_cost_forecast(),

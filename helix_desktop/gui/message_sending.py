@@ -126,7 +126,7 @@ class MessageSender(QObject):
         connect(composer.text.files_given, self.attaching.attach_dropped_data)
         connect(composer.text.long_pasted, self.attaching.attach_long_text)
         show_attachment = partial(
-            attachment_previews.show_thumbnail_or_token_count, self.parts, composer.attachments
+            attachment_previews.show_thumbnail_or_token_count, self.parts, side
         )
         composer.attachments.unknown.connect(show_attachment)
         connect(composer.attachments.opened, self._open_attached_picture)

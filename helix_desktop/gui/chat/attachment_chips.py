@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from PySide6.QtCore import QMimeData, QSize, Qt, Signal
+from PySide6.QtCore import QMimeData, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QIcon, QPixmap
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
@@ -147,6 +147,12 @@ class AttachmentChips(QWidget):
         self._pictures: dict[Digest, QPixmap] = {}
         # The tokens that are sent of an attachment, which may be fewer than it has.
         self._sent_tokens: dict[Digest, int] = {}
+        # Of the model and the room in its window for which they were counted.
+        self._counted_for: object = None
+        # In a small window, it matters what else the message has. Of files that come together,
+        # each is counted again once.
+        self._counting_again = QTimer(self, singleShot=True, interval=0)
+        self._counting_again.timeout.connect(self._ask_for_tokens)
         self._flow = build_row(owner=self, margins=0, spacing=6, wraps=True)
         self.setProperty("look", "plain")
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
@@ -171,11 +177,13 @@ class AttachmentChips(QWidget):
             return
         self._held.append(attachment)
         self._update_chips()
+        self._counting_again.start()
         self.changed.emit()
 
     def _remove_attachment(self, attachment: Attachment) -> None:
         self._held.remove(attachment)
         self._update_chips()
+        self._counting_again.start()
         self.changed.emit()
 
     def show_thumbnail(self, attachment: Attachment, picture: QPixmap) -> None:
@@ -201,10 +209,26 @@ class AttachmentChips(QWidget):
         return self._sent_tokens.get(attachment.stored.digest, attachment.tokens)
 
     def show_attachment_tokens(self, attachment: Attachment, tokens: int) -> None:
+        tokens_before = self._tokens_to_send(attachment)
         self._sent_tokens[attachment.stored.digest] = tokens
-        if tokens != attachment.tokens:
+        if tokens != tokens_before:
             self._update_chips()
             self.changed.emit()
+
+    def count_again_if_other_room(self, model_and_room: object) -> None:
+        """Asks again how many tokens are sent if another model gets them now, or if it has more
+        or less room for them.
+        """
+        if model_and_room == self._counted_for:
+            return
+        self._counted_for = model_and_room
+        self._ask_for_tokens()
+
+    def _ask_for_tokens(self) -> None:
+        """Asks, by a signal, for the tokens that are sent of texts. A picture is sent whole."""
+        for attachment in self.listed_attachments:
+            if not attachment.stored.media_type.startswith("image/"):
+                self.unknown.emit(attachment)
 
     def _update_chips(self) -> None:
         """Builds the chips of what is new or has become known, and takes those away that are

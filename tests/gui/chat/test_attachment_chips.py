@@ -52,6 +52,26 @@ def test_that_only_an_excerpt_is_sent_is_said_before_sending(theme: Theme) -> No
     assert "can ask for the rest" in chip.toolTip()
 
 
+def test_another_model_gets_other_tokens_of_an_attachment(theme: Theme) -> None:
+    """The chip went on to say the excerpt of the model that had been chosen before."""
+    chips = AttachmentChips(theme)
+    attachment = Attachment("output", STORED, 40_900)
+    stored_picture = Stored(Digest.of_content(b"picture"), 7, 0, "image/png")
+    picture = Attachment("p.png", stored_picture, 1_000)
+    chips.show_attachments([attachment, picture])
+    chips.count_again_if_other_room(("small", 32_000))
+    chips.show_attachment_tokens(attachment, 1_300)
+    asked: list[Attachment] = []
+    chips.unknown.connect(asked.append)
+    chips.count_again_if_other_room(("small", 32_000))
+    assert asked == []
+    chips.count_again_if_other_room(("large", 1_000_000))
+    assert asked == [attachment]
+    chips.show_attachment_tokens(attachment, attachment.tokens)
+    assert chips.attached_token_count == 40_900 + 1_000
+    assert not [chip for chip in buttons_in_order(chips) if "excerpt" in chip.text()]
+
+
 def numbered_file(number: int) -> Attachment:
     stored = Stored(Digest.of_content(b"%d" % number), 4, 1, "text/plain")
     return Attachment(f"file-{number}.txt", stored, 2)
