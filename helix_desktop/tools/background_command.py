@@ -31,7 +31,7 @@ class BackgroundCommand:
     name: str
     command_line: str
     command: RunningCommand
-    started: float  # By a clock that nobody sets.
+    started: float  # By the monotonic clock.
     check: CommandCheck | None = None
     has_no_network: bool = False  # True if the command has no network access.
     newest_output: bytearray = field(default_factory=bytearray)

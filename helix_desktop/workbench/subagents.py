@@ -54,7 +54,7 @@ Open = Callable[[ConversationStarted, Delegation], Awaitable[Session]]
 
 @dataclass(slots=True)
 class DelegatedAgent:
-    """An agent with a delegated task. `began` and `ended` are by a clock that nobody sets;
+    """An agent with a delegated task. `began` and `ended` are by the monotonic clock;
     `ended` is 0 while it works.
     """
 
@@ -78,7 +78,7 @@ class AgentTeam(delegate_tool.AgentTree):
     """All agents below one conversation of the user's. `freed`: one of them has ended or waits."""
 
     agents: dict[str, DelegatedAgent] = field(default_factory=dict)
-    began: float = 0.0  # By a clock that nobody sets.
+    began: float = 0.0  # By the monotonic clock.
     working: int = 0  # How many are working now.
     stops: int = 0  # How often all were stopped.
     freed: asyncio.Event = field(default_factory=asyncio.Event)

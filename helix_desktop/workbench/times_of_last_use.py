@@ -14,7 +14,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 # A use that is further in the future than this was dated by a clock that was ahead.
 TOLERATED_SECONDS = 60.0
-# If the clock and the one that nobody sets differ by so much more than before, the clock was set.
+# If the clock and the monotonic one differ by so much more than before, the clock was set.
 NOTICED_SECONDS = 2.0
 # Uses without a believable time follow those before them by so much, so that they stay in order.
 STEP_SECONDS = 1e-4

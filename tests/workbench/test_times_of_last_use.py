@@ -16,7 +16,7 @@ YEAR = 365 * DAY
 
 @dataclass
 class Computer:
-    """Its clock is wrong by some seconds, and one that nobody sets is not."""
+    """Its clock is wrong by some seconds, and the monotonic one is not."""
 
     steady: float = 0.0
     wrong_by: float = 0.0

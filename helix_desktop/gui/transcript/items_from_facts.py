@@ -93,7 +93,7 @@ class TranscriptItems:
     _broken_reply_seq: int = 0  # The fact number of a broken reply that is being repeated, or 0.
     # Fact numbers of broken replies and of their replacements.
     _replaced: list[tuple[int, int]] = field(default_factory=list)
-    # When the model is asked again after a failed request, by the clock that nobody sets.
+    # When the model is asked again after a failed request, by the monotonic clock.
     retry_at: float = 0.0
     _error: int = -1  # The index of the last failure's item if nothing follows it, otherwise -1.
     # The index of the last failed fold's item if no fold follows it, otherwise -1.

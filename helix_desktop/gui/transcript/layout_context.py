@@ -15,7 +15,7 @@ OUTPUT_LINES = 40  # So many lines of an open output are shown until the user as
 @dataclass(slots=True)
 class LayoutContext:
     """`key_prefix` separates the open sections of a nested chat from those of the outer one. `now`:
-    the clock that nobody sets, for how long calls run and pauses last.
+    the monotonic clock, for how long calls run and pauses last.
     """
 
     ink: DrawingStyle

@@ -132,7 +132,7 @@ class ToolCallRecords:
         return self._items_of_open_call(call)
 
     def begin_of_running_call(self, index: int, reply_time: float) -> float:
-        """Return when a call began, by the clock that nobody sets. Of one that ran before it was
+        """Return when a call began, by the monotonic clock. Of one that ran before it was
         shown, only the date of its reply is known, which is looked at once.
         """
         record = self._ensure_record(index)

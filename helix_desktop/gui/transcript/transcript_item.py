@@ -62,8 +62,8 @@ class ItemChanges:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallState:
-    """The state of a tool call. `begun_at`: when it started, by the clock that nobody
-    sets, or 0 if it does not run. `waiting`: it waits for permission.
+    """The state of a tool call. `begun_at`: when it started, by the monotonic
+    clock, or 0 if it does not run. `waiting`: it waits for permission.
     """
 
     call: facts.ToolCall
