@@ -101,7 +101,8 @@ def find_abandoned_files(folder: Path) -> Iterator[Path]:
             status = path.lstat()
             is_file = stat.S_ISREG(status.st_mode)
             has_our_name = _HEX_DIGITS.issuperset(path.name[-8:])
-            is_old = time.time() - status.st_mtime > _ABANDONED_AFTER_SECONDS
+            # A time far in the future comes from a clock that was ahead.
+            is_old = abs(time.time() - status.st_mtime) > _ABANDONED_AFTER_SECONDS
             if is_file and has_our_name and is_old:
                 yield path
 

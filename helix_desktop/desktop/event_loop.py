@@ -2,8 +2,8 @@
 
 qasync creates a Qt timer for each of them, and keeps it, with all that it refers to, until it is
 due, even if it was cancelled. Each piece of a stream has a limit of minutes, so thousands of timers
-would exist at any moment. Here they wait in a heap with one Qt timer for the first, and cancelled
-ones are removed, as asyncio's own loops do.
+would exist at any moment. Here they wait in a heap with one Qt timer, which is set anew for the
+first of them, and cancelled ones are removed, as asyncio's own loops do.
 """
 
 import asyncio
@@ -14,10 +14,12 @@ from collections.abc import Callable
 from contextvars import Context
 
 import qasync
+from PySide6.QtCore import Qt, QTimer
 
 from helix_desktop.fast_dataclass import dataclass
 
 FAR = 1.0  # Timers due later than this many seconds wait in a heap. Others get their own Qt timer.
+LONGEST_WAIT = 86_400.0  # In seconds. Qt counts milliseconds in 31 bits, which are 24 days.
 FEW = 64  # Cancelled timers are removed from the heap once there are more than this.
 
 
@@ -44,6 +46,8 @@ class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without 
         self._numbers = itertools.count()
         self._wakes_at = math.inf  # When the Qt timer for the heap is due.
         super().__init__(*arguments)
+        self._heap_timer = QTimer(singleShot=True, timerType=Qt.TimerType.PreciseTimer)
+        self._heap_timer.timeout.connect(self._run_due_timers)
 
     def call_later(
         self,
@@ -63,6 +67,10 @@ class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without 
         self._schedule_due_timers()
         return handle
 
+    def close(self) -> None:
+        self._heap_timer.stop()
+        super().close()
+
     def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
         """Called by asyncio when a timer is cancelled."""
         self._cancelled_count += 1
@@ -72,14 +80,14 @@ class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without 
             self._cancelled_count = 0
 
     def _schedule_due_timers(self) -> None:
-        """Schedules `_run_due_timers` for the time of the earliest timer."""
+        """Sets the Qt timer to the time of the earliest timer."""
         if not self._heap:
             return
         earliest = self._heap[0]
         if earliest.due_at < self._wakes_at:
             self._wakes_at = earliest.due_at
-            delay = max(0.0, earliest.due_at - self.time())
-            super().call_later(delay, self._run_due_timers)
+            delay = min(max(0.0, earliest.due_at - self.time()), LONGEST_WAIT)
+            self._heap_timer.start(math.ceil(1000 * delay))
 
     def _run_due_timers(self) -> None:
         self._wakes_at = math.inf

@@ -1645,7 +1645,8 @@ class LocalAgentConversations:
         held_files: list[Path] = []
         for conversation, all_held in list(self._held_questions.items()):
             newest = max(held.question.asked for held in all_held)
-            if time.time() - newest > MOST_HELD_SECONDS:
+            # Far in the future, the clock was set back since.
+            if abs(time.time() - newest) > MOST_HELD_SECONDS:
                 del self._held_questions[conversation]
                 continue
             held_files.extend(held.path for held in all_held)

@@ -7,6 +7,7 @@ Until the user asks, no page is opened and nobody is registered anywhere.
 import asyncio
 import json
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from ipaddress import IPv6Address, ip_address
@@ -29,6 +30,7 @@ from helix_desktop.secrets import McpSignIn
 SECONDS = 300.0  # The user has this many seconds to sign in.
 PATH = "/signed-in"
 _METADATA_SECONDS = 10.0
+_CLOCK_TOLERANCE_SECONDS = 5.0  # Clocks are set by so much all the time.
 _MOST_FOLDERS = 5  # Of a page's path.
 Read = Callable[[McpSignIn], Awaitable[str | None]]
 Keep = Callable[[McpSignIn, str], Awaitable[None]]
@@ -83,10 +85,13 @@ class StoredSignIn:
         It also needs to know when they end and where they are renewed, which it would
         otherwise forget with each start of the program.
         """
-        if self.context is not None:
-            self.context.token_expiry_time = self._values.get("ends")
-            self.context.oauth_metadata = self._parse_stored_part(auth.OAuthMetadata, "endpoints")
         tokens: auth.OAuthToken | None = self._parse_stored_part(auth.OAuthToken, "tokens")
+        if self.context is not None:
+            ends = self._values.get("ends")
+            if tokens is not None and _ends_too_late(tokens, ends):
+                ends = time.time()  # So it is renewed, without asking the user to sign in again.
+            self.context.token_expiry_time = ends
+            self.context.oauth_metadata = self._parse_stored_part(auth.OAuthMetadata, "endpoints")
         return tokens
 
     async def set_tokens(self, tokens: auth.OAuthToken) -> None:
@@ -154,6 +159,15 @@ class StoredSignIn:
 
     async def _store_sign_in(self) -> None:
         await self._keep(self._secret, json.dumps(self._values))
+
+
+def _ends_too_late(tokens: auth.OAuthToken, ends: Any) -> bool:
+    """Whether tokens end later than ones that the server gave out now: the computer's clock was set
+    back since, and nobody knows whether they have ended.
+    """
+    if not tokens.expires_in or not tokens.refresh_token or not isinstance(ends, int | float):
+        return False
+    return ends > time.time() + tokens.expires_in + _CLOCK_TOLERANCE_SECONDS
 
 
 @asynccontextmanager

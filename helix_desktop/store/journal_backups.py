@@ -5,7 +5,7 @@ four older weeks.
 import re
 import sqlite3
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -129,32 +129,42 @@ def change_each_backup(workspace: Path, change: Callable[[JournalFile], object])
 
 def delete_extra_backups(workspace: Path, now: float) -> None:
     """Keep the newest backup of each of the last seven days with one, of each of four
-    earlier weeks, and of each older version. The newest with a time in the future, when the clock
-    was wrong, is kept too, and takes no other's place.
+    earlier weeks, and of each older version.
+
+    As many with a time in the future are kept too, and take no other's place: the clock was ahead
+    when they were made, or it is behind now, and they are all there is.
     """
-    newest_of_day: dict[int, Path] = {}
-    newest_of_week: dict[int, Path] = {}
     newest_of_version: dict[int, Path] = {}
-    newest_from_future: Path | None = None
-    # The backups are listed from the newest to the oldest, so the first of a day is its newest.
+    until_now: list[JournalBackup] = []
+    from_future: list[JournalBackup] = []
     backups = list_backups(workspace)
     for backup in backups:
         if backup.version:
             newest_of_version.setdefault(backup.version, backup.path)
         elif backup.time > now:
-            newest_from_future = newest_from_future or backup.path
+            from_future.append(backup)
         else:
-            newest_of_day.setdefault(int(backup.time // DAY), backup.path)
-            newest_of_week.setdefault(int(backup.time // (7 * DAY)), backup.path)
+            until_now.append(backup)
 
-    kept_paths: set[Path] = set(newest_of_version.values())
-    if newest_from_future is not None:
-        kept_paths.add(newest_from_future)
+    kept_paths = set(newest_of_version.values())
+    kept_paths |= _newest_of_days_and_weeks(until_now)
+    kept_paths |= _newest_of_days_and_weeks(from_future)
+    for backup in backups:
+        if backup.path not in kept_paths:
+            backup.path.unlink(missing_ok=True)
+
+
+def _newest_of_days_and_weeks(backups: Sequence[JournalBackup]) -> set[Path]:
+    """Return the backups to keep of these, which are listed from the newest to the oldest."""
+    newest_of_day: dict[int, Path] = {}
+    newest_of_week: dict[int, Path] = {}
+    for backup in backups:
+        newest_of_day.setdefault(int(backup.time // DAY), backup.path)
+        newest_of_week.setdefault(int(backup.time // (7 * DAY)), backup.path)
+    kept_paths: set[Path] = set()
     for day in sorted(newest_of_day, reverse=True)[:DAYS]:
         kept_paths.add(newest_of_day[day])
     # The current week is one more: its backup is among those of the last days.
     for week in sorted(newest_of_week, reverse=True)[: WEEKS + 1]:
         kept_paths.add(newest_of_week[week])
-    for backup in backups:
-        if backup.path not in kept_paths:
-            backup.path.unlink(missing_ok=True)
+    return kept_paths

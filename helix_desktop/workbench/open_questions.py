@@ -217,7 +217,8 @@ def _take_file_of_ended_process(path: Path) -> bytes:
         atomic_files.lock_open_file(handle)
         content = os.read(handle, 1 << 16)
         age_seconds = time.time() - os.fstat(handle).st_mtime
-        if not content and age_seconds < EMPTY_SECONDS:
+        # An age below 0 says that the clock was set back.
+        if not content and 0 <= age_seconds < EMPTY_SECONDS:
             raise BlockingIOError("its process has not written it yet")
         os.ftruncate(handle, 0)
     finally:

@@ -24,6 +24,7 @@ from helix_desktop.engine.ports import ContentReader
 from helix_desktop.engine.session_events import ConversationActivity, Event
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
 from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.tools.timed_allowance import SECONDS_OF_ALLOWANCE
 from helix_desktop.workbench.file_preview import (
     PreviewedFile,
     PreviewKind,
@@ -160,6 +161,8 @@ class ClientWorkspace:
         """
         while self.everything_allowed_until:
             seconds_left = self.everything_allowed_until - time.time()
+            # The two computers' clocks may differ by years.
+            seconds_left = min(seconds_left, SECONDS_OF_ALLOWANCE)
             await asyncio.sleep(max(seconds_left, SECONDS_BETWEEN_QUESTIONS_AFTER_HOUR))
             # Without the line, the description is read when there is one again.
             with contextlib.suppress(HelixError):

@@ -66,3 +66,33 @@ def test_a_limit_is_still_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
 
     with pytest.raises(TimeoutError):
         run(story)
+
+
+def test_a_timer_of_an_hour_is_not_scheduled_again_with_each_shorter_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of wake-ups waited for the hour, each with all that it refers to."""
+    monkeypatch.setattr(event_loop, "FAR", 0.001)
+
+    async def story(loop: WindowEventLoop) -> int:
+        loop.call_later(3_600, print)
+        for _ in range(30):
+            await asyncio.sleep(0.002)
+        gc.collect()
+        handles = [each for each in gc.get_objects() if isinstance(each, asyncio.Handle)]
+        return sum("_run_due_timers" in repr(handle) for handle in handles)
+
+    assert run(story) <= 1
+
+
+def test_a_timer_of_a_year_waits(run: Run) -> None:
+    """Qt's timers count milliseconds in 31 bits."""
+
+    async def story(loop: WindowEventLoop) -> list[str]:
+        said: list[str] = []
+        loop.call_later(31_557_600, said.append, "a year")
+        loop.call_later(1.05, said.append, "a second")
+        await asyncio.sleep(1.3)
+        return said
+
+    assert run(story) == ["a second"]

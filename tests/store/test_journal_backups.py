@@ -60,7 +60,7 @@ def test_a_start_with_the_clock_ahead_stops_no_backup(tmp_path: Path) -> None:
     assert is_backup_due(tmp_path, NOW + 4 * DAY), "until that date there was none"
     create_backup(tmp_path, now=NOW + 4 * DAY)
     ages = sorted(round((each.time - NOW) / DAY) for each in list_backups(tmp_path))
-    assert ages == [0, 1, 2, 4, 366], "one from the future stays, and takes no other's place"
+    assert ages == [0, 1, 2, 4, 365, 366], "those from the future stay, and take no other's place"
 
 
 def test_seven_days_and_four_weeks_are_kept(tmp_path: Path) -> None:
@@ -99,3 +99,16 @@ def test_each_copy_can_be_changed_and_stays_one_file(tmp_path: Path) -> None:
     (left,) = (tmp_path / "backups").iterdir()
     with closing(JournalFile(left)) as copy:
         assert copy.conversation_rows() == ()
+
+
+def test_a_start_with_the_clock_in_1970_takes_no_backup_away(tmp_path: Path) -> None:
+    """All that were made before the battery was empty seemed to come from the future, and all but
+    one were deleted.
+    """
+    JournalFile(tmp_path / "journal.sqlite3").close()
+    for day in range(10, 0, -1):
+        create_backup(tmp_path, now=NOW - day * DAY)
+    before = {backup.path for backup in list_backups(tmp_path)}
+    for minute in range(3):
+        create_backup(tmp_path, now=60.0 * minute)
+    assert before < {backup.path for backup in list_backups(tmp_path)}

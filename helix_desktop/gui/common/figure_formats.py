@@ -59,9 +59,11 @@ def format_short_day(moment: float, now: float) -> str:
     """Formats a day in a few characters: Tue, 4 Mar, 2024."""
     day = datetime.fromtimestamp(moment).astimezone()
     today = datetime.fromtimestamp(now).astimezone()
-    if now - moment < 6 * DAY_SECONDS:
+    # A day of the future, from a clock that was ahead, is no day of this week.
+    days_apart = abs(now - moment) / DAY_SECONDS
+    if days_apart < 6:
         return QLocale().dayName(day.isoweekday(), QLocale.FormatType.ShortFormat)
-    if now - moment < RECENT_DAYS * DAY_SECONDS or day.year == today.year:
+    if days_apart < RECENT_DAYS or day.year == today.year:
         return _format_local_time(moment, _form_of_day_and_month())
     return _format_local_time(moment, "yyyy")
 
