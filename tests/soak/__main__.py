@@ -36,7 +36,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop import glibc_memory
 from helix_desktop.desktop import window_program
-from helix_desktop.engine.facts import FoldKind, ToolReturned
+from helix_desktop.engine.facts import FoldKind, ToolReturned, TurnEnded
 from helix_desktop.engine.session_events import ConversationActivity, Event, FactAppended
 from helix_desktop.errors import ActionRefused, HelixError
 from tests.benchmarks import figures, machine
@@ -81,6 +81,7 @@ class Soak:
         self.gap = 0.0
         self.refused = 0
         self.heard: set[str] = set()
+        self.ended = 0  # Turns of any conversation that came to an end.
         self.calls = Counter[bool]()  # of tools, by whether they did what was asked
         self.failures = Counter[str]()  # of those that did not, by what was said
         self.censuses: list[Counter[str]] = []
@@ -118,6 +119,8 @@ class Soak:
             bench.subscribe_to_events(self._happened)
 
     def _happened(self, event: Event) -> None:
+        if isinstance(event, FactAppended) and isinstance(event.recorded.fact, TurnEnded):
+            self.ended += 1
         if isinstance(event, FactAppended) and isinstance(event.recorded.fact, ToolReturned):
             returned = event.recorded.fact
             self.calls[returned.ok] += 1
@@ -143,13 +146,20 @@ class Soak:
         """Type it, send it with the key, and wait for the end of the turn while it is shown."""
         window = run.window
         window.switch_to_page("chat")
-        before = turns(run)
+        # Turns of any conversation: another one may be shown while the words are typed.
+        self._hear(run)
+        before = self.ended
         box = window.chat.composer.text
         for letter in f"Please go on with part {self.turns} of the plan":
             QTest.keyClicks(box, letter)
             await asyncio.sleep(0.005)
         QTest.keyClick(box, Qt.Key.Key_Return)
-        await until(lambda: window.current_session is not None and turns(run) > before)
+        try:
+            await until(lambda: self.ended > before)
+        except TimeoutError:
+            window.grab().save(str(Path(tempfile.gettempdir()) / "soak-stands-still.png"))
+            print(f"no turn ended; the message box says: {box.toPlainText()!r}", flush=True)
+            raise
         await until(
             lambda: (
                 window.current_session is None
