@@ -107,6 +107,8 @@ def read_claude_code_recordings(
 
     session_id = _first_session_id(main_rows) or path.stem
     main_sessions = file_reader.read_recordings(main_rows, session_id, str(path))
+    if report.unknown or report.complaints:
+        _keep_results_that_no_message_has(report, main_sessions, path)
     subagents: list[RecordedSession] = []
     for rows_of_subagent in _group_by_subagent(subagent_rows):
         subagent = _read_subagent(rows_of_subagent, report, path, session_id, main_sessions)
@@ -125,6 +127,29 @@ def _keep_settings_of_subagent(report: ReadingReport, path: Path) -> None:
         if is_settings_of_subagent(settings):
             one_line = b" ".join(content.splitlines())
             report.unread.append(one_line + b"\n")
+
+
+def _keep_results_that_no_message_has(
+    report: ReadingReport, sessions: Sequence[RecordedSession], path: Path
+) -> None:
+    """Keep the complete results that lie beside a file of which something is not read: the row that
+    names one may be among that, and then no message has it.
+    """
+    names_in_messages: set[str] = set()
+    for session in sessions:
+        for message in session.messages:
+            saved_path = _SAVED.search(message.shown or "")
+            if saved_path is not None:
+                names_in_messages.add(saved_path[1])
+    folder = path.parent / path.stem / "tool-results"
+    for file in list_files_below(folder, "*", allowed_root=path.parent):
+        if file.name in names_in_messages:
+            continue
+        with suppress(OSError):
+            name = str(file.relative_to(path.parent))
+            content = read_file_below(path.parent, name, LARGEST_RESULT_BYTES)
+            kept_result = {"tool-result": file.name, "text": content.decode("utf-8", "replace")}
+            report.unread.append(json.dumps(kept_result, ensure_ascii=False).encode())
 
 
 def is_settings_file_of_subagent(file: Path) -> bool:

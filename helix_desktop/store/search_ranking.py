@@ -50,9 +50,6 @@ HISTORY = 0.5
 LIST_OF_DETAILS = 0.1
 # The tool that `engine/fold_document_writer.py` names for its lists of details.
 HANDOVER = "handover"
-# The tool that `workbench/session_import.py` names for lines of a history that are no
-# messages.
-NOTES = "import"
 BY_SHARE = 1.5  # The exponent of the share of the words that a place has.
 Stems = Mapping[str, re.Pattern[str]]
 _COPIES = tuple(RECALLS - {ToolName.RECALL_HISTORY})
@@ -470,7 +467,7 @@ def _is_outdated(output: _RankedPlace, outputs_of_call: Iterable[_RankedPlace]) 
 
 def _worth_of_origin(place: FoundPlace) -> float:
     tool = place.hit.about.tool
-    if tool in (HANDOVER, NOTES):
+    if tool in (HANDOVER, search_words.NOTES):
         return LIST_OF_DETAILS
     if tool == VERSION or tool.endswith(_COPIES):
         return COPY

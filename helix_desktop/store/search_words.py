@@ -32,6 +32,9 @@ _FORMATS_WITHOUT_TEXT = (b"%PDF-", b"%!PS", b"PK\x03\x04", b"GIF8", b"\x89PNG", 
 _TYPES_OF_DOCUMENTS = frozenset(kind.media_type for kind in KINDS)
 # The tools that a document's original is stored for. Its text is an entry of its own.
 _TOOLS_WITH_DOCUMENTS = frozenset({"user", ToolName.READ_DOCUMENT})
+# The tool that `workbench/session_import.py` names for lines of a history that are no
+# messages.
+NOTES = "import"
 _BEGINNING = 8192  # In bytes. So much of a content tells whether it is text.
 # Bytes that are in no text, whatever its encoding is, and in no output for a terminal.
 _CONTROLS = bytes(range(7)) + bytes(range(0x0E, 0x1B)) + bytes(range(0x1C, 0x20))
@@ -53,6 +56,9 @@ _TERM = re.compile(r'"([^"]*)"|(\S+)')
 # Punctuation, and a possessive ending.
 _AROUND_WORD = re.compile(r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$")
 _WORDS = re.compile(r"\w+")
+# An escape in JSON: a backslash that is escaped itself begins none.
+_ESCAPE = re.compile(r"\\.")
+_ESCAPED_BLANKS = ("\\n", "\\r", "\\t")
 _WORD_BEGINS = r"(?<![^\W_])"  # No letter or digit precedes this.
 _WORD_ENDS = r"(?![^\W_])"  # None follows.
 
@@ -126,14 +132,24 @@ def searched_text_or_none(content: bytes, about: EntryOrigin) -> str | None:
     """Return the text in which an entry is found, or None if it is found by no words.
 
     That of a document has blanks in place of the lines that give it its form, and its original is
-    not searched, because its text is another entry. Every position is that in the content.
+    not searched, because its text is another entry. Lines of an agent's history that no reader
+    understands are JSON, and have blanks in place of its line ends and tabs, of which each would be
+    a letter before the next word. Every position is that in the content.
     """
     if about.tool in _TOOLS_WITH_DOCUMENTS and about.media_type in _TYPES_OF_DOCUMENTS:
         return None
     text = text_or_none(content)
     if text is None:
         return None
+    if about.tool == NOTES:
+        return _ESCAPE.sub(_blanks_for_escape, text)
     return blank_lines_of_form(text)
+
+
+def _blanks_for_escape(escape: re.Match[str]) -> str:
+    if escape[0] in _ESCAPED_BLANKS:
+        return "  "
+    return escape[0]
 
 
 def text_or_none(content: bytes) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -786,3 +787,28 @@ def test_the_last_line_of_a_session_gets_its_time_back_like_the_others() -> None
         rows.append(reply(f"m{number}", TEXT, requestId=request_id(1.8e9 + number), **anew))
         messages, _ = read(*rows)
         assert [one.time - 1.8e9 for one in messages] == list(range(number + 1))
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_complete_result_beside_a_file_is_kept_when_no_message_has_it_any_more(
+    renamed: bool, tmp_path: Path
+) -> None:
+    complete = "\n".join(f"line {number}" for number in range(900))
+    (tmp_path / "session" / "tool-results").mkdir(parents=True)
+    saved = tmp_path / "session" / "tool-results" / "b1.txt"
+    saved.write_text(complete)
+    preview = f"<persisted-output>\nFull output saved to: {saved}\nline 0\n</persisted-output>"
+    answer = written.claude_said(2, 1, [written.result("t1", preview)])
+    if renamed:
+        answer["messageV2"] = answer.pop("message")
+    rows = [
+        written.claude_said(0, None, "go"),
+        written.claude_reply(1, 0, "m1", written.use("t1")),
+        answer,
+    ]
+    path = written.lines(tmp_path / "session.jsonl", rows)
+    report = ReadingReport()
+    (session,) = history_reading.read_sessions(path, report, "claude-code")
+    texts = [message.text for message in session.messages]
+    kept = [json.loads(line).get("text") for line in report.unread]
+    assert (complete in texts, complete in kept) == (not renamed, renamed)

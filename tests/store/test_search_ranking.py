@@ -11,7 +11,8 @@ import pytest
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.search_query import stem_of_word
 from helix_desktop.store import search_ranking
-from helix_desktop.store.search_ranking import HANDOVER, NOTES
+from helix_desktop.store.search_ranking import HANDOVER
+from helix_desktop.store.search_words import NOTES
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 LINES = "some other line of the file\n" * 40

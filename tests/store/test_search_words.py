@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store import search_words
 
 
@@ -146,3 +147,13 @@ def test_a_snippet_is_cut_between_words() -> None:
     assert 150 <= len(shown) <= 202
     assert search_words.cut_snippet("字" * 500, 250) == f"…{'字' * 200}…"
     assert search_words.cut_snippet("a" * 500, 0) == f"{'a' * 200}…"
+
+
+def test_words_after_line_ends_are_found_in_lines_that_no_reader_understands() -> None:
+    line = rb'{"content": "20\nOUTPUT-MARK\tdone", "path": "C:\\new"}'
+    notes = EntryOrigin(search_words.NOTES, "notes of the agent")
+    text = search_words.searched_text_or_none(line, notes)
+    assert text == r'{"content": "20  OUTPUT-MARK  done", "path": "C:\\new"}'
+    assert len(text) == len(line), "positions are those in the content"
+    output = search_words.searched_text_or_none(line, EntryOrigin("bash", "cat notes.json"))
+    assert output == line.decode(), "other outputs may be code or paths"
