@@ -223,6 +223,9 @@ class FileReading:
     async def list_conversations(self) -> Any:
         return self._file.conversation_rows()
 
+    async def numbers_of_last_facts_by_own_clock(self) -> Any:
+        return self._file.numbers_of_last_facts_by_own_clock()
+
     async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Any:
         return self._file.read_recorded(conversation, after, limit)
 
