@@ -103,6 +103,8 @@ def _document_of_anthropic(part: Mapping[str, object]) -> AgentDocument | None:
             text = text_at(source, "data")
             return _build_agent_document(name, media_type or "text/plain", text=text)
         case "content":
+            if _has_pictures(source):
+                return None  # Its text is not all of it.
             text = _text_of_content_blocks(source)
             return _build_agent_document(name, "text/plain", text=text)
     address = first_text(source, "url", "file_id")
@@ -116,6 +118,10 @@ def _text_of_content_blocks(source: Mapping[str, object]) -> str:
         texts.append(text_at(block, "text"))
     whole_text = "\n".join(filter(None, texts))
     return whole_text or "[a document without text]"
+
+
+def _has_pictures(source: Mapping[str, object]) -> bool:
+    return any(text_at(block, "type") == "image" for block in list_at(source, "content"))
 
 
 def _document_of_openai(part: Mapping[str, object]) -> AgentDocument | None:

@@ -51,7 +51,7 @@ from helix_desktop.protocols.gateway_message import (
     ProtocolMessage,
     Speaker,
     slice_text,
-    words_of_block,
+    words_of_piece,
 )
 from helix_desktop.providers.model_prices import (
     ModelInfo,
@@ -804,8 +804,8 @@ def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:
             parts.append(facts.Reasoning(piece.text))
         elif piece.kind is PieceKind.TEXT and piece.text:
             parts.append(facts.Text(piece.text))
-        elif piece.kind is PieceKind.OTHER:
-            parts.append(facts.Text(words_of_block(piece.text)))
+        elif not piece.has_own_text:
+            parts.append(facts.Text(words_of_piece(piece)))
     if not parts:
         parts.append(facts.Text(""))
     return tuple(parts)

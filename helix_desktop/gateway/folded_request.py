@@ -32,7 +32,7 @@ from helix_desktop.protocols.gateway_message import (
     PieceKind,
     ProtocolMessage,
     Speaker,
-    words_of_block,
+    words_of_piece,
 )
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.protocol_table import WIRE_MODULES, with_messages
@@ -480,10 +480,10 @@ def _positions_of_block(message: ProtocolMessage, wanted_words: str) -> list[int
     """Find a block that nobody here reads by the words by which it is recorded."""
     positions: list[int] = []
     for position, piece in enumerate(message.pieces):
-        if piece.kind is not PieceKind.OTHER:
+        if piece.has_own_text:
             continue
         # Earlier versions recorded the beginning alone.
-        for recorded_words in (words_of_block(piece.text), f"[{piece.text[:200]}]"):
+        for recorded_words in (words_of_piece(piece), f"[{piece.text[:200]}]"):
             if "".join(recorded_words.split()) == wanted_words:
                 positions.append(position)
                 break

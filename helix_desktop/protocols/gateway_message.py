@@ -14,6 +14,7 @@ from helix_desktop.engine.agent_documents import AgentDocument, read_agent_docum
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (
+    first_text,
     format_json_value,
     list_at,
     object_at,
@@ -29,8 +30,11 @@ IMAGE_ADDRESS = "data:image/"
 # Characters of a block that this program does not read, and of a text in it, which are recorded.
 MOST_CHARACTERS_OF_BLOCK = 20_000
 MOST_WORDS_OF_BLOCK = 2_000
-# Parts of a result that have words, but none that are its text.
-_PARTS_WITH_WORDS = frozenset({"search_result", "browser_state"})
+# Parts of a result that have words, but none that are its text. A document is one of them if its
+# file is not all that it has.
+_PARTS_WITH_WORDS = frozenset({"search_result", "browser_state", "document", "input_file", "file"})
+# Parts of a result that are pictures. Where the part has only an address, the provider has the picture.
+_PICTURES = frozenset({"image", "input_image", "image_url"})
 
 
 class Speaker(StrEnum):
@@ -222,6 +226,8 @@ def documents_of_content(content: Json) -> tuple[AgentDocument, ...]:
         document = read_agent_document(part)
         if document is None and text_at(part, "type") in _PARTS_WITH_WORDS:
             document = _read_part_with_words(part)
+        if document is None:
+            document = _read_picture_elsewhere(part)
         if document is not None:
             documents.append(document)
     return tuple(documents)
@@ -232,6 +238,21 @@ def _read_part_with_words(part: Mapping[str, Json]) -> AgentDocument:
     name = text_at(part, "title") or text_at(part, "type").replace("_", " ")
     text = format_json_value(without_fields(part, "cache_control"))
     return AgentDocument(f"{name}.json", "application/json", text=text)
+
+
+def _read_picture_elsewhere(part: Mapping[str, Json]) -> AgentDocument | None:
+    """Return where a picture is that the part itself does not have, or None if it is none."""
+    address = ""
+    if text_at(part, "type") in _PICTURES:
+        address_in_part = text_at(part, "image_url") or text_at(part, "image_url", "url")
+        address_in_source = first_text(object_at(part, "source"), "url", "file_id")
+        address = address_in_part or address_in_source or text_at(part, "file_id")
+    elif "type" not in part:  # Gemini's parts have none.
+        file_data = object_at(part, "fileData") or object_at(part, "file_data")
+        address = first_text(file_data, "fileUri", "file_uri")
+    if not address or address.startswith(IMAGE_ADDRESS):
+        return None
+    return AgentDocument("picture", "image/*", address=address)
 
 
 def images_of_content(content: Json) -> tuple[str, ...]:
@@ -253,6 +274,14 @@ def images_of_content(content: Json) -> tuple[str, ...]:
 def format_data_address(media_type: str, encoded_content: str) -> str:
     """Return an address that has the whole content, which is encoded as base64."""
     return f"data:{media_type};base64,{encoded_content}"
+
+
+def read_data_address(address: str) -> tuple[str, str] | None:
+    """Return the media type and the encoded content of an address that has all of it, or None."""
+    media_type, encoding, data = address.removeprefix("data:").partition(";base64,")
+    if address.startswith("data:") and encoding:
+        return media_type, data
+    return None
 
 
 def format_effort_settings(*settings: Json) -> str:
@@ -280,8 +309,9 @@ def piece_of_part(
     outlives_folds = text_at(part, "type") not in folded
     if isinstance(part.get("text"), str):
         return Piece(PieceKind.TEXT, part["text"], path, outlives_folds=outlives_folds)
-    media_type, encoding, data = image_url.removeprefix("data:").partition(";base64,")
-    if image_url.startswith("data:") and encoding:
+    image = read_data_address(image_url)
+    if image is not None:
+        media_type, data = image
         return Piece(PieceKind.IMAGE, data, path, media_type=media_type)
     return unknown_piece(part, path, outlives_folds=outlives_folds)
 
@@ -295,6 +325,14 @@ def unknown_piece(
     """
     text = format_json_value(without_fields(value, "cache_control"))
     return Piece(PieceKind.OTHER, text, path, call, outlives_folds=outlives_folds)
+
+
+def words_of_piece(piece: Piece) -> str:
+    """Return the words by which a part of a reply is recorded that has no text of its own."""
+    if piece.kind is PieceKind.IMAGE:
+        shortened_data = _shorten_text(piece.text, MOST_WORDS_OF_BLOCK)
+        return f"[{format_json_value({'image': piece.media_type, 'data': shortened_data})}]"
+    return words_of_block(piece.text)
 
 
 def words_of_block(text: str) -> str:

@@ -89,11 +89,13 @@ def test_empty_words_and_thoughts_of_a_reply_are_left_out_and_a_call_without_arg
     assert parts_from_pieces(empty) == parts_from_pieces([]) == (Text(""),)
 
 
-def test_a_block_nobody_here_knows_is_recorded_and_pictures_and_results_are_no_words_of_a_reply() -> (
+def test_a_block_nobody_here_knows_and_a_picture_are_recorded_and_results_are_no_words_of_a_reply() -> (
     None
 ):
-    others = [Piece(PieceKind.IMAGE, "aGVsbG8="), Piece(PieceKind.RESULT, "output", id="c1")]
-    assert parts_from_pieces([*others, Piece(PieceKind.OTHER, "x" * 2_000)]) == (
+    result = Piece(PieceKind.RESULT, "output", id="c1")
+    picture = Piece(PieceKind.IMAGE, "aGVsbG8=", media_type="image/png")
+    assert parts_from_pieces([result, picture, Piece(PieceKind.OTHER, "x" * 2_000)]) == (
+        Text('[{"image":"image/png","data":"aGVsbG8="}]'),
         Text(f"[{'x' * 2_000}]"),
     )
     assert parts_from_pieces([Piece(PieceKind.OTHER, "")]) == (Text("[]"),)

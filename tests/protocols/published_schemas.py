@@ -1,9 +1,9 @@
 """What a request may hold, as the providers' own libraries publish it, and what a fold does to it.
 
 Taken from PyPI on 26 November 2026: anthropic 2.14.0 (its beta types, which include the others),
-openai 3.57.0 and google-genai 3.6.1; the same two days later, with the same fields. What npm has of them names, besides,
-`caller_id` of a `program` and the older `output_format` of a body. When a library has something new, it goes on unfolded until
-it stands here.
+openai 3.57.0 and google-genai 3.6.1, and from npm on 29 November 2026: @anthropic-ai/sdk 1.14.0, openai 7.59.0 and @google/genai
+3.3.0, whose types published_types.json has as deep as they go. When a library has something new, it goes on unfolded until it
+stands here.
 
 `FOLDED`: history, for which a fold's text stands; it is recorded and can be recalled. `CARRIED`: state of what
 follows, which goes on where it stood. `FORM`: ids, states, signatures, and in which form a part is wanted: it goes
@@ -74,6 +74,7 @@ ANTHROPIC_BODY = [
     "metadata",
     "model",
     "output_config",
+    "output_format",  # The older name of what `output_config` has.
     "service_tier",
     "speed",
     "stop_sequences",
@@ -253,3 +254,40 @@ GEMINI_BODY = [
     "cachedContent",
     "labels",
 ]
+
+# Deeper inside than decided_fields.json goes: form, for which nothing stands.
+# That is how the provider looks at a picture or is to cache it, and what signs or describes a part.
+FORM_INSIDE: dict[str, frozenset[str]] = {
+    # It is recorded whether a call has failed.
+    "anthropic": frozenset({"tool_result.is_error"}),
+    "openai-chat": frozenset(
+        {"image_url.prompt_cache_breakpoint", "ChatCompletionContentPartImage.ImageURL.detail"}
+    ),
+    "openai-responses": frozenset(
+        {
+            # Beside a screenshot, which is recorded itself.
+            "computer_call_output.acknowledged_safety_checks",
+            "computer_call_output.call_id",
+            "computer_call_output.id",
+            "computer_call_output.status",
+            "input_image.detail",
+            "input_image.prompt_cache_breakpoint",
+            "output_text.annotations",
+            "output_text.logprobs",
+        }
+    ),
+    "gemini": frozenset(
+        {
+            "Part.mediaProcessing",
+            "Part.partMetadata",
+            "Part.speechMetadata",
+            "Part.thought",
+            "Part.thoughtSignature",
+            "FunctionResponsePart.mediaProcessing",
+            # The names of pictures, which are recorded themselves.
+            "FunctionResponseBlob.displayName",
+            "FunctionResponseFileData.displayName",
+            "inlineData.displayName",
+        }
+    ),
+}

@@ -55,6 +55,8 @@ FOLDED_PARTS = frozenset({"text", "image_url", "input_audio", "file", "refusal",
 # Fields in which a reply says something besides its content and its calls.
 REPLY_FIELDS = ("refusal", "function_call", "audio")
 USER_FIELDS = frozenset({"role", "content", "name"})
+# What a call says to its tool, by the field that the call is. A custom tool is given any text.
+_TEXT_OF_CALL = {"function": "arguments", "custom": "input"}
 _SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant": Speaker.ASSISTANT}
 
 
@@ -67,9 +69,9 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
             instructions.append(instruction)
     tools: list[ToolSpec] = []
     for tool in list_at(body, "tools"):
-        function = object_at(tool, "function")
-        schema = function.get("parameters", {})
-        tools.append(gateway_message.parse_tool(function, schema))
+        described = object_at(tool, "function") or object_at(tool, "custom")
+        schema = described.get("parameters", {})
+        tools.append(gateway_message.parse_tool(described, schema))
     named_effort = body.get("reasoning_effort")
     effort_of_router = text_at(body, "reasoning", "effort")
     effort = gateway_message.format_effort_settings(named_effort, effort_of_router)
@@ -172,13 +174,17 @@ def _outlives_folds_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
 
 def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
     """Return a call of a tool as a piece. `path`: where the call stands."""
-    function = object_at(call, "function")
+    call_type = "function"
+    if isinstance(call.get("custom"), Mapping):
+        call_type = "custom"
+    called = object_at(call, call_type)
     return Piece(
         PieceKind.CALL,
-        text=text_at(function, "arguments"),
+        text=text_at(called, _TEXT_OF_CALL[call_type]),
         path=path,
         id=text_at(call, "id"),
-        name=text_at(function, "name"),
+        name=text_at(called, "name"),
+        media_type=call_type,  # The text is put back into this field if it is changed.
     )
 
 
@@ -192,7 +198,7 @@ def _path_and_value_in_chat_message(
 ) -> tuple[gateway_message.Path, Json]:
     """Return where within its piece a text stands, and the value that replaces it."""
     if piece.kind is PieceKind.CALL:
-        return ("function", "arguments"), text
+        return (piece.media_type, _TEXT_OF_CALL[piece.media_type]), text
     if piece.kind is PieceKind.RESULT:
         content = value_at(units, *piece.path, "content")
         return ("content",), gateway_message.replace_text_in_content(content, text, "text")
@@ -318,15 +324,15 @@ class ReplyAssembler:
 
     def _add_call_piece_to_reply(self, piece: Mapping[str, Json]) -> None:
         """Add a piece of a call. The piece's index says which call of the reply it belongs to."""
-        new_call = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        new_call = {"id": "", "type": "function"}
         call = self._calls.setdefault(number_at(piece, "index"), new_call)
         for name, value in piece.items():
-            if name == "function":
+            if name in _TEXT_OF_CALL:
                 # Name and arguments come in pieces, which are put behind one another.
-                function = call["function"]
+                called = call.setdefault(name, {})
                 for field_name, text in object_at(value).items():
-                    earlier_text = str(function.get(field_name) or "")
-                    function[field_name] = earlier_text + (text or "")
+                    earlier_text = str(called.get(field_name) or "")
+                    called[field_name] = earlier_text + (text or "")
             elif name != "index" and value:
                 call[name] = value
 

@@ -40,7 +40,6 @@ _RESULTS = frozenset(
         "function_call_output",
         "custom_tool_call_output",
         "local_shell_call_output",
-        "computer_call_output",
     }
 )
 _SERVER = frozenset(
@@ -65,6 +64,7 @@ FOLDED_ITEMS = (
             "custom_tool_call",
             "reasoning",
             "image_generation_call",
+            "computer_call_output",
             "shell_call",
             "shell_call_output",
             "apply_patch_call",
@@ -76,7 +76,6 @@ FOLDED_ITEMS = (
         ]
     )
 )
-FOLDED_OUTPUTS = frozenset({"computer_screenshot"})
 FOLDED_PARTS = frozenset(
     ["input_text", "output_text", "input_image", "input_file", "refusal", "text", "summary_text"]
 )
@@ -199,7 +198,7 @@ def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]
             text=gateway_message.text_of_content(output),
             path=(item_position,),
             id=text_at(item, "call_id"),
-            outlives_folds=loaded_state.has_other_parts(output, FOLDED_PARTS | FOLDED_OUTPUTS),
+            outlives_folds=loaded_state.has_other_parts(output, FOLDED_PARTS),
             images=gateway_message.images_of_content(output),
             documents=gateway_message.documents_of_content(output),
         )
@@ -209,6 +208,11 @@ def _pieces_of_item(item: Mapping[str, Json], item_position: int) -> list[Piece]
         texts = [gateway_message.text_of_content(item.get(name)) for name in ("summary", "content")]
         thoughts = "\n".join(filter(None, texts))
         return [Piece(PieceKind.REASONING, thoughts, (item_position,))]
+    if item_type == "computer_call_output":
+        screenshot = gateway_message.read_data_address(text_at(item, "output", "image_url"))
+        if screenshot is not None:
+            media_type, data = screenshot
+            return [Piece(PieceKind.IMAGE, data, (item_position,), media_type=media_type)]
     outlives_folds = item_type not in FOLDED_ITEMS
     whole_item = format_json_value(item)
     return [Piece(PieceKind.OTHER, whole_item, (item_position,), outlives_folds=outlives_folds)]

@@ -150,6 +150,18 @@ def test_a_reply_is_put_together_of_its_pieces() -> None:
     }
 
 
+def test_a_call_of_a_custom_tool_is_put_together_of_its_pieces() -> None:
+    reading = chat_gateway.ReplyAssembler()
+    begun = {"index": 0, "id": "c0", "type": "custom", "custom": {"name": "patch", "input": "+o"}}
+    more = {"index": 0, "custom": {"input": "ne"}}
+    value = put_together(reading, [chunk(tool_calls=[begun]), chunk(tool_calls=[more]), END])
+    (made,) = value["choices"][0]["message"]["tool_calls"]
+    assert made == {"id": "c0", "type": "custom", "custom": {"name": "patch", "input": "+one"}}
+    assert chat_gateway.parse_reply(value).message.pieces == (
+        Piece(CALL, "+one", (0, "tool_calls", 0), "c0", "patch", media_type="custom"),
+    )
+
+
 def test_a_whole_reply_keeps_an_empty_content_and_drops_other_empty_fields() -> None:
     found = chat_gateway.parse_reply(
         {"choices": [{"message": {"content": None, "refusal": None, "audio": 1}}]}
@@ -328,8 +340,15 @@ def test_reasoning_words_and_calls_of_a_message_are_pieces_that_know_their_place
     assert pieces_of(unit) == [
         Piece(REASONING, "hm", (0, "reasoning_content")),
         Piece(TEXT, "a", (0, "content")),
-        Piece(CALL, "{}", (0, "tool_calls", 0), "c0", "Bash"),
-        Piece(CALL, RUN["function"]["arguments"], (0, "tool_calls", 1), RUN["id"], "Bash"),
+        Piece(CALL, "{}", (0, "tool_calls", 0), "c0", "Bash", media_type="function"),
+        Piece(
+            CALL,
+            RUN["function"]["arguments"],
+            (0, "tool_calls", 1),
+            RUN["id"],
+            "Bash",
+            media_type="function",
+        ),
     ]
     assert pieces_of({"role": "assistant", "reasoning": "hm"}) == [
         Piece(REASONING, "hm", (0, "reasoning"))

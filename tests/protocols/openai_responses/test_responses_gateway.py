@@ -317,12 +317,15 @@ def test_every_item_of_a_message_is_a_piece_that_knows_its_place() -> None:
         "function_call_output",
         "custom_tool_call_output",
         "local_shell_call_output",
-        "computer_call_output",
     ):
         for output in ("out", [{"type": "input_text", "text": "out"}]):
             assert pieces_of({"type": kind, "call_id": "1", "output": output}) == [
                 Piece(RESULT, "out", (0,), "1")
             ]
+    screenshot = {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"}
+    assert pieces_of({"type": "computer_call_output", "output": screenshot}) == [
+        Piece(IMAGE, "AAAA", (0,), media_type="image/png")
+    ]
     image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
     odd = {"type": "input_file", "file_id": "f"}
     assert pieces_of({"role": "user", "content": [image, odd]}) == [
