@@ -494,6 +494,9 @@ class HostedServer:
         await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_client.oauth_sign_in")
         from helix_desktop.mcp_client.oauth_sign_in import StoredSignIn, open_signed_in_client
 
+        def is_connecting() -> bool:
+            return self.status.state is McpConnectionState.STARTING
+
         def remember_wanted_sign_in() -> None:
             self._wants_sign_in = True
 
@@ -501,7 +504,7 @@ class HostedServer:
             self.config.sign_in_secret, self.needs.secret, self.needs.keep, config.registered_client
         )
         async with open_signed_in_client(
-            config.url, stored_sign_in, page, config.headers, remember_wanted_sign_in
+            config.url, stored_sign_in, page, config.headers, is_connecting, remember_wanted_sign_in
         ) as http:
             yield http
 

@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.oauth2 import OAuthContext
+from mcp.client.auth.utils import extract_field_from_www_auth
 from mcp.shared import auth
 from pydantic import AnyUrl, ValidationError
 
@@ -176,11 +177,13 @@ async def open_signed_in_client(
     stored_sign_in: StoredSignIn,
     open_page: Open | None,
     headers: Mapping[str, str],
+    is_connecting: Callable[[], bool],
     on_sign_in_wanted: Callable[[], None],
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """Yield a client that sends and renews the server's token.
 
-    `open_page` opens an address in the browser if the user has asked to sign in. Without it, a
+    `open_page` opens an address in the browser if the user has asked to sign in. It is called once,
+    and only while `is_connecting`: hours later, nobody would know why a page opens. Otherwise, a
     server that wants a sign-in is refused and `on_sign_in_wanted` is called.
 
     What was stored is read first, because it says at which port the browser is expected. While
@@ -196,7 +199,10 @@ async def open_signed_in_client(
             redirect_uris=[AnyUrl(f"http://127.0.0.1:{port}{PATH}")],
         )
 
+        was_page_opened = False
+
         async def open_sign_in_address(address: str) -> None:
+            nonlocal was_page_opened
             parts = urlsplit(address)
             if open_page is None or parts.scheme not in {"http", "https"}:
                 raise ActionRefused("The server did not provide a sign-in page that can be opened.")
@@ -205,6 +211,7 @@ async def open_signed_in_client(
                 await _check_page_is_of_issuer(provider.context.oauth_metadata)
             # Only a browser that comes back with this state is answered as the user's own.
             returning_browser.expected_states = parse_qs(parts.query).get("state", [])
+            was_page_opened = True
             await open_page(address)
 
         provider = OAuthClientProvider(
@@ -218,7 +225,8 @@ async def open_signed_in_client(
 
         async def raise_sign_in_wanted(response: httpx2.Response) -> None:
             is_for_server = response.request.url.path == httpx2.URL(url).path
-            if open_page is None and response.status_code == 401 and is_for_server:
+            may_open_page = open_page is not None and not was_page_opened and is_connecting()
+            if is_for_server and not may_open_page and _wants_sign_in(response):
                 on_sign_in_wanted()
                 raise ActionRefused("Sign-in required.")
 
@@ -246,6 +254,15 @@ async def open_signed_in_client(
                 "response": [raise_sign_in_wanted, limit_reply_body],
             }
             yield client
+
+
+def _wants_sign_in(response: httpx2.Response) -> bool:
+    """Whether the SDK would now register this program and open a sign-in page: the server knows
+    nobody, or wants a further permission.
+    """
+    if response.status_code == 403:
+        return extract_field_from_www_auth(response, "error") == "insufficient_scope"
+    return response.status_code == 401
 
 
 async def _check_page_is_of_issuer(metadata: auth.OAuthMetadata) -> None:

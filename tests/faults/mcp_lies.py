@@ -433,7 +433,7 @@ async def lead_to_this_computer(lies: int, chance: random.Random, found: Counter
                 await here.until(partial(is_in, server, McpConnectionState.SIGN_IN))
                 browser = BrowserThatComesBack()
                 server.sign_in_with_page(browser)
-                await here.until(partial(is_in, server, McpConnectionState.FAILED))
+                await here.until(lambda: not is_in(server, McpConnectionState.STARTING))  # noqa: B023
             found["sign-ins led to this computer"] += 1
             ports = [urlsplit(page).port for page in browser.pages]
             if victim.visits or victim.port in ports:

@@ -45,6 +45,8 @@ class Signing(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, 
     url: str = ""
     # In its metadata, instead of its own.
     told_endpoints: dict[str, str] = field(default_factory=dict)
+    wants_more: bool = False  # It refuses every request, and wants a further permission.
+    registered: int = 0
     told_sign_in: str = ""  # The authorization server that it names, if it is another one.
     clients: dict[str, OAuthClientInformationFull] = field(default_factory=dict)
     codes: dict[str, AuthorizationCode] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class Signing(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, 
         return self.clients.get(client_id)
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        self.registered += 1
         self.clients[str(client_info.client_id)] = client_info
 
     async def authorize(
@@ -130,6 +133,11 @@ def _with_told_endpoints(app: ASGIApp, known: Signing) -> ASGIApp:
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
+        if path == "/mcp" and known.wants_more:
+            challenge = 'Bearer error="insufficient_scope", scope="everything"'
+            refusal = JSONResponse({}, 403, headers={"WWW-Authenticate": challenge})
+            await refusal(scope, receive, send)
+            return
         if "oauth-protected-resource" in path and known.told_sign_in:
             resource = {"resource": known.url, "authorization_servers": [known.told_sign_in]}
             await JSONResponse(resource)(scope, receive, send)
