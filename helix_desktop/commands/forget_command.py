@@ -22,7 +22,8 @@ from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput, format_things
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.resident.history_recorder import delete_failed_copies
+from helix_desktop.resident.history_recorder import delete_failed_copies, find_waiting_copies
+from helix_desktop.resident.schedules import read_schedules
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.message_queue_files import MessageQueueFiles
@@ -106,13 +107,13 @@ async def forget_everywhere(
             await asyncio.to_thread(_forget_what_a_killed_program_left, workspace.folder, text)
     changed_tasks, places_left_in_tasks = await forget_text_in_tasks(workspace, text)
     removed = await workspace.content_forgetter(text=text, entries=entries)
-    places_in_windows = await asyncio.to_thread(
-        _describe_places_in_window_states, places.list_window_state_paths(), text
-    )
+    places_outside: list[str] = []
+    if text:
+        places_outside = await asyncio.to_thread(_describe_places_outside_workspace, places, text)
     return replace(
         removed,
         facts=removed.facts + changed_tasks,
-        elsewhere=(*removed.elsewhere, *places_left_in_tasks, *places_in_windows),
+        elsewhere=(*removed.elsewhere, *places_left_in_tasks, *places_outside),
     )
 
 
@@ -149,20 +150,28 @@ def _result_as_json(result: ForgetResult) -> dict[str, Any]:
     return {**asdict(result), "entries": [digest.hex for digest in result.entries]}
 
 
-def _describe_places_in_window_states(windows: Sequence[Path], text: str) -> tuple[str, ...]:
-    """Finds the text in the saved states of windows. Only a running window can change its
-    drafts and input history.
+def _describe_places_outside_workspace(places: ProgramFolders, text: str) -> list[str]:
+    """Finds the text where it may come back from: in copies that are still to be imported, in
+    schedules, and in the saved states of windows. Only a running window can change its drafts and
+    input history.
     """
+    forms = TextForms(text)
     sentences: list[str] = []
-    for window in windows:
-        if not text or not window.exists():
-            continue
-        window_state = window.read_bytes()
-        if TextForms(text).occurs_in_bytes(window_state):
+    for copy in find_waiting_copies(places, forms.occurs_in_bytes):
+        sentences.append(
+            f"The text is also in {copy}, which was recorded and is still to be imported. Remove the text again after that."
+        )
+    for schedule in read_schedules(places.data):
+        if forms.occurs_in_text(schedule.text):
+            sentences.append(
+                f"The text is also in the schedule {schedule.id}. To remove it there, use `helix-desktop schedule remove {schedule.id}`."
+            )
+    for window in places.list_window_state_paths():
+        if window.exists() and forms.occurs_in_bytes(window.read_bytes()):
             sentences.append(
                 f"The text is also in {window}, in a draft or in your input history. To remove it there, use the window: Settings > Files and storage."
             )
-    return tuple(sentences)
+    return sentences
 
 
 def _describe_forget_result(found: ForgetResult, sentence: str) -> str:

@@ -207,6 +207,6 @@ def _explain_forgetting(workspace: str) -> list[str]:
             "The text is removed from the history of every conversation, the cache (every stored output that contains the text is removed entirely), the index, the backups and your drafts. Messages that contained the text will show that something was removed."
         ),
         tr(
-            "This cannot be undone. Text already sent to a provider, files in the workspace's folders, files you exported and other agents' own files (for example, in ~/.claude) are not affected. If a key was leaked, replace it as well."
+            "This cannot be undone. Text already sent to a provider, files in the workspace's folders, files you exported, schedules, recorded conversations that are still to be imported, and other agents' own files (for example, in ~/.claude) are not affected. If a key was leaked, replace it as well."
         ),
     ]

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from helix_desktop import concurrency
@@ -98,6 +99,17 @@ def delete_failed_copies(
             if is_to_be_forgotten(file.read_bytes()):
                 delete_folder_tree(folder, ignore_errors=True)
                 break
+
+
+def find_waiting_copies(
+    where: ProgramFolders, is_to_be_forgotten: Callable[[bytes], bool]
+) -> list[Path]:
+    """Return the copied files that will still be imported, of those with such content."""
+    found_files: list[Path] = []
+    for file, status in list_tree_files(folder_of_pending_copies(where)):
+        if S_ISREG(status.st_mode) and is_to_be_forgotten(file.read_bytes()):
+            found_files.append(file)
+    return found_files
 
 
 def compute_import_pause(last_import_seconds: float, failures_in_a_row: int) -> float:

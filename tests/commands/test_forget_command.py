@@ -98,6 +98,25 @@ def test_what_the_window_remembers_is_named(helix: Helix, workspace: Path) -> No
     assert SECRET not in err
 
 
+def test_what_would_bring_a_text_back_is_named(helix: Helix, workspace: Path) -> None:
+    places = program_folders.find_program_folders()
+    waiting = places.data / "recorder" / "20261129" / "s.jsonl"
+    waiting.parent.mkdir(parents=True)
+    waiting.write_text(json.dumps({"content": SECRET}))
+    failed = places.data / "recorder" / "20261128.failed" / "s.jsonl"
+    failed.parent.mkdir()
+    failed.write_text(SECRET)
+    schedule_id = helix("schedule", "add", "-w", "Work", "--at", "08:00", f"use {SECRET}")[
+        1
+    ].split()[0]
+    code, _, err = helix("forget", "-w", "Work", "--text", SECRET, "--yes")
+    assert code == 1, "it is not gone from everywhere"
+    assert f"The text is also in {waiting}, which was recorded" in err
+    assert f"use `helix-desktop schedule remove {schedule_id}`" in err
+    assert err.count("\n") == 2
+    assert not failed.exists()
+
+
 def test_an_entry_goes_by_its_hash(helix: Helix, workspace: Path) -> None:
     _, listed, _ = helix("cache", "list", "-w", "Work")
     code, out, err = helix("forget", "-w", "Work", listed.split()[0], "--yes", "--json")
