@@ -202,7 +202,7 @@ async def recall_entries(
 async def describe_left_entries(
     index: SearchIndex, cache: ContentCache, names: str, conversation: str
 ) -> str:
-    """Return a line for each of these entries that is only in what the user left by a rewind.
+    """Return a line for each of these entries that is only in what was left by a rewind.
 
     An output from there may say what is not true any more, such as how a file was.
     """
@@ -223,10 +223,12 @@ async def describe_left_entries(
 
 
 def say_where_left(conversations: Collection[str], asking_conversation: str = "") -> str:
-    """Return where an entry is from that only parts of these conversations hold that were left."""
+    """Return where an entry is from that only parts of these conversations hold that were left: by
+    the user, by a connected agent, or by an import that found another continuation.
+    """
     if asking_conversation in conversations:
-        return "from a part of this conversation that the user left"
-    return "from a part of a conversation that the user left"
+        return "from a part of this conversation that was left"
+    return "from a part of a conversation that was left"
 
 
 def split_entry_names(names: str) -> list[str]:

@@ -16,7 +16,13 @@ from mcp.server.lowlevel import Server
 from helix_desktop import __version__
 from helix_desktop.engine import facts
 from helix_desktop.engine.cache_entry_rows import EntryRow
-from helix_desktop.engine.content_recall import HASH_BEGINNING, MOST_HITS, SHORT_HASH, find_entry
+from helix_desktop.engine.content_recall import (
+    HASH_BEGINNING,
+    MOST_HITS,
+    SHORT_HASH,
+    describe_left_entries,
+    find_entry,
+)
 from helix_desktop.engine.message_blocks import parts_of, require_message
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.span_text_and_detail_sources import read_stored_text
@@ -401,8 +407,11 @@ class _CacheServerRequests:
         resources = []
         for handover in await cache_operations.list_newest_handovers(self._served):
             resources.append(_handover_as_resource(handover))
-        for row in await cache_operations.list_newest_entries(self._served, PAGE):
-            resources.append(_entry_as_resource(row))
+        rows = await cache_operations.list_newest_entries(self._served, PAGE)
+        left_notes = await cache_operations.describe_left_rows(self._served, rows)
+        for row in rows:
+            left_note = left_notes.get(row.stored.digest, "")
+            resources.append(_entry_as_resource(row, left_note))
         return types.ListResourcesResult(resources=resources)
 
     async def list_resource_templates(
@@ -422,13 +431,26 @@ class _CacheServerRequests:
         self, _context: Any, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         try:
-            content = await self._read_content_at_uri(params.uri)
+            contents = [await self._read_content_at_uri(params.uri)]
+            if params.uri.startswith(ENTRY):
+                # Beside the content, which must be what its hash says.
+                left = await describe_left_entries(
+                    self._served.catalogue,
+                    self._served.cache,
+                    params.uri.removeprefix(ENTRY),
+                    conversation="",
+                )
+                if left:
+                    note = types.TextResourceContents(
+                        uri=params.uri, mime_type="text/plain", text=left
+                    )
+                    contents.append(note)
         except HelixError as error:
             log.warning("a resource was refused: %s", error.what[:300])
             raise MCPError(
                 types.INVALID_PARAMS, str(error)[:500], {"uri": params.uri[:500]}
             ) from error
-        return types.ReadResourceResult(contents=[content])
+        return types.ReadResourceResult(contents=contents)
 
     async def _read_content_at_uri(
         self, uri: str
@@ -486,16 +508,19 @@ def _offer_as_tool(offer: OfferedTool) -> types.Tool:
     )
 
 
-def _entry_as_resource(row: EntryRow) -> types.Resource:
+def _entry_as_resource(row: EntryRow, left_note: str) -> types.Resource:
     name = f"{row.about.tool} {row.about.source}".strip() or "put by hand"
     lines = format_things(row.stored.lines, "line", "lines")
     tokens = format_things(row.tokens, "token", "tokens")
+    description = f"{lines}, {tokens}"
+    if left_note:
+        description = f"{description}, {left_note}"
     return types.Resource(
         name=name[:200],
         uri=f"{ENTRY}{row.stored.digest.hex}",
         mime_type=row.stored.media_type,
         size=row.stored.size,
-        description=f"{lines}, {tokens}",
+        description=description,
     )
 
 

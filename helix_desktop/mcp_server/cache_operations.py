@@ -158,7 +158,13 @@ async def list_content(
     most_rows = max(1, min(limit, MOST_LISTED))
     rows = await list_newest_entries(served, most_rows, tool)
     total = await served.catalogue.count_entries(EntryFilter(tool=tool))
-    entries = [row.as_json_table() for row in rows]
+    left_notes = await describe_left_rows(served, rows)
+    entries: list[dict[str, Any]] = []
+    for row in rows:
+        entry = dict(row.as_json_table())
+        if row.stored.digest in left_notes:
+            entry["note"] = left_notes[row.stored.digest]
+        entries.append(entry)
     return {"total": total, "entries": entries}
 
 
@@ -167,6 +173,19 @@ async def list_newest_entries(
 ) -> Sequence[EntryRow]:
     await served.catalogue.wait_until_indexed()
     return await served.catalogue.entries_page(EntryFilter(tool=tool), limit=limit)
+
+
+async def describe_left_rows(
+    served: ServedWorkspace, rows: Sequence[EntryRow]
+) -> dict[Digest, str]:
+    """Return where those of these entries are from that only parts of conversations hold that were
+    left.
+    """
+    left_entries = await served.catalogue.find_left_entries([row.stored.digest for row in rows])
+    return {
+        digest: content_recall.say_where_left(conversations)
+        for digest, conversations in left_entries.items()
+    }
 
 
 async def put_content(

@@ -1013,7 +1013,7 @@ async def test_a_recall_is_answered_with_what_it_asks_for(tmp_path: Path) -> Non
         )
         await session.conversation.append_facts(Rewound(first))
         await made.workspace.index.wait_until_indexed()
-        left = "[from a part of this conversation that the user left]"
+        left = "[from a part of this conversation that was left]"
         assert left in await recall("recall_cached_content", **entry)
         assert left in await recall("search_cached_content", query="399")
         await agent.room.aclose()

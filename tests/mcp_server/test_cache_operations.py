@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import mcp
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
@@ -16,7 +17,8 @@ from helix_desktop.engine.facts import (
     ToolReturned,
 )
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.mcp_server.cache_operations import recall_content, search_content
+from helix_desktop.mcp_server.cache_mcp_server import build_cache_server
+from helix_desktop.mcp_server.cache_operations import list_content, recall_content, search_content
 from helix_desktop.mcp_server.offered_tools import OFFERS
 from tests.conftest import Expect
 from tests.mcp_server.test_cache_mcp_server import connected, text
@@ -103,7 +105,7 @@ async def test_bad_input_is_an_error_with_a_sentence_and_logged(
     assert len(text(result)) < 600
 
 
-async def test_what_a_user_left_says_so() -> None:
+async def test_what_was_left_says_so() -> None:
     workspace, _ = await served()
     stored = await workspace.cache.store_content(b"walnut = 1", EntryOrigin("read_file", "plan"))
     call = ToolCall("c1", "read_file", "{}")
@@ -113,12 +115,26 @@ async def test_what_a_user_left_says_so() -> None:
     await journal.append_to_journal("c2", [ConversationStarted(title="Left"), reply])
     await journal.append_to_journal("c2", [ToolReturned("c1", stored, 3)])
 
-    async def recalled_and_found() -> tuple[str, Any]:
+    async def recalled_and_found() -> tuple[str, Any, Any]:
         recalled = await recall_content(workspace, sha256=stored.digest.hex)
         found = await search_content(workspace, query="walnut")
-        return recalled["text"], found["hits"][0].get("note")
+        listed = await list_content(workspace)
+        (entry,) = [e for e in listed["entries"] if e["sha256"] == stored.digest.hex]
+        return recalled["text"], found["hits"][0].get("note"), entry.get("note")
 
-    assert await recalled_and_found() == ("walnut = 1", None)
+    async def resource_descriptions_and_texts() -> list[str]:
+        uri = f"helix://entry/{stored.digest.hex}"
+        async with mcp.Client(build_cache_server(workspace), cache=None) as client:
+            resources = (await client.list_resources()).resources
+            (resource,) = [each for each in resources if each.uri == uri]
+            contents = (await client.read_resource(uri)).contents
+        texts = [each.text for each in contents if isinstance(each, mcp.types.TextResourceContents)]
+        return [str(resource.description), *texts]
+
+    assert await recalled_and_found() == ("walnut = 1", None, None)
+    assert await resource_descriptions_and_texts() == ["1 line, 1 token", "walnut = 1"]
     await journal.append_to_journal("c2", [Rewound(1)])
-    left = "from a part of a conversation that the user left"
-    assert await recalled_and_found() == (f"[{left}]\nwalnut = 1", left)
+    left = "from a part of a conversation that was left"
+    assert await recalled_and_found() == (f"[{left}]\nwalnut = 1", left, left)
+    described = await resource_descriptions_and_texts()
+    assert described == [f"1 line, 1 token, {left}", "walnut = 1", f"[{left}]\n"]

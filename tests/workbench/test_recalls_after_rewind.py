@@ -10,8 +10,8 @@ from helix_desktop.workbench import Workbench
 from tests.workbench.conftest import Desks
 from tests.workbench.test_open_workbench import bench_on, told, yes
 
-HERE = "from a part of this conversation that the user left"
-ELSEWHERE = "from a part of a conversation that the user left"
+HERE = "from a part of this conversation that was left"
+ELSEWHERE = "from a part of a conversation that was left"
 
 
 def results(session: Session) -> list[ToolReturned]:
