@@ -285,6 +285,13 @@ ALL = (
         1000,
         20,
     ),
+    Trial(
+        "clock_jumps",
+        "clocks set forward and back in calls, folds, leases, codes, schedules and lists",
+        "--stories",
+        2_000,
+        130,
+    ),
     Trial("sandbox", "commands that misbehave", "--rounds", 10, 1, seeded=False),
     Trial(
         "spellings",

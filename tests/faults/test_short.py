@@ -17,6 +17,7 @@ import pytest
 
 from tests.faults import (
     cards,
+    clock_jumps,
     command_cards,
     forgetting,
     histories,
@@ -61,6 +62,12 @@ def test_damaged_histories_are_read_up_to_the_damage() -> None:
     found: Counter[str] = Counter()
     histories.trials(60, 3, found)
     assert (lost(found), found["files"]) == ([], 60)
+
+
+def test_a_clock_that_is_set_harms_nothing() -> None:
+    found: Counter[str] = Counter()
+    clock_jumps.trials(39, 7, found)
+    assert (lost(found), found["stories"], found["jumps"] > 39) == ([], 39, True)
 
 
 def test_what_a_card_shows_is_what_runs() -> None:
