@@ -110,8 +110,8 @@ async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console:
     with suppress(HelixError):
         if bench is None:  # No conversation is open, so this may add to each.
             await record_unanswered_questions(workspace)
-        elif bench.record_held_questions is not None:
-            await bench.record_held_questions()
+        else:
+            await bench.record_questions_of_ended_processes()
     if arguments.conversation:
         return await _print_conversation_cost(arguments, workspace, console)
     sums = CostSums()

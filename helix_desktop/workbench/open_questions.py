@@ -167,6 +167,10 @@ class OpenQuestions:
         finally:
             note.delete_question_note()
 
+    def has_notes(self) -> bool:
+        """Whether there is a note of any process, also of one that lives."""
+        return self.folder is not None and any(self.folder.glob("*.json"))
+
     def list_unanswered_steps(self) -> list[HeldQuestion]:
         """Return the steps that processes asked for which have ended. Their notes stay."""
         if self.folder is None:

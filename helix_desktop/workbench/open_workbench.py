@@ -83,7 +83,11 @@ from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
 from helix_desktop.workbench.message_queue_files import MessageQueueFiles
 from helix_desktop.workbench.model_roles import ChosenModel, ModelAccess, WorkspaceModels
-from helix_desktop.workbench.open_questions import record_unanswered_questions
+from helix_desktop.workbench.open_questions import (
+    FOLDER,
+    OpenQuestions,
+    record_unanswered_questions,
+)
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.pending_questions import PendingQuestions
@@ -107,6 +111,8 @@ Listener = Callable[[session_events.Event], None]
 BuildFoldWriter = Callable[[str], ModelClient]
 MOST_LISTED_PATHS = 20_000
 SECONDS_BETWEEN_LOOKS_AT_ALLOWANCE = 5.0
+# How often it is looked whether a process has ended that asked a model before this one opened the workspace.
+SECONDS_BETWEEN_LOOKS = 2.0
 _open_workbenches: weakref.WeakKeyDictionary[StoredWorkspace, "Workbench"] = (
     weakref.WeakKeyDictionary()
 )
@@ -238,6 +244,10 @@ class Workbench:
             if not holds_questions:
                 with suppress(HelixError):
                     await record_unanswered_questions(workspace)
+                bench.tasks.spawn_task(
+                    bench._record_questions_of_gateway_before(),
+                    name="record what a gateway had asked",
+                )
             await bench._rows.read_all_rows()
             await asyncio.to_thread(bench.copies.list_copies)
             bench.mcp_servers.start_configured_servers()
@@ -382,6 +392,29 @@ class Workbench:
     def text_of_reply_in_progress(self, conversation: str) -> str:
         """Return what a model has written of a reply that is not a fact yet."""
         return self._partial.text_in_progress(conversation)
+
+    async def record_questions_of_ended_processes(self) -> None:
+        """Record by estimate what the questions cost whose processes have ended."""
+        if self.record_held_questions is not None:
+            await self.record_held_questions()
+        else:
+            await record_unanswered_questions(self.workspace, self._open_conversation_of_question)
+
+    async def _open_conversation_of_question(self, name: str) -> Conversation | None:
+        if not self.has_conversation(name):
+            return None
+        session = await self.open_session(name)
+        return session.conversation
+
+    async def _record_questions_of_gateway_before(self) -> None:
+        """Record the questions of a gateway that had the workspace open before, if it is killed
+        before it is connected to this process. From then on, its connection shows when it ends.
+        """
+        questions = OpenQuestions(self.workspace.folder / FOLDER)
+        while self.record_held_questions is None and await asyncio.to_thread(questions.has_notes):
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            with suppress(HelixError):
+                await self.record_questions_of_ended_processes()
 
     async def open_session(
         self, conversation: str, *, writer: BuildFoldWriter | None = None

@@ -169,27 +169,87 @@ async def test_a_reply_that_a_killed_gateway_was_relaying_is_paid_although_nobod
     require_estimate_of_step(spent)
 
 
+@pytest.mark.parametrize(
+    ("session", "steps_before", "is_streaming"), [("", 1, False), ("one", 1, True), ("", 0, False)]
+)
 async def test_a_window_that_has_the_workspace_pays_for_a_gateway_that_was_killed(
-    tmp_path: Path,
+    tmp_path: Path, session: str, steps_before: int, is_streaming: bool
 ) -> None:
     where = program_folders.find_program_folders(tmp_path)
     AllWorkspaces(where.workspaces_folder).create_stored_workspace(WORKSPACE)
     window = start_window(tmp_path)
     await window.open_workspace(WORKSPACE)
+    held = HeldReplies(*[LOOKS] * steps_before, [Says("never read")])
+    held.may_answer.set()
+    has_begun = threading.Event()
+    may_end = threading.Event()
+
+    def hold_stream() -> None:
+        has_begun.set()
+        may_end.wait(30)
+
+    with Provider(held.answer) as provider, gateway_process(tmp_path, provider) as (process, url):
+        agent = Agent("anthropic", url, session=session)
+        await take_steps(agent, steps_before)
+        held.is_asked.clear()
+        waited_for = held.is_asked
+        if is_streaming:
+            provider.in_stream = hold_stream
+            waited_for = has_begun
+        else:
+            held.may_answer.clear()
+
+        async def wait_until_asked() -> None:
+            await asyncio.to_thread(waited_for.wait, 30)
+            await wait_for_note(tmp_path)
+
+        await ask_until_killed(agent, process, wait_until_asked)
+        held.may_answer.set()
+        may_end.set()
+    try:
+        opened = await window.open_workspace(WORKSPACE)
+        async with asyncio.timeout(10):
+            while not opened.list_conversations() or len(await paid_facts(window)) <= steps_before:
+                await asyncio.sleep(0.02)
+        *steps, spent = await paid_facts(window)
+    finally:
+        await window.aclose()
+    assert [type(step) for step in steps] == [ModelReplied] * steps_before
+    require_estimate_of_step(spent)
+
+
+@pytest.mark.parametrize("is_cost_asked", [True, False])
+async def test_a_window_that_opened_during_a_request_pays_for_a_gateway_that_was_killed(
+    tmp_path: Path, *, is_cost_asked: bool
+) -> None:
     held = HeldReplies(LOOKS, [Says("never read")])
     held.may_answer.set()
+    window = start_window(tmp_path)
     with Provider(held.answer) as provider, gateway_process(tmp_path, provider) as (process, url):
         agent = Agent("anthropic", url)
         await take_steps(agent, 1)
         held.is_asked.clear()
         held.may_answer.clear()
-        await ask_until_killed(agent, process, partial(asyncio.to_thread, held.is_asked.wait, 30))
+
+        async def open_window_meanwhile() -> None:
+            await asyncio.to_thread(held.is_asked.wait, 30)
+            await wait_for_note(tmp_path)
+            await window.open_workspace(WORKSPACE)
+
+        await ask_until_killed(agent, process, open_window_meanwhile)
         held.may_answer.set()
-    async with asyncio.timeout(30):
-        while len(await paid_facts(window)) < 2:
-            await asyncio.sleep(0.02)
-    step, spent = await paid_facts(window)
-    await window.aclose()
+    words = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path), "cost", "--json"]
+    try:
+        if is_cost_asked:
+            printed = await asyncio.to_thread(subprocess.check_output, [*words, "-w", WORKSPACE])
+            tokens = {row["cause"]: row["tokens"] for row in json.loads(printed)["causes"]}
+            assert tokens[CauseKind.UNANSWERED.value] > 0
+        async with asyncio.timeout(30):
+            while len(await paid_facts(window)) < 2:
+                await asyncio.sleep(0.02)
+        step, spent = await paid_facts(window)
+    finally:
+        await window.aclose()
     assert isinstance(step, ModelReplied)
     require_estimate_of_step(spent)
 
