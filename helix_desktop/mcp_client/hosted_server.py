@@ -822,10 +822,26 @@ class HostedServer:
             return f"{self.log.why}.{last_output}"
         if cause is None:
             return f"the connection was lost.{last_output}"
-        if self.config.url:
+        explanation = _explain_wrong_message(cause)
+        if not explanation and self.config.url:
             host = urlsplit(self.config.url).netloc
-            return f"{host} could not be reached ({cause}). Check the address and the proxy."
-        return f"{cause}.{last_output}"
+            explanation = f"{host} could not be reached ({cause}). Check the address and the proxy."
+        if not explanation:
+            explanation = f"{cause}.{last_output}"
+        return explanation
+
+
+def _explain_wrong_message(error: BaseException) -> str:
+    """Return the first thing that is wrong with what a server sent, as a sentence's end, or an empty
+    text for another error. The error itself has three lines for each tool.
+    """
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return ""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"what it sent does not follow the protocol ({place}: {first['msg']})."
 
 
 def _as_sentence(line: str) -> str:

@@ -71,6 +71,7 @@ PUT_TOGETHER = {
     "it closed the connection.",
     "it sent a message of more than {} bytes.",
     "the connection was lost.",
+    "what it sent does not follow the protocol ({}).",
     "Last output: {} Retrying in {} s.",
     "the text was too long",
     "{}, with the text in several parts: {}",

@@ -225,6 +225,21 @@ async def test_a_server_may_ask_the_user_under_its_own_name(
         assert "name" in json.loads(question.form)["properties"]
 
 
+async def test_a_server_whose_list_does_not_follow_the_protocol_is_told_so_in_one_line(
+    tmp_path: Path,
+) -> None:
+    """As a server from npm whose schemas came out empty after one of its parts was updated."""
+    listed = tmp_path / "tools"
+    listed.write_text(json.dumps([{"name": f"tool{n}", "inputSchema": {}} for n in range(11)]))
+    async with hosting(strange("listed", str(listed))) as here:
+        await here.settled()
+        status = here.host.hosted_servers[0].status
+        assert status.state is McpConnectionState.FAILED
+        assert status.why == (
+            "What it sent does not follow the protocol (tools.0.inputSchema.type: Field required). Retrying in 1 s."
+        )
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="a named pipe")
 async def test_what_a_server_asks_is_taken_back_when_its_call_has_ended(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
