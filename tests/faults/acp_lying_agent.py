@@ -342,7 +342,7 @@ def answer_prompt(session: str, text: str, request: Any) -> None:
     chosen = pick.choices(known, k=pick.randrange(1, 4))
     names = [attack.__name__ for attack in chosen]
     with Path(PLAN["heard"] + ".attacks").open("a") as file:
-        file.write(json.dumps(names) + "\n")
+        file.write(json.dumps([text, *names]) + "\n")
     for attack in chosen:
         attack(session, pick)
     usage = {"inputTokens": -5, "outputTokens": 10**40}

@@ -46,8 +46,11 @@ from tests.texts_and_calls import missing_results, reply_calls, reply_texts
 
 AGENT = Path(__file__).with_name("acp_lying_agent.py")
 AT_ONCE = 5  # So many conversations go on at the same time.
-TURN_SECONDS = 8.0  # A turn that takes longer is stopped, as a user would.
-STOP_SECONDS = 30.0
+START_SECONDS = (
+    600.0  # Within these, an agent has started and has heard the message, also on a busy machine.
+)
+TURN_SECONDS = 8.0  # A turn that takes longer from then on is stopped, as a user would.
+STOP_SECONDS = 120.0
 CALM_SECONDS = 60.0
 FREEZE_SECONDS = 1.0
 TICK_SECONDS = 0.02
@@ -105,10 +108,16 @@ class Trial(GuardedFolder):
         for path in self.inside.glob("[lfr]*[0-9]"):
             path.unlink()
 
+    def list_attacks(self) -> list[str]:
+        """A line for each message that an agent has begun to answer, with the message."""
+        attacks = Path(f"{self.heard}.attacks")
+        return attacks.read_text().splitlines() if attacks.exists() else []
+
+    def has_heard(self, message: str) -> bool:
+        return any(json.loads(line)[0] == message for line in self.list_attacks())
+
     def fail(self, name: str, what: str) -> None:
-        attacks: list[str] = []
-        if Path(f"{self.heard}.attacks").exists():
-            attacks = Path(f"{self.heard}.attacks").read_text().splitlines()[-AT_ONCE:]
+        attacks = self.list_attacks()[-AT_ONCE:]
         super().fail(name, f"{what}; last attacks: {attacks}")
 
 
@@ -218,6 +227,7 @@ async def run_turn(
     trial: Trial, session: Session, text: str, seconds: float = TURN_SECONDS
 ) -> TurnEnd | None:
     session.send_message((Text(text),))
+    await wait_until_heard(trial, session, text)
     try:
         await asyncio.wait_for(session.wait_until_idle(), seconds)
     except TimeoutError:
@@ -237,6 +247,18 @@ async def run_turn(
     if trial.only and end is not None:
         print(f"{text}: {reason}, {end.why[:300]!r}", flush=True)
     return reason
+
+
+async def wait_until_heard(trial: Trial, session: Session, text: str) -> None:
+    """A message that is stopped before the agent has started tries nothing."""
+    if text == "calm":
+        return
+    end = time.monotonic() + START_SECONDS
+    while not session.is_idle and not trial.has_heard(text):
+        if time.monotonic() > end:
+            trial.fail(text, f"no agent heard the message in {START_SECONDS:.0f} s")
+            return
+        await asyncio.sleep(0.1)
 
 
 def check_recorded(trial: Trial, session: Session) -> None:
@@ -262,6 +284,12 @@ def ask_on_the_command_line(trial: Trial, name: str) -> None:
         words, cwd=trial.inside, env={**os.environ, "PYTHONPATH": str(root)}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
+    end = time.monotonic() + START_SECONDS
+    while process.poll() is None and not trial.has_heard(f"{name} message 0"):
+        if time.monotonic() > end:
+            trial.fail(name, f"no agent heard the command in {START_SECONDS:.0f} s")
+            break
+        time.sleep(0.1)
     try:
         output, _ = process.communicate(timeout=TURN_SECONDS)
     except subprocess.TimeoutExpired:
@@ -277,8 +305,8 @@ def ask_on_the_command_line(trial: Trial, name: str) -> None:
     trial.counts[f"commands, rc {process.returncode}"] += 1
     if process.returncode not in (0, 1, 2, 3, 4, 130) or "Traceback" in text:
         trial.fail(name, f"the command ended with {process.returncode}: {text[-1_500:]!r}")
-    if "Waiting for it" in text:
-        trial.fail(name, "the command waited for another process, and asked no agent")
+    if not trial.has_heard(f"{name} message 0"):
+        trial.fail(name, f"no agent heard the command: {text[-500:]!r}")
     raw = CONTROLS.search(text)
     if raw:
         around = text[max(0, raw.start() - 60) : raw.end() + 60]

@@ -126,6 +126,7 @@ class Editor:
         self.process = process
         self.asked: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
+        self.unanswered: dict[str, None] = {}  # In their order.
         self.answers: dict[str, dict[str, Any]] = {}
         self.questions: list[dict[str, Any]] = []
         self.sessions: list[str] = []  # Those that this conversation has opened.
@@ -157,6 +158,8 @@ class Editor:
         if "method" not in message:
             key = key_of(message.get("id"))
             self.answered[key] += 1
+            if self.answered[key] >= self.asked[key]:
+                self.unanswered.pop(key, None)
             self.answers[key] = message
             session = object_of(message.get("result")).get("sessionId")
             if isinstance(session, str):
@@ -187,11 +190,16 @@ class Editor:
     def send(self, message: dict[str, Any]) -> None:
         self.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
+    def expect_answer(self, identity: Any) -> None:
+        key = key_of(identity)
+        self.asked[key] += 1
+        self.unanswered[key] = None
+
     def ask(self, method: str, identity: Any = None, /, **params: Any) -> str:
         """Sends a request, and returns the key of its answer."""
         if identity is None:
             identity = f"{method} {next(numbers)}"
-        self.asked[key_of(identity)] += 1
+        self.expect_answer(identity)
         self.send({"id": identity, "method": method, "params": params})
         return key_of(identity)
 
@@ -240,8 +248,17 @@ class Editor:
         words = [{"type": "text", "text": text}]
         return self.ask("session/prompt", sessionId=session, prompt=words)
 
-    def unanswered(self) -> list[str]:
-        return [key for key, asked in self.asked.items() if self.answered[key] < asked]
+    async def until_all_answered(self, seconds: float) -> bool:
+        """Whether every request is answered. Thousands may take long on a busy machine: it is given up
+        when no further one was answered in this time.
+        """
+        answers = -1
+        while self.unanswered:
+            if self.has_ended or answers == self.answered.total():
+                return False
+            answers = self.answered.total()
+            await self.until(lambda: not self.unanswered, seconds)
+        return True
 
     def state(self) -> tuple[int, float]:
         """The most memory in megabytes that the process had, and its seconds of processor."""
@@ -624,7 +641,7 @@ async def write_rubbish(editor: Editor, session: str, pick: random.Random) -> No
     for line in lines:
         editor.write(line + pick.choice((b"\n", b"\r\n")))
     key = f"in pieces {next(numbers)}"
-    editor.asked[key_of(key)] += 1
+    editor.expect_answer(key)
     whole = json.dumps(
         {"jsonrpc": "2.0", "id": key, "method": "session/list", "params": {"cwd": inside}}
     )
@@ -705,7 +722,7 @@ async def repeat_ids(editor: Editor, session: str, pick: random.Random) -> None:
     )
     for identity in pick.sample(identities, 5):
         for _ in range(pick.choice((1, 3))):
-            editor.asked[key_of(identity)] += 1
+            editor.expect_answer(identity)
             editor.send({"id": identity, "method": "session/list", "params": {"cwd": str(editor.trial.inside)}})  # fmt: skip
 
 
@@ -766,13 +783,11 @@ async def check_every_answer_comes(editor: Editor) -> None:
     """Also where everything is cancelled."""
     for session in editor.sessions:
         editor.tell("session/cancel", sessionId=session)
-    if await editor.until(lambda: not editor.unanswered(), ANSWER_SECONDS):
+    if await editor.until_all_answered(ANSWER_SECONDS):
         return
-    unanswered = editor.unanswered()
-    some = [key[:80] for key in unanswered[:5]]
-    editor.trial.fail(editor.name, f"{len(unanswered)} not answered: {some}")
-    editor.asked.clear()
-    editor.answered.clear()
+    some = [key[:80] for key in list(editor.unanswered)[:5]]
+    editor.trial.fail(editor.name, f"{len(editor.unanswered)} not answered: {some}")
+    editor.unanswered.clear()
 
 
 def check_no_answer_comes_twice(editor: Editor) -> None:
@@ -788,7 +803,7 @@ async def close_sessions(editor: Editor) -> None:
     for one in editor.sessions:
         editor.ask("session/close", sessionId=one)
     editor.sessions.clear()
-    await editor.until(lambda: not editor.unanswered(), ANSWER_SECONDS)
+    await editor.until_all_answered(ANSWER_SECONDS)
 
 
 async def run_process(trial: Trial, conversations: list[int]) -> None:
