@@ -231,12 +231,15 @@ def opened_sockets(
 
 def _path_of_socket(name: str, environ: Mapping[str, str]) -> str:
     """Return where a socket of `OPENINGS` is. An address of a server elsewhere is returned as it
-    is, and begins with no slash.
+    is, and begins with no slash. Empty if the variable that would say where it is does not exist:
+    what stands behind its name would otherwise be a path of the root.
     """
     if name.startswith("/"):
         return name
     variable, slash, path_below = name.partition("/")
     value = environ.get(variable, "")
+    if not value:
+        return ""
     # Docker's variable may say `unix:///run/docker.sock`.
     folder_or_socket = value.removeprefix("unix://")
     return folder_or_socket + slash + path_below

@@ -36,6 +36,12 @@ def test_a_socket_is_found_by_path_by_variable_or_below_a_folder_that_a_variable
     assert list(home_access.opened_sockets(OPENED, environ, network=False)) == []
 
 
+def test_without_its_variable_a_socket_is_nowhere_and_not_below_the_root() -> None:
+    found = set(home_access.opened_sockets(OPENED, {}, network=True))
+    assert found == {"/run/docker.sock", "/var/run/docker.sock"}
+    assert found == set(home_access.opened_sockets(OPENED, {"XDG_RUNTIME_DIR": ""}, network=True))
+
+
 @pytest.mark.parametrize(
     ("output", "missed"),
     [
