@@ -7,6 +7,7 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
+from helix_desktop.console import escape_control_characters
 from helix_desktop.engine import facts
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_program, mark_text
 from helix_desktop.engine.ports import AskedProgram, PermissionQuestion
@@ -66,6 +67,13 @@ def escape_html(text: str) -> str:
     return html.escape(text, quote=True)
 
 
+def escape_foreign_text(text: str) -> str:
+    """Escape a name or a text of a model. What would turn the direction of the text around it is
+    made visible. For what needs consent, the words are marked before.
+    """
+    return escape_html(escape_control_characters(text))
+
+
 def build_page(title: str, body: str, *, events: str = "") -> str:
     """`events`: where the script hears of changes, or empty."""
     source = ""
@@ -75,7 +83,7 @@ def build_page(title: str, body: str, *, events: str = "") -> str:
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{escape_html(title)}</title>
+<title>{escape_foreign_text(title)}</title>
 <link rel="icon" href="/icon.svg"><link rel="stylesheet" href="/style.css"><script src="/page.js" defer></script>
 </head><body{source}>{body}</body></html>"""
 
@@ -164,8 +172,8 @@ def _build_row(workspace: ListedWorkspace, listed: HostListRow) -> str:
     elif listed.running is not ConversationActivity.IDLE:
         running = escape_html(listed.running.value)
         activity = f"<span>{running}</span>"
-    title = escape_html(listed.row.title or "New conversation")
-    name = escape_html(workspace.name)
+    title = escape_foreign_text(listed.row.title or "New conversation")
+    name = escape_foreign_text(workspace.name)
     workspace_id = escape_html(workspace.id)
     conversation_id = escape_html(listed.row.id)
     path = f"/w/{workspace_id}/c/{conversation_id}"
@@ -182,7 +190,7 @@ def _build_closed_workspaces(workspaces: Sequence[ListedWorkspace], device: Pair
             button = _build_page_form(
                 f"/w/{workspace.id}/open", device, "<button>Open</button>", css="inline"
             )
-        items.append(f"<li><div><b>{escape_html(workspace.name)}</b>{button}</div></li>")
+        items.append(f"<li><div><b>{escape_foreign_text(workspace.name)}</b>{button}</div></li>")
     return _build_group("Workspaces that are not open", items)
 
 
@@ -214,8 +222,8 @@ def build_head(place: ConversationPlace, shown: FollowedConversation) -> str:
     if is_working and place.device.may_allow:
         button = '<button class="stop">Stop</button>'
         stop = _build_page_form(f"{place.address}/stop", place.device, button, css="inline")
-    title = escape_html(shown.state.title or "New conversation")
-    where = escape_html(f"{place.workspace_name} · on {place.machine}")
+    title = escape_foreign_text(shown.state.title or "New conversation")
+    where = escape_foreign_text(f"{place.workspace_name} · on {place.machine}")
     return f'<a class="back" href="/" aria-label="Back to the list">‹</a><div><h1>{title}</h1><p>{where}</p></div>{stop}'
 
 
@@ -315,8 +323,8 @@ def _build_step(step: _Step) -> PageEntry:
     identity = f"e{step.seq}"
     parts = [f'<article class="reply" id="{identity}">']
     if step.text:
-        text = _MARKDOWN.render(_cut(step.text))
-        parts.append(f'<h3>{escape_html(step.model)}</h3><div class="text">{text}</div>')
+        text = _MARKDOWN.render(escape_control_characters(_cut(step.text)))
+        parts.append(f'<h3>{escape_foreign_text(step.model)}</h3><div class="text">{text}</div>')
     if step.calls:
         calls = format_things(step.calls, "call", "calls")
         line = f"› {calls}, {step.seconds:.0f} s"
@@ -338,7 +346,7 @@ def build_live(shown: FollowedConversation) -> str:
     """What changes while the agent works: the text that is being written, and what waits."""
     parts: list[str] = []
     if shown.reply_text:
-        text = escape_html(shown.reply_text[-LONGEST_LIVE_TEXT:])
+        text = escape_foreign_text(shown.reply_text[-LONGEST_LIVE_TEXT:])
         parts.append(f'<article class="reply"><div>{text}</div></article>')
     if shown.running is ConversationActivity.FAILED:
         reason = escape_html(mark_on_one_line(shown.why))

@@ -11,12 +11,14 @@ import pytest
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import AskedProgram, PermissionQuestion
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
     MessagesQueued,
     QuestionAsked,
+    ReplyStreamed,
 )
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.phone_page import page_rendering
@@ -143,6 +145,25 @@ def test_a_closed_workspace_is_opened_only_by_a_device_that_may_allow() -> None:
         assert "Workspaces that are not open" in page
         assert "<b>net &amp; co</b>" in page
         assert ('action="/w/w2/open"' in page) is device.may_allow
+
+
+def test_nothing_on_the_page_turns_the_direction_of_what_stands_beside_it() -> None:
+    turned = "\u202ename\u2066\u200f"
+    row = ConversationListRow("c1", turned, updated=1.0)
+    renamed = HostListRow(row, ConversationActivity.IDLE, "")
+    workspace = ListedWorkspace("w1", turned, [renamed])
+    closed = ListedWorkspace("w2", turned, is_open=False)
+    place = replace(PLACE, workspace_name=turned, machine=turned)
+    shown = conversation(
+        facts.ConversationStarted(title=turned),
+        said(turned),
+        facts.ModelReplied((facts.Text(turned),), turned, facts.Stop.END),
+    )
+    shown.apply_event(ReplyStreamed("c1", TextDelta(turned)))
+    list_html = page_rendering.build_list([workspace, closed], PHONE)
+    page = list_html + page_rendering.build_conversation_page(place, shown)
+    assert page.count("⟨202E⟩name⟨2066⟩⟨200F⟩") == 11
+    assert re.search("[\u202e\u2066\u200f]", page) is None
 
 
 def test_a_device_that_may_only_look_is_told_so() -> None:

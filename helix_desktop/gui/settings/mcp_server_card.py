@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.engine.hidden_characters import mark_text
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.common.widgets import (
     build_plain_label,
@@ -33,7 +33,7 @@ from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_la
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import McpServerState
 from helix_desktop.gui.theme import set_widget_look
-from helix_desktop.gui.transcript.safe_text import safe_tooltip
+from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 
 LOG_HEIGHT = 110
@@ -109,7 +109,7 @@ class McpServerCard(QWidget):
         are_timeouts_new = is_new or _list_timeouts(server) != _list_timeouts(self._server)
         is_log_new = is_new or _log_part(server) != _log_part(self._server)
         self._server = server
-        self._name.setText(config.name)
+        self._name.setText(mark_on_one_line(config.name))
 
         description = config.full_description_without_secrets
         if server.mistake:
@@ -209,28 +209,30 @@ class McpServerCard(QWidget):
         if config.approvals:
             notice = tr(
                 "The server's configuration asks to run these tools without approval: {names}. You will still be asked before these tools run.",
-                names=", ".join(config.approvals),
+                names=", ".join(map(mark_on_one_line, config.approvals)),
             )
             self._tools.addWidget(build_plain_label(notice, "small", self))
 
     def _add_tool(self, name: str, description: str) -> None:
         """Adds a tool: whether it can be used, and whether it only reads."""
         config = self._server.config
-        use_box = QCheckBox(name, self._inside)
+        shown_name = mark_on_one_line(name)
+        # An ampersand would not be shown, but underline the letter behind it.
+        use_box = QCheckBox(shown_name.replace("&", "&&"), self._inside)
         use_box.setChecked(name not in config.off)
-        use_box.setAccessibleDescription(description)
+        use_box.setAccessibleDescription(make_safe_text(description))
         use_box.toggled.connect(partial(self._switch_tool, name))
 
         reading_box = QCheckBox(tr("Read-only"), self._inside)
         reading_box.setChecked(name in config.reading)
         explanation = tr("Turn this on only if you know that this tool changes nothing. The tool can then also run in plan mode.")  # fmt: skip
         reading_box.setToolTip(safe_tooltip(explanation))
-        reading_box.setAccessibleName(f"{tr('Read-only')}: {name}")
+        reading_box.setAccessibleName(f"{tr('Read-only')}: {shown_name}")
         reading_box.toggled.connect(partial(self._mark_tool_as_reading, name))
 
         self._tools.addLayout(build_row((use_box, 1), reading_box, wraps=True))
         if description:
-            short_description = description[:MAX_DESCRIPTION_LENGTH]
+            short_description = make_safe_text(description[:MAX_DESCRIPTION_LENGTH])
             label = build_plain_label(short_description, "small", self)
             label.setContentsMargins(24, 0, 0, 4)
             self._tools.addWidget(label)

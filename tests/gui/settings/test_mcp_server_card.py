@@ -127,6 +127,29 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     assert seconds.isVisible()
 
 
+def test_names_and_words_of_a_server_hide_nothing(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    turned = "read\u202e&delete"
+    server = listed_server(
+        "npx server",
+        "weather",
+        "ready",
+        tools={turned: "Reads\u202e files\u200b."},
+        approvals=(turned,),
+    )
+    bench.mcp_servers.running = [server]
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
+    page.show()
+    QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
+    words = said(page)
+    assert "Reads⟨202E⟩ files⟨200B⟩." in words
+    assert "without approval: read⟨202E⟩&delete." in words
+    names = [each.text() for each in page.findChildren(QCheckBox)]
+    assert "read⟨202E⟩&&delete" in names
+    assert not any(sign in words for sign in "\u202e\u200b")
+
+
 def test_a_server_that_does_not_answer_says_since_when_and_why(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
