@@ -337,7 +337,7 @@ def tell_schedule(computer: Computer, _folder: Path) -> None:
     clock is right again, the next day has its run.
     """
     schedule = WorkSchedule("s", "w", "text", "08:00", "Europe/Berlin", handled=computer.date())
-    runs: list[float] = []
+    runs: set[str] = set()
     dates = 0
     for _ in range(40):
         computer.passed += computer.chance.choice([60.0, HOUR, 6 * HOUR, DAY])
@@ -345,18 +345,19 @@ def tell_schedule(computer: Computer, _folder: Path) -> None:
         dates += 1
         schedule, due = schedule.advance_past_due(computer.date())
         if due:
-            assert schedule.task_key(due) not in [schedule.task_key(run) for run in runs[-1:]]
-            runs.append(due)
+            # A due time that comes again after the clock was set back has the same key, with which its
+            # task is added once.
+            runs.add(schedule.task_key(due))
         assert schedule.next_due(computer.date()) - computer.date() <= 2 * DAY
     assert len(runs) <= dates
     computer.wrong_by = 0.0
     schedule, _ = schedule.advance_past_due(computer.date())
-    done = len(runs)
+    done = 0
     for _ in range(3 * 24):
         computer.passed += HOUR
         schedule, due = schedule.advance_past_due(computer.date())
         done += bool(due)
-    assert 2 <= done - len(runs) <= 3, f"{done - len(runs)} runs in three days"
+    assert 2 <= done <= 3, f"{done} runs in three days"
 
 
 def tell_backups(computer: Computer, folder: Path) -> None:
