@@ -32,7 +32,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from helix_desktop import glibc_memory
 from helix_desktop.desktop import window_program
@@ -49,6 +49,7 @@ PERSON_MINUTES = 2.0  # what a turn stands for
 PACE = 6.0  # seconds a turn takes here, so that 60 minutes carry 20 hours
 TALK = 12  # turns after which a conversation is usually left
 FOLD_LIMIT = 600.0  # seconds; no fold's length is measured here, and much else may run beside it
+SUMMARIZE = "Summarize and send"
 CENSUS_EVERY = 10.0  # minutes between two counts of Python's objects by their types
 
 
@@ -155,7 +156,7 @@ class Soak:
             await asyncio.sleep(0.005)
         QTest.keyClick(box, Qt.Key.Key_Return)
         try:
-            await until(lambda: self.ended > before)
+            await until(lambda: self._agree_to_summary() or self.ended > before)
         except TimeoutError:
             window.grab().save(str(Path(tempfile.gettempdir()) / "soak-stands-still.png"))
             print(f"no turn ended; the message box says: {box.toPlainText()!r}", flush=True)
@@ -166,6 +167,20 @@ class Soak:
                 or window.current_session.running is ConversationActivity.IDLE
             )
         )
+
+    @staticmethod
+    def _agree_to_summary() -> bool:
+        """Press the button of the question that comes when a conversation is too long, if it is
+        shown. The hour ended with it twice, as nobody answered.
+        """
+        for button in QApplication.allWidgets():
+            if (
+                isinstance(button, QPushButton)
+                and button.text() == SUMMARIZE
+                and button.isVisible()
+            ):
+                button.click()
+        return False
 
     async def _scroll(self, run: window_program.WindowProgram) -> None:
         bar = run.window.chat.transcript.view.verticalScrollBar()
