@@ -6,6 +6,10 @@ may hold them.
 What is looked for afterwards is made here, with json, urllib and the codecs; nothing of
 the program's own search is used. Where something is left, the program has to have said
 where, or the trial fails.
+
+Then a mark gets into a home by each way there is: typed, pasted, attached, read, written, printed,
+imported, as a task, as a schedule, and by what killed programs leave. Each is forgotten from the
+command line and looked for in every file of the home.
 """
 
 from __future__ import annotations
@@ -13,7 +17,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -34,6 +40,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.processes import starter
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.store.journal_damage import find_journal_damage
@@ -141,6 +148,99 @@ async def trials(number: int, seed: int, found: Counter[str], folder: Path) -> N
         await workspace.aclose()
 
 
+class MarkedHome:
+    """A home of its own, with a workspace in which a mark stands for each way into it."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.folder = folder
+        self.project = folder / "project"
+        self.project.mkdir(parents=True)
+        self.home = folder / "helix"
+        self._chance = chance
+        self.marks: dict[str, str] = {}
+        self._variables: dict[str, str] = {}
+        for name, value in os.environ.items():
+            if not name.startswith(("XDG_", "HELIX_")):
+                self._variables[name] = value
+        self._variables["HOME"] = str(folder / "me")
+        self._variables["HELIX_HOME"] = str(self.home)
+        self.run("workspace", "new", "Here", "--folder", str(self.project))
+        (self.workspace,) = (self.home / "workspaces").glob("here-*")
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            starter.own_program_command(*words),
+            cwd=self.project,
+            env=self._variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def ask(self, *words: str) -> None:
+        asked = self.run("ask", "-w", "Here", "--model", "demo/demo", *words)
+        assert asked.returncode == 0, asked.stderr
+
+    def mark(self, way: str) -> str:
+        self.marks[way] = f"markof{way}{self._chance.randrange(10**9):09}zq"
+        return self.marks[way]
+
+    def leave_file(self, way: str, path: str) -> None:
+        file = self.home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"after": 1, "words": self.mark(way), "device": ""}))
+
+    def enter_marks(self) -> None:
+        self.ask(f"hello {self.mark('typed')}")
+        self.ask("word " * 20_000 + self.mark("pasted"))
+        attached_file = self.folder / "attached.txt"
+        attached_file.write_text(self.mark("attached"))
+        self.ask("--attach", str(attached_file), "hello")
+        attached_file.unlink()
+        (self.project / "read.txt").write_text(self.mark("read"))
+        self.ask("read read.txt")
+        (self.project / "read.txt").unlink()
+        self.ask("--allow", "edits", f"write written.txt: {self.mark('written')}")
+        (self.project / "written.txt").unlink()
+        self.ask("--allow", "commands", f"run echo {self.mark('printed')}")
+        history = self.folder / "history.jsonl"
+        said = [{"role": "user", "content": self.mark("imported")}, {"role": "assistant", "content": "ok"}]  # fmt: skip
+        history.write_text("".join(f"{json.dumps(line)}\n" for line in said))
+        self.run("conversation", "import", "-w", "Here", str(history), "--from", "openai")
+        history.unlink()
+        self.run("task", "add", "-w", "Here", "--model", "demo/demo", self.mark("task"))
+        self.run("schedule", "add", "-w", "Here", "--at", "08:00", self.mark("schedule"))
+        inside = self.workspace.relative_to(self.home)
+        self.leave_file("reply", f"{inside}/partial/c1.json")
+        self.leave_file("unfinishedreply", f"{inside}/partial/.c1.json-0123abcd")
+        self.leave_file("denial", f"{inside}/partial/0123.denial")
+        self.leave_file("queue", f"{inside}/partial/c1.queue-damaged")
+        self.leave_file("newqueue", f"{inside}/partial/c1.queue-new")
+        self.leave_file("damaged", f"{inside}/damaged/copy")
+        self.leave_file("failedcopy", "recorder/1.failed/s.jsonl")
+        self.leave_file("waitingcopy", "recorder/2/s.jsonl")
+        self.leave_file("draft", "window.json")
+
+
+def try_ways(seed: int, found: Counter[str], folder: Path) -> None:
+    marked_home = MarkedHome(folder, random.Random(seed))
+    marked_home.enter_marks()
+    for mark in marked_home.marks.values():
+        if any(mark.encode() in file.read_bytes() for file in folder.rglob("*") if file.is_file()):
+            found["ways"] += 1
+    for way, mark in marked_home.marks.items():
+        told = marked_home.run("forget", "-w", "Here", "--text", mark, "--yes").stderr
+        for file in folder.rglob("*"):
+            if not file.is_file():
+                continue
+            found["files of ways"] += 1
+            if mark.encode() not in file.read_bytes():
+                continue
+            is_told = file.name in told or (way == "schedule" and "schedule remove" in told)
+            found["told of ways"] += is_told
+            found[f"LOST {way} is left in {file.name}"] += not is_told
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -152,12 +252,14 @@ def main() -> int:
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(trials(arguments.secrets, arguments.seed, found, Path(folder)))
+        try_ways(arguments.seed, found, Path(folder) / "ways")
     lost = [key for key, count in found.items() if key.startswith("LOST") and count]
     for key in lost[:10]:
         print(key)
     print(
         f"forgetting: {found['secrets']} secrets, {found['held before']} files held them, {found['entries']:,} entries, "
-        f"{found['facts']:,} facts; {len(lost)} failures; {time.monotonic() - start:.0f} s, seed {arguments.seed}"
+        f"{found['facts']:,} facts; {found['ways']} ways in, {found['files of ways']:,} files searched, "
+        f"{found['told of ways']} of them told; {len(lost)} failures; {time.monotonic() - start:.0f} s, seed {arguments.seed}"
     )
     return 1 if lost else 0
 

@@ -135,6 +135,14 @@ def test_what_is_forgotten_is_in_no_file(tmp_path: Path) -> None:
 
 
 @needs_linux
+def test_what_got_in_by_any_way_is_forgotten_or_named(tmp_path: Path) -> None:
+    found: Counter[str] = Counter()
+    forgetting.try_ways(5, found, tmp_path)
+    assert [key for key in lost(found) if found[key]] == []
+    assert (found["ways"], found["told of ways"]) == (18, 3)
+
+
+@needs_linux
 def test_mcp_servers_that_misbehave_hinder_nobody() -> None:
     found: Counter[str] = Counter()
     mcp_servers.trials(2, 5, found)
