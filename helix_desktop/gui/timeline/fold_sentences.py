@@ -206,10 +206,18 @@ def describe_effect(event: TimelineEvent) -> str:
     if event.requests and is_single_event and not _is_compaction_by_agent(event):
         requests = format_count(event.requests, "{n} request", "{n} requests")
         change = tr("{change} in {requests}", change=change, requests=requests)
+    elif is_single_event and _waits_for_request(event):
+        change = tr("{change} from the next request on", change=change)
     writing = _describe_writing(event)
     if not writing:
         return change
     return change + " · " + tr("writing it took {amount}", amount=writing)
+
+
+def _waits_for_request(event: TimelineEvent) -> bool:
+    """Whether no request has been sent, and none is being answered, since the shortening."""
+    is_answering = event.history.branch.turn.running
+    return not event.requests and event.has_fold_in_force and not is_answering
 
 
 def describe_cost_of_failure(event: TimelineEvent) -> str:

@@ -319,6 +319,20 @@ def test_the_start_names_the_window_of_that_time_or_if_none_was_known_the_one_of
     assert line == f"{window} context window"
 
 
+def test_a_row_says_whether_a_request_was_sent_with_it() -> None:
+    """The gateway shortens when the provider's cache has expired: the agent may be silent for hours."""
+    asked = UserSaid((Text("Read a.py.", 5),))
+    while_answering = event_of(CALL, OUTPUT, excerpt(), asked)
+    assert fold_sentences.describe_effect(while_answering) == "5K → 400 tokens"
+    event = event_of(CALL, OUTPUT, excerpt(), asked, TurnEnded(TurnEnd.DONE))
+    words = "5K → 400 tokens from the next request on"
+    assert fold_sentences.describe_effect(event) == words
+    event.requests = 1
+    assert fold_sentences.describe_effect(event) == "5K → 400 tokens in 1 request"
+    undone = event_of(CALL, OUTPUT, excerpt(), Unfolded(excerpt().fold))
+    assert fold_sentences.describe_effect(undone) == "5K → 400 tokens"
+
+
 # --- Words for each kind of event
 
 
@@ -395,7 +409,7 @@ def test_what_a_fold_covers_is_named_by_its_call_its_file_or_as_the_users_messag
     ],
 )
 def test_writing_took_money_or_where_no_price_is_known_tokens(writing: Usage, words: str) -> None:
-    event = event_of(CALL, OUTPUT, excerpt())
+    event = event_of(CALL, OUTPUT, excerpt(), UserSaid((Text("Go on.", 2),)))
     event.writing = writing
     assert fold_sentences.describe_effect(event) == f"5K → 400 tokens{words}"
 
