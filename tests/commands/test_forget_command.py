@@ -13,6 +13,7 @@ from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.resident import schedules
 from tests.commands.conftest import NOT_CONFIRMED, Helix
 
 SECRET = "the-old-password-77"
@@ -106,13 +107,12 @@ def test_what_would_bring_a_text_back_is_named(helix: Helix, workspace: Path) ->
     failed = places.data / "recorder" / "20261128.failed" / "s.jsonl"
     failed.parent.mkdir()
     failed.write_text(SECRET)
-    schedule_id = helix("schedule", "add", "-w", "Work", "--at", "08:00", f"use {SECRET}")[
-        1
-    ].split()[0]
+    schedule = schedules.build_schedule("Work", f"use {SECRET}", "08:00", "UTC", schedules.WEEKDAYS)
+    schedules.write_schedules(places.data, [schedule])
     code, _, err = helix("forget", "-w", "Work", "--text", SECRET, "--yes")
     assert code == 1, "it is not gone from everywhere"
     assert f"The text is also in {waiting}, which was recorded" in err
-    assert f"use `helix-desktop schedule remove {schedule_id}`" in err
+    assert f"use `helix-desktop schedule remove {schedule.id}`" in err
     assert err.count("\n") == 2
     assert not failed.exists()
 

@@ -41,6 +41,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.processes import starter
+from helix_desktop.resident import schedules
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.store.journal_damage import find_journal_damage
@@ -209,7 +210,11 @@ class MarkedHome:
         self.run("conversation", "import", "-w", "Here", str(history), "--from", "openai")
         history.unlink()
         self.run("task", "add", "-w", "Here", "--model", "demo/demo", self.mark("task"))
-        self.run("schedule", "add", "-w", "Here", "--at", "08:00", self.mark("schedule"))
+        # The command would start the process that keeps schedules, which stays.
+        schedule = schedules.build_schedule(
+            "Here", self.mark("schedule"), "08:00", "UTC", schedules.WEEKDAYS
+        )
+        schedules.write_schedules(self.home, [schedule])
         inside = self.workspace.relative_to(self.home)
         self.leave_file("reply", f"{inside}/partial/c1.json")
         self.leave_file("unfinishedreply", f"{inside}/partial/.c1.json-0123abcd")
