@@ -515,10 +515,18 @@ class NewConversation:
 
     def create_and_send(self) -> None:
         self.sender.parts.run_for_window(
-            self.bench.start_users_conversation(),
+            self._create_with_chosen_model(),
             then=self._send_first_message,
             failed=self._give_up,
         )
+
+    async def _create_with_chosen_model(self) -> ShownSession:
+        """The conversation keeps its model when another one is chosen in another conversation."""
+        session = await self.bench.start_users_conversation()
+        chosen_model = self.bench.main_model_name
+        if chosen_model:
+            await self.bench.save_conversation_model(session.id, chosen_model)
+        return session
 
     def _send_first_message(self, session: ShownSession) -> None:
         """Sends the message in any case, and shows the conversation unless the user has

@@ -54,13 +54,17 @@ class ModelActions(QObject):
             self._setup.list_known_models(), then=self._show_and_refresh_models
         )
 
-    def open_model_chooser(self) -> None:
+    def open_model_chooser(self, query: str = "") -> None:
+        """Lets the user choose a model, of those that match the query."""
         if not self._showing.has_workspace():
             return
         if not self._showing.foreign_agent:
             does_message_wait = self._after_model_chosen is not None
             self.chooser.open_below(
-                self._model_button, self._showing.main_model, message_waits=does_message_wait
+                self._model_button,
+                self._showing.main_model,
+                query,
+                message_waits=does_message_wait,
             )
             return
         bench = self._showing.bench
@@ -107,14 +111,10 @@ class ModelActions(QObject):
             waiting_action()
 
     async def _save_chosen_model(self, bench: ShownWorkspace, model: str) -> None:
-        """Changes the model of a conversation that has one of its own, or else of the workspace."""
+        """Changes the model of the shown conversation, and of those that begin from now on."""
+        await bench.choose_model_for_role(model)
         session = self._showing.conversation
-        main_model = bench.main_model_name
-        if session is None or bench.model_of_conversation(session.id) == main_model:
-            await bench.choose_model_for_role(model)
-        elif model == main_model:
-            await bench.save_conversation_model(session.id, "")
-        else:
+        if session is not None:
             await bench.save_conversation_model(session.id, model)
 
     def _forget_waiting_action(self) -> None:
@@ -130,6 +130,7 @@ class ModelActions(QObject):
         )
         self._dialog = dialog
         dialog.chosen.connect(self.use_chosen_model)
+        # Only the models of the new provider: Enter takes one of these, not one that was there.
         dialog.added.connect(self.open_model_chooser)
         dialog.rejected.connect(self._forget_waiting_action)
         dialog.finished.connect(self._forget_connect_dialog)

@@ -184,6 +184,42 @@ def test_a_model_chosen_later_sends_nothing_that_was_given_up(
     assert window.chat.composer.text.toPlainText() == "Hello"
 
 
+def test_after_a_server_was_connected_enter_takes_one_of_its_models(
+    front: DialogsAndNotifications, window: MainWindow, bench: FakeWorkbench
+) -> None:
+    """The model in use was highlighted, which may be the script of the tour."""
+    bench.main_model_name = SONNET.name
+    front.models.open_connect_dialog()
+    (dialog,) = window.findChildren(ConnectModelDialog)
+    dialog.added.emit("Ollama")
+    chooser = front.models.chooser
+    assert chooser.isVisible()
+    assert [row.model.name for row in chooser._model.items if row.model] == [QWEN.name]
+    QTest.keyClick(chooser.line, Qt.Key.Key_Return)
+    assert bench.main_model_name == QWEN.name
+
+
+def test_a_model_that_is_chosen_for_one_conversation_changes_no_other(
+    front: DialogsAndNotifications, window: MainWindow, bench: FakeWorkbench
+) -> None:
+    """Who chose a smaller model for a new conversation found the first one nearly full."""
+    conversations = []
+    for model in (SONNET.name, QWEN.name):
+        window.sides.begin_new_conversation()
+        front.models.use_chosen_model(model)
+        QTest.keyClicks(window.chat.composer.text, "Hello")
+        QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+        assert window.current_session is not None
+        conversations.append(window.current_session.id)
+    first, second = conversations
+    assert bench.model_of_conversation(first) == SONNET.name
+    assert bench.model_of_conversation(second) == QWEN.name
+    front.models.use_chosen_model("local/third")
+    assert bench.model_of_conversation(first) == SONNET.name
+    assert bench.model_of_conversation(second) == "local/third"
+    assert bench.main_model_name == "local/third", "what the next conversation begins with"
+
+
 def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
     front: DialogsAndNotifications, window: MainWindow, bench: FakeWorkbench
 ) -> None:

@@ -137,7 +137,7 @@ def test_a_first_message_is_said_where_it_was_written(
     write(window, "Hello")
     window.workspaces.go_to_workspace("parser")
     held.let("_open_wherever_it_is")
-    held.let("start_users_conversation")
+    held.let("_create_with_chosen_model")
     assert shown(window) == ("parser", "")
     facts = desk.benches["storage-engine"].sessions["new-1"].state.facts
     assert UserSaid((Text("Hello"),)) in [recorded.fact for recorded in facts]

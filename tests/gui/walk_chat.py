@@ -166,8 +166,10 @@ class Walk:
         """
         view = self.window.chat.transcript.view
         bench = self.window.current_workbench
+        session = self.window.current_session
         assert bench is not None
-        await bench.choose_model_for_role(DEAD)
+        assert session is not None
+        await bench.save_conversation_model(session.id, DEAD)
         await self.say("are you there?")
         await until(lambda: bool(self.shown(TranscriptItemKind.ERROR)))
         card = self.shown(TranscriptItemKind.ERROR)[-1]
