@@ -2,7 +2,7 @@
 with its own file, so that its provider's cache stays warm.
 
 python -m tests.faults.agent_bytes [--agent NAME ...] [--sessions N] [--moments N] [--seed S]
-    [--first N] [--results FILE] [--keep FOLDER] [--compacted] [--wrapped]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+    [--cuts N] [--first N] [--results FILE] [--keep FOLDER] [--compacted] [--wrapped]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
 A real agent works against a scripted provider: several turns with tools, reasoning, and its own
 compaction at a random place. A moment is the agent's home as it was at a random time: after one
@@ -63,6 +63,7 @@ from tests.resident.test_resident_process import wait_until
 
 COMPACTS_BY_COMMAND = {"claude": "/compact", "qwen": "/compress"}
 ASKED_SHARE = 0.99
+CUTS = 3
 SUMMARY_TEXT = b"The numbers were counted."
 SECONDS_OF_TURN = 300.0
 PAUSE_OF_WINDOW = 3.0  # What is typed before the window shows the end of a turn is lost.
@@ -156,9 +157,16 @@ class Stage:
     """An agent with its home, its folder and its provider, at the same addresses for all copies."""
 
     def __init__(
-        self, name: str, folder: Path, chance: random.Random, *, is_wrapped: bool = False
+        self,
+        name: str,
+        folder: Path,
+        chance: random.Random,
+        *,
+        cuts: int = CUTS,
+        is_wrapped: bool = False,
     ) -> None:
         self.name = name
+        self.cuts = cuts
         self.is_wrapped = is_wrapped
         self.folder = folder
         self.chance = chance
@@ -350,7 +358,7 @@ class Stage:
             return
         last_line = self._count_lines()
         first_line = max(first_line, self._line_of_first_reply())
-        for _ in range(3):
+        for _ in range(self.cuts):
             if last_line - first_line > 1:
                 line = self.chance.randint(first_line + 1, last_line - 1)
                 self.moments.append(Moment(copy, compactions, line))
@@ -574,12 +582,13 @@ def try_session(
     moments: int,
     keep: Path | None,
     *,
+    cuts: int = CUTS,
     is_compacted: bool = False,
     is_wrapped: bool = False,
 ) -> Iterator[Comparison]:
     """Yield what came of so many random moments of a session, or of those behind its compaction."""
     with tempfile.TemporaryDirectory(prefix=f"bytes-{name}-", dir="/var/tmp") as folder:
-        stage = Stage(name, Path(folder), chance, is_wrapped=is_wrapped)
+        stage = Stage(name, Path(folder), chance, cuts=cuts, is_wrapped=is_wrapped)
         stage.prepare()
         with stage.provider:
             turns = chance.randint(3, 4)
@@ -618,6 +627,7 @@ def main() -> int:
                 chance,
                 arguments.moments,
                 arguments.keep,
+                cuts=arguments.cuts,
                 is_compacted=arguments.compacted,
                 is_wrapped=arguments.wrapped,
             )
@@ -644,6 +654,9 @@ def _read_arguments() -> argparse.Namespace:
     parser.add_argument("--sessions", type=int, default=1, help="of each agent")
     parser.add_argument("--first", type=int, default=0, help="the number of the first session")
     parser.add_argument("--moments", type=int, default=10, help="of each session")
+    parser.add_argument(
+        "--cuts", type=int, default=CUTS, help="of the newest file, behind each of its runs"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--results", type=Path)
