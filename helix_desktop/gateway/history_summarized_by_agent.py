@@ -28,10 +28,17 @@ _BEGINS_SUMMARY = re.compile(
 )
 # Ends the request with which Gemini CLI and Qwen Code ask for their summary.
 _ASKS_FOR_SNAPSHOT = re.compile(r"<state_snapshot>[^<]{0,400}\Z")
+# Begins the question for its summary that Copilot CLI asks beside its next steps.
+_QUESTION_OF_COPILOT = (
+    "Please create a detailed summary of the conversation so far. The history is being compacted"
+)
 # The user's message that opencode makes of a compaction. The model's summary follows as a reply.
 _QUESTION_OF_OPENCODE = "What did we do so far?"
 # Begins the summary that Codex writes with providers that do not seal one.
 _BEGINS_SUMMARY_OF_CODEX = "Another language model started to solve this problem"
+# Enclose the summary that Cline writes, which ends with the files that were read and changed.
+_BEGINS_SUMMARY_OF_CLINE = "Context summary:\n\n"
+_BEGINS_FILES_OF_CLINE = "\n\n## Files\nRead:\n"
 _TAGS_OF_SUMMARIES = ("summary", "state_snapshot")
 # So much of a reply is looked for in the summary, to find the request that asked for it.
 _COMPARED_CHARACTERS = 400
@@ -140,9 +147,13 @@ def find_summary_piece(message: ProtocolMessage) -> Piece | None:
     for piece in message.pieces_of_kind(PieceKind.TEXT):
         if _BEGINS_SUMMARY.match(piece.text[:_COMPARED_CHARACTERS]):
             return piece
-        if _is_snapshot_behind_notes(piece.text):
+        if _is_snapshot_behind_notes(piece.text) or _is_summary_of_cline(piece.text):
             return piece
     return None
+
+
+def _is_summary_of_cline(text: str) -> bool:
+    return text.startswith(_BEGINS_SUMMARY_OF_CLINE) and _BEGINS_FILES_OF_CLINE in text
 
 
 def _is_snapshot_behind_notes(text: str) -> bool:
@@ -162,6 +173,14 @@ def asks_for_summary(messages: Sequence[ProtocolMessage]) -> bool:
         if _ASKS_FOR_SNAPSHOT.search(piece.text):
             return True
     return False
+
+
+def is_question_beside_work(fact: facts.Fact) -> bool:
+    """Whether an agent asks for its summary with this message, and meanwhile works on without it."""
+    if not isinstance(fact, facts.UserSaid):
+        return False
+    texts = [part.text for part in fact.parts if isinstance(part, facts.Text)]
+    return "\n".join(texts).startswith(_QUESTION_OF_COPILOT)
 
 
 def find_seq_before_summary_request(

@@ -51,6 +51,7 @@ from helix_desktop.gateway.history_summarized_by_agent import (
     find_seq_before_summary_request,
     find_summary_at_beginning,
     find_summary_piece,
+    is_question_beside_work,
     text_of_summary,
 )
 from helix_desktop.gateway.imported_sessions import (
@@ -66,6 +67,7 @@ from helix_desktop.gateway.summarized_conversation import (
     KeptEnd,
     find_kept_end,
     has_imported_summary,
+    has_written_summary,
     keeps_nothing,
     list_messages_behind_summary,
 )
@@ -708,14 +710,17 @@ class LocalAgentConversations:
         if await self._has_new_summary(arrival, messages, position, known_messages):
             await self._go_on_behind_summary(known_messages, arrival, messages, place.kept)
             return known_messages
+        opened = await self._get_open_conversation(known_messages)
         is_same_session = _belongs_to_same_session(arrival, known_messages)
-        if is_same_session or self._says_last_reply_in_other_words(
-            arrival, messages, position, known_messages
+        leaves_only_question = _leaves_only_question_for_summary(opened, position, known_messages)
+        if (
+            is_same_session
+            or leaves_only_question
+            or self._says_last_reply_in_other_words(arrival, messages, position, known_messages)
         ):
             await self._rewind(position, known_messages, arrival)
             return known_messages
         # An agent that names no conversation: this may be another session with the same beginning.
-        opened = await self._get_open_conversation(known_messages)
         was_answered = opened.was_answered_before(_last_seq_of_position(position))
         # In a fork, what the user took out of the beginning stays out.
         if was_answered or opened.has_taken_out_parts:
@@ -890,7 +895,7 @@ class LocalAgentConversations:
         """Return the conversation that the summary at the beginning of a request stands for.
 
         It is the one that ends with what the request has behind the summary. Where it has nothing
-        there but new words, it is the one in which the agent's model wrote this summary.
+        there but new words, or little, it is the one in which the agent's model wrote this summary.
         """
         summary = find_summary_piece(messages[0])
         if summary is None:
@@ -916,18 +921,26 @@ class LocalAgentConversations:
         # In threads: a long conversation takes a while.
         moment = await asyncio.to_thread(build_state, recorded_facts)
         is_imported = await asyncio.to_thread(has_imported_summary, moment, summary.text)
+        seq_before_question = find_seq_before_summary_request(
+            moment.branch, summary.text, LEAST_CHARACTERS_OF_SUMMARY
+        )
         if keeps_nothing(behind_summary):
-            is_written_here = find_seq_before_summary_request(
-                moment.branch, summary.text, LEAST_CHARACTERS_OF_SUMMARY
-            )
             is_beside = any(written.is_summary for written in texts_in_summary)
-            if is_imported or is_written_here or is_beside:
+            if is_imported or seq_before_question or is_beside:
                 return SummarizedConversation(known_messages, kept=None)
             return None
+        if seq_before_question:  # What was kept stood before the question, or was said beside it.
+            facts_before = [one for one in recorded_facts if one.seq <= seq_before_question]
+            moment = await asyncio.to_thread(build_state, facts_before)
         kept = await asyncio.to_thread(find_kept_end, moment, behind_summary)
-        if kept is not None and (kept.is_certain or is_imported or texts_in_summary):
+        if seq_before_question:
             return SummarizedConversation(known_messages, kept)
-        return None
+        if kept is None:
+            return None
+        is_certain = kept.is_certain or is_imported or bool(texts_in_summary)
+        if not is_certain:
+            is_certain = await asyncio.to_thread(has_written_summary, recorded_facts, summary.text)
+        return SummarizedConversation(known_messages, kept) if is_certain else None
 
     def _list_texts_beside_in(
         self, conversation: str, summary: Piece
@@ -1370,6 +1383,8 @@ class LocalAgentConversations:
             if replied is None:
                 return  # It broke off, and the agent has gone on without it.
             if not await self._was_recorded_elsewhere(known_messages, ticket, replied):
+                # It may be a summary that the agent asked for while it went on.
+                self._remember_text_beside(known_messages, replace(ticket, live=False), replied)
                 await self._record_cost_alone(known_messages, replied, facts.Purpose.STEP)
 
     async def _was_recorded_elsewhere(
@@ -1829,6 +1844,17 @@ def _is_question_for_summary(
     is_all_new = position.is_at_end and position.known_count == len(messages) - 1
     has_results = bool(messages[-1].pieces_of_kind(PieceKind.RESULT))
     return is_all_new and not has_results
+
+
+def _leaves_only_question_for_summary(
+    opened: OpenAgentConversation, position: RequestPosition, known_messages: KnownMessages
+) -> bool:
+    """Whether a request goes on before the question for a summary with which its conversation ends."""
+    left_seqs = known_messages.seqs[position.known_count :]
+    # Behind the question stands its reply at most.
+    if not position.known_count or len(left_seqs) not in (1, 2):
+        return False
+    return is_question_beside_work(opened.conversation.fact_at(left_seqs[0]))
 
 
 def _choose_longest_kept(

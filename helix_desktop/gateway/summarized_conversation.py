@@ -1,9 +1,9 @@
 """Tells which conversation an agent's own summary stands for, where the agent names no session.
 
-pi keeps the newest messages behind its summary, word for word: the conversation that ends with
-them is the one. It may keep a few words only, and Gemini CLI nothing: then the conversation is the
-one in which its model wrote this very summary, or for which its file has it. Two conversations are
-never joined by less. All functions are pure.
+pi, Cline and Copilot CLI keep the newest messages behind their summary, word for word: the
+conversation that ends with them is the one. They may keep a few words only, and Gemini CLI nothing:
+then the conversation is the one in which its model wrote this very summary, or for which its file has
+it. Two conversations are never joined by less. All functions are pure.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_conversation import parts_from_pieces
+from helix_desktop.gateway.history_summarized_by_agent import text_of_summary
 from helix_desktop.histories.history_facts import SUMMARY
 from helix_desktop.json_values import parse_json_or_none
 from helix_desktop.protocols.gateway_message import (
@@ -132,6 +133,21 @@ def has_imported_summary(moment: Moment, summary: str) -> bool:
         is_long = len(letters_of_fold) >= LEAST_CHARACTERS_OF_SUMMARY
         is_all = letters_around <= _MOST_LETTERS_AROUND_SUMMARY
         if is_long and is_all and letters_of_fold in letters:
+            return True
+    return False
+
+
+def has_written_summary(recorded_facts: Sequence[facts.Recorded], summary: str) -> bool:
+    """Whether the model wrote this very summary in a reply, also in one that was left since.
+
+    Copilot CLI asks for its summary beside its next step, which leaves the question behind.
+    """
+    for recorded in recorded_facts:
+        if not isinstance(recorded.fact, facts.ModelReplied):
+            continue
+        texts = [part.text for part in recorded.fact.parts if isinstance(part, facts.Text)]
+        written = text_of_summary("\n".join(texts))
+        if len(written) >= LEAST_CHARACTERS_OF_SUMMARY and written in summary:
             return True
     return False
 

@@ -79,7 +79,7 @@ DELEGATES: dict[str, dict[str, Any]] = {
 DUTY = "Your duty is to count three times."
 SUMMARY = re.compile(
     r"detailed summary|checkpoint (summary|compaction)|<state_snapshot>|structured.{0,40}summary|anchored summary|summarize the prefix"
-    r"|prompt for continuing|earlier context from an ongoing conversation",
+    r"|prompt for continuing|earlier context from an ongoing conversation|summarize this session for continuation",
     re.IGNORECASE | re.DOTALL,
 )
 SUMMARY_TEXT = (

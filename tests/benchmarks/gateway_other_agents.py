@@ -53,6 +53,7 @@ MORE_OF_MCP_SERVER: Mapping[str, Mapping[str, object]] = {
 DEFERRED = re.compile(rf"mcp__[\w.-]+?__{HIDDEN}\b")
 TOOL_OF_SERVER = re.compile(rf"[\w.-]+__{HIDDEN}\b")
 MOST_SEARCHES = 8
+COMPACTS_ITSELF = ("copilot", "cline")
 COMPACTS_BY_COMMAND = {"qwen": "/compress", "copilot": "/compact"}
 SESSION_FILES = {"qwen": ".qwen/projects/*/chats/*.jsonl"}
 
@@ -388,19 +389,34 @@ def _shortens_by_command(run: Run) -> None:
     command = COMPACTS_BY_COMMAND[run.agent.name]
     with run.start(trial.provider.url, given=run.agent.goes_on, words=command) as process:
         _run_to_its_end(trial, process, run.agent, run.steps)
-    if not trial.work.compacted:
-        trial.wrong.append("it did not shorten its history")
     words = "MARK-behind-it"
     trial.work.begin(run.steps)
     with run.start(trial.provider.url, given=run.agent.goes_on, words=words) as process:
         _run_to_its_end(trial, process, run.agent, trial.work.done + run.steps)
+    _check_is_one(run, words_behind=words)
+
+
+def _shortens_its_own(run: Run) -> None:
+    """The agent shortens its history itself, as its window is full, and works on."""
+    run.trial.work.begin(run.steps, fills=True)
+    _plain(run)
+    _check_is_one(run)
+
+
+def _check_is_one(run: Run, words_behind: str = "") -> None:
+    """What was shortened is one conversation, in which all is said and paid. `words_behind`: what the
+    user said behind the summary.
+    """
+    trial = run.trial
+    if not trial.work.compacted:
+        trial.wrong.append("it did not shorten its history")
     bodies = [asked.raw for asked in trial.provider.asked]
-    if not any(words.encode() in body and SUMMARY_TEXT.encode() in body for body in bodies):
+    if not any(words_behind.encode() in body and SUMMARY_TEXT.encode() in body for body in bodies):
         trial.wrong.append("its summary is missing")
     listed = json.loads(_run_helix(run, "conversation", "list", "-w", "work", "--json"))
     if len(listed) != 1:
         trial.wrong.append(f"it is {len(listed)} conversations")
-    for said in (USUAL_WORDS, words):
+    for said in filter(None, (USUAL_WORDS, words_behind)):
         if said not in _run_helix(run, "conversation", "search", "-w", "work", said, "--json"):
             trial.wrong.append(f"{said!r} was not recorded")
     days = json.loads(_run_helix(run, "cost", "-w", "work", "--json"))["days"]
@@ -521,6 +537,7 @@ SITUATIONS: Mapping[str, Callable[[Run], None]] = {
     "provider fails": _provider_fails,
     "goes on": _goes_on,
     "forked": _forked,
+    "own compaction": _shortens_its_own,
     "own command for a compaction": _shortens_by_command,
 }
 

@@ -43,6 +43,7 @@ INSTALL_SECONDS = 600.0
 AT_ONCE = 3  # Half of a cell is waiting: for servers to start, or until an agent asks again.
 STEPS_OF_SUMMARIES = "25"
 STEPS_OF_COMPACTION = 6  # pi shortens nothing after fewer.
+STEPS_OF_OWN_COMPACTION = 10  # Cline shortens nothing after fewer.
 STEPS_OF_FAULTS = 12  # With fewer, some agents meet no fault.
 MOMENTS = "4"
 BAD_WORDS = ("wrong", "late")
@@ -258,12 +259,16 @@ def list_cells_of_other_agents(folder: Path, steps: int) -> Iterator[Cell]:
             has_servers = agent.name in WITH_SERVERS or situation != "MCP"
             has_command = agent.name in gateway_other_agents.COMPACTS_BY_COMMAND
             can_shorten = has_command or situation != "own command for a compaction"
+            if situation == "own compaction":
+                can_shorten = agent.name in gateway_other_agents.COMPACTS_ITSELF
             if not is_in_matrix or not can_go_on or not can_fork:
                 continue
             if not has_servers or not can_shorten:
                 continue
             enough_steps = steps
-            if situation == "provider fails":
+            if situation == "own compaction":
+                enough_steps = max(steps, STEPS_OF_OWN_COMPACTION)
+            elif situation == "provider fails":
                 enough_steps = max(steps, STEPS_OF_FAULTS)
             given = (str(folder), "--agent", agent.name, "--situation", situation)
             yield Cell(

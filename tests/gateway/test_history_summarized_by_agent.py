@@ -610,6 +610,9 @@ PI_SUMMARY = (
 )
 LONG = " and look at each of them closely, as it was said before" * 5
 GEMINI_QUESTION = "First, reason in your scratchpad. Then, generate the updated <state_snapshot>."
+QUESTION_OF_COPILOT = (
+    "Please create a detailed summary of the conversation so far. The history is being compacted so"
+)
 SNAPSHOT = "<state_snapshot>{}</state_snapshot>".format("The files were counted, one by one. " * 5)
 
 
@@ -760,6 +763,90 @@ async def test_a_conversation_goes_on_from_the_summary_that_was_its_last_reply(
         other.units = [WIRE.user_message(f"{beginning}\n<summary>\n{summary[2:]}\n</summary>")]
         await other.work("go on")
         assert len(made.list_conversations()) == 3
+        await conversations.aclose()
+
+
+@pytest.mark.parametrize("is_summary_first", [False, True])
+@pytest.mark.parametrize("steps", [1, 2])
+async def test_an_agent_that_works_on_while_its_summary_is_written_stays_in_its_conversation(
+    tmp_path: Path, steps: int, is_summary_first: bool
+) -> None:
+    """Copilot CLI asks for its summary beside its next steps, and what it keeps says little: it was
+    another conversation.
+    """
+    beginning = "Some of the conversation history has been summarized to free up context."
+    summary = "The files were counted, one by one. " * 5
+    async with bench(tmp_path) as made:
+        conversations = LocalAgentConversations(made, _nobody)
+        session = UnnamedSession(conversations)
+        session.agent = "Copilot CLI"
+        first = await session.ask("count the files")
+        await session.answer(first, "I look.", makes_call=True)
+        session.units.append(WIRE.result_message("t1", "Bash", "output of step 1"))
+        beside = UnnamedSession(conversations)
+        beside.agent = session.agent
+        beside.units = list(session.units)
+        question = await beside.ask(QUESTION_OF_COPILOT)
+        if is_summary_first:
+            await beside.answer(question, f"<summary>{summary}</summary>")
+        for number in range(2, steps + 2):
+            step = await session.ask()
+            await session.answer(step, f"I look on {number}.", makes_call=True)
+            result = WIRE.result_message(f"t{number}", "Bash", f"output of step {number}")
+            session.units.append(result)
+        if not is_summary_first:
+            await beside.answer(question, f"<summary>{summary}</summary>")
+        kept = session.units[-2:]
+        # The same end behind a summary that nobody's model wrote here is a session of its own.
+        stranger = UnnamedSession(conversations)
+        stranger.agent = session.agent
+        unknown_summary = summary.replace("counted", "read")
+        words_before = f"{beginning}\n<summary>\n{unknown_summary}\n</summary>"
+        stranger.units = [WIRE.user_message(words_before), *kept]
+        sent = await stranger.ask()
+        await stranger.answer(sent, "I am another one.")
+        assert sent.ticket.conversation != first.ticket.conversation
+
+        words_before = f"{beginning}\n<summary>\n{summary}\n</summary>"
+        session.units = [WIRE.user_message(words_before), *kept]
+        sent = await session.ask()
+        await session.answer(sent, "Done: the files.")
+        assert sent.ticket.conversation == first.ticket.conversation
+        assert len(made.list_conversations()) == 2
+        words = await words_of(made, sent.ticket.conversation)
+        for number in range(1, steps + 2):
+            assert words.count(f"output of step {number}") == 1, "nothing is lost, nothing is twice"
+        assert words.count("count the files") == 1
+        assert QUESTION_OF_COPILOT not in words
+        assert words[-1] == "Done: the files."
+        await conversations.aclose()
+
+
+async def test_what_cline_has_summarized_stays_in_its_conversation(tmp_path: Path) -> None:
+    """Cline asks for its summary beside the conversation, in words of its own."""
+    summary = "Context summary:\n\n{text}\n\n## Files\nRead:\n- none\nModified:\n- none"
+    async with bench(tmp_path) as made:
+        conversations = LocalAgentConversations(made, _nobody)
+        session = UnnamedSession(conversations)
+        session.agent = "Cline"
+        first = await session.work("count the files" + LONG)
+        await session.work("and the folders" + LONG)
+        for number in range(2):
+            text = summary.format(text=f"They were counted {number}.")
+            session.units = [WIRE.user_message(text), *session.units[-4:]]
+            await session.work(f"and the links {number}" + LONG)
+        (row,) = made.list_conversations()
+        assert row.id == first.ticket.conversation
+        words, compactions = await restored_words(made, row.id)
+        assert compactions == 2
+        for said in ("count the files", "and the folders", "and the links 0", "and the links 1"):
+            assert words.count(f"output of {said}{LONG}") == 1, "nothing is lost, and nothing twice"
+        # A user who begins with these words has typed them.
+        typing = UnnamedSession(conversations)
+        typing.agent = session.agent
+        await typing.work("Context summary:\n\nwhat is that?")
+        assert len(made.list_conversations()) == 2
+        assert any(one.title == "Context summary:" for one in made.list_conversations())
         await conversations.aclose()
 
 
