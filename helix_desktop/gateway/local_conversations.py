@@ -929,18 +929,17 @@ class LocalAgentConversations:
             if is_imported or seq_before_question or is_beside:
                 return SummarizedConversation(known_messages, kept=None)
             return None
-        if seq_before_question:  # What was kept stood before the question, or was said beside it.
-            facts_before = [one for one in recorded_facts if one.seq <= seq_before_question]
-            moment = await asyncio.to_thread(build_state, facts_before)
-        kept = await asyncio.to_thread(find_kept_end, moment, behind_summary)
         if seq_before_question:
+            # What was kept stood before the question, or was said while its reply was written.
+            moment = await asyncio.to_thread(_build_moment_at, recorded_facts, seq_before_question)
+            kept = await asyncio.to_thread(find_kept_end, moment, behind_summary)
             return SummarizedConversation(known_messages, kept)
-        if kept is None:
-            return None
-        is_certain = kept.is_certain or is_imported or bool(texts_in_summary)
-        if not is_certain:
-            is_certain = await asyncio.to_thread(has_written_summary, recorded_facts, summary.text)
-        return SummarizedConversation(known_messages, kept) if is_certain else None
+        kept = await asyncio.to_thread(find_kept_end, moment, behind_summary)
+        is_known = is_imported or bool(texts_in_summary)
+        is_same = await asyncio.to_thread(
+            _is_same_conversation, kept, recorded_facts, summary.text, is_known=is_known
+        )
+        return SummarizedConversation(known_messages, kept) if is_same else None
 
     def _list_texts_beside_in(
         self, conversation: str, summary: Piece
@@ -1844,6 +1843,25 @@ def _is_question_for_summary(
     is_all_new = position.is_at_end and position.known_count == len(messages) - 1
     has_results = bool(messages[-1].pieces_of_kind(PieceKind.RESULT))
     return is_all_new and not has_results
+
+
+def _build_moment_at(recorded_facts: Sequence[facts.Recorded], seq: int) -> ConversationState:
+    return build_state([recorded for recorded in recorded_facts if recorded.seq <= seq])
+
+
+def _is_same_conversation(
+    kept: KeptEnd | None,
+    recorded_facts: Sequence[facts.Recorded],
+    summary: str,
+    *,
+    is_known: bool,
+) -> bool:
+    """Whether a summary with this kept end behind it is certainly of this conversation. `is_known`:
+    the summary is known to be.
+    """
+    if kept is None:
+        return False
+    return is_known or kept.is_certain or has_written_summary(recorded_facts, summary)
 
 
 def _leaves_only_question_for_summary(
