@@ -24,6 +24,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.request_costs import RequestCost
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.program_folders import find_program_folders
+from helix_desktop.providers.provider_catalog import SystemClock
 from helix_desktop.store.journal_file import JournalFile
 from tests.commands.conftest import Helix
 from tests.gateway.running import TOOL, Agent, running
@@ -93,6 +94,7 @@ class Trial:
             "__kwdefaults__",
             {**(JournalFile.__init__.__kwdefaults__ or {}), "now": self.now},
         )
+        monkeypatch.setattr(SystemClock, "current_time", lambda _: self.now())
 
     def now(self) -> float:
         return time.time() + self.later

@@ -21,7 +21,7 @@ READ: list[tuple[dict[str, object], AgentDocument]] = [
         AgentDocument("document", "text/html", text="words"),
     ),
     (
-        {"type": "document", "source": {"type": "content", "content": [{"text": "a"}, {"type": "image"}, {"text": "b"}]}},
+        {"type": "document", "source": {"type": "content", "content": [{"text": "a"}, {"text": "b"}]}},
         AgentDocument("document.txt", "text/plain", text="a\nb"),
     ),
     (
@@ -80,6 +80,13 @@ def test_a_document_is_read_with_its_name_and_type(
     part: dict[str, object], document: AgentDocument
 ) -> None:
     assert read_agent_document(part) == document
+
+
+def test_a_document_with_a_picture_in_it_is_no_text() -> None:
+    """It goes on whole: of its text alone, the picture would be lost."""
+    blocks = [{"text": "a"}, {"type": "image"}, {"text": "b"}]
+    part: dict[str, object] = {"type": "document", "source": {"type": "content", "content": blocks}}
+    assert read_agent_document(part) is None
 
 
 @pytest.mark.parametrize(

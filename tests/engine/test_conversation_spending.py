@@ -85,7 +85,7 @@ async def test_nothing_is_folded_in_the_background_past_a_limit(limit: list[floa
 
     async def reach_limit(_: Request) -> Reply:
         spent[:] = limit
-        return says(" ".join(f"done{number}" for number in range(6_500)))
+        return says(" ".join(f"done{number}" for number in range(11_500)))
 
     made.model.script[:] = [reach_limit]
     sent = len(made.model.requests)

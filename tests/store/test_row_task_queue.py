@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +15,6 @@ from helix_desktop.store.row_task_queue import RowTaskQueue
 from helix_desktop.store.task_queue import QueueCounts
 
 T = TypeVar("T")
-FAR_AWAY = 4e9  # In seconds since 1970.
 
 
 class QueueInFile:
@@ -63,7 +63,7 @@ def test_what_may_run_comes_by_priority_and_then_by_age(queue: QueueInFile) -> N
     queue.add_row("second")
     queue.add_row("urgent", priority=1)
     queue.add_row("taken", "running")
-    queue.add_row("later", until=FAR_AWAY)
+    queue.add_row("later", until=time.time() + 3_600)
     queue.add_row("needs another", open_needs=1)
     queue.add_row("too late", deadline=1.0)
     assert queue.take() == ["urgent", "first", "second"]

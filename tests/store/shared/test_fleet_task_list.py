@@ -8,6 +8,7 @@ import asyncio
 import json
 import math
 import random
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
@@ -517,18 +518,21 @@ async def seconds_until_next_try(tasks: FleetTaskList) -> float:
     return seconds
 
 
+# A longer pause may be a clock that was set, and says nothing of a task's age.
+THREE_DAYS = 3 * 86_400.0
+
+
 async def test_what_ended_long_ago_or_is_beyond_the_number_leaves_the_history(
     tasks: FleetTaskList,
 ) -> None:
     ids = await tasks.add_fleet_tasks([NewFleetTask(order(str(n))) for n in range(6)])
-    for task in ids[:5]:
+    for number, task in enumerate(ids[:5]):
         await tasks.cancel_fleet_task(task)
-        await change_row(
-            tasks, "ended = %s WHERE id = %s", float(ids.index(task)), task, table="ended_tasks"
-        )
+        ended = time.time() - THREE_DAYS + number
+        await change_row(tasks, "ended = %s WHERE id = %s", ended, task, table="ended_tasks")
     assert await tasks.remove_old_tasks(TaskRetention(1e10, 3)) == 2
     assert {t.id for t in await tasks.list_fleet_tasks()} == set(ids[2:])
-    assert await tasks.remove_old_tasks(TaskRetention(1e6, 3)) == 3
+    assert await tasks.remove_old_tasks(TaskRetention(THREE_DAYS / 2, 3)) == 3
     assert [t.id for t in await tasks.list_fleet_tasks()] == [ids[5]]
     counts = await tasks.count_fleet_tasks()
     assert (counts.by_state["waiting"], counts.by_state["cancelled"]) == (1, 0)
@@ -542,8 +546,9 @@ async def test_a_task_may_go_on_whose_need_has_left_the_history(tasks: FleetTask
     cancelled = await tasks.find_fleet_task(after)
     assert await tasks.retry_fleet_task(cancelled)
     assert (await tasks.find_fleet_task(after)).state is FleetTaskState.CANCELLED
-    await change_row(tasks, "ended = 5 WHERE id = %s", need, table="ended_tasks")
-    assert await tasks.remove_old_tasks(TaskRetention(1e6)) == 1
+    ended = time.time() - THREE_DAYS
+    await change_row(tasks, "ended = %s WHERE id = %s", ended, need, table="ended_tasks")
+    assert await tasks.remove_old_tasks(TaskRetention(THREE_DAYS / 2)) == 1
     assert await tasks.retry_fleet_task(cancelled)
     assert [task.id for task in await tasks.claim_fleet_tasks("me", 5, 30)] == [after]
 
