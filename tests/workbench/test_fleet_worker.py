@@ -293,7 +293,7 @@ async def test_a_worker_that_hung_writes_nothing_beside_the_one_that_took_over(
         monkeypatch.setattr(
             claimed_fleet_task, "seconds_since_start_of_computer", lambda: now + 1_000
         )
-        other = "UPDATE tasks SET claims = claims + 1, worker = 'other 1.1', until = %s"
+        other = "UPDATE tasks SET claims = claims + 1, worker = 'other 1.1', until = ?"
         await tasks._run_statements([(other, (time.time() + 1_000,))])
         answered.let_go()  # The reply arrives before the worker hears that its lease is lost.
         await until_an_append_waits(worker)
