@@ -1,5 +1,6 @@
 """Carries out what the user requested in the chat, the timeline, the inspector or the preview."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -31,22 +32,25 @@ from helix_desktop.gui.changes.undo_and_redo import (
 )
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.escape_key import EscapeCloser
+from helix_desktop.gui.common.figure_formats import format_time_ago
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
 from helix_desktop.gui.conversation_actions import ConversationActions
 from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.deep_links import WindowPlace, open_file_or_its_folder, open_in_browser
 from helix_desktop.gui.everything_search import EverythingSearch
+from helix_desktop.gui.frame.command_palette import PaletteItem
 from helix_desktop.gui.message_sending import FilesToUndo
 from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace, client_of_host
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
-from helix_desktop.gui.transcript.chat_actions import ConversationAct, MessageAct
+from helix_desktop.gui.transcript.chat_actions import ActOnMessage, ConversationAct, MessageAct
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import FileUndoResult, PreviewedFile
 
+LONGEST_ROW = 200  # Characters of a message in the list of messages to rewind to.
 FOLD_KIND_BY_ACTION = {
     "fold-observations": FoldKind.OBSERVATIONS,
     "fold-reflection": FoldKind.REFLECTION,
@@ -89,6 +93,9 @@ class ChatActionHandler(QObject):
         )
         parts.actions.set_action_handler(
             "return", self._return_before_last_rewind, when=has_conversation
+        )
+        parts.actions.set_action_handler(
+            "rewind", self._ask_for_message_to_rewind_to, when=has_conversation
         )
         has_workbench = parts.showing.has_workbench
         parts.actions.set_action_handler("push", self._push_branch_on_page, when=has_workbench)
@@ -277,9 +284,33 @@ class ChatActionHandler(QObject):
         else:
             self._parts.notices.show_notice(
                 tr(
-                    "Nothing was rewound here. To go back, right-click a message and choose “Rewind to here…”."
+                    "Nothing was rewound here. To go back, search for “Rewind to an earlier message…”."
                 )
             )
+
+    def _ask_for_message_to_rewind_to(self) -> None:
+        """Lists the user's own messages, the newest first. Choosing one asks as its menu does."""
+        session = self._showing.conversation
+        if session is None:
+            return
+        items: list[PaletteItem] = []
+        for recorded in reversed(session.conversation.state.facts_on_path()):
+            message = _own_message_at(session, recorded.seq)
+            if not message:
+                continue
+            act = ActOnMessage(MessageAct.REWIND, recorded.seq)
+            first_words = " ".join(_text_of_parts(message).split())[:LONGEST_ROW]
+            item = PaletteItem(
+                first_words or tr("A message without text"),
+                partial(self.carry_out_intent, act),
+                kind="message",
+                note=format_time_ago(recorded.time, time.time()),
+            )
+            items.append(item)
+        hint = tr("Rewind to which message?")
+        if not items:
+            hint = tr("This conversation has no message of yours yet.")
+        self._search.ask_for_one_of(items, hint)
 
     def _edit_earlier_user_message(self, session: ShownSession, seq: int) -> None:
         """Puts an earlier message of the user's into the message box, to be sent anew."""
@@ -516,8 +547,9 @@ def _do_nothing() -> None:
 def _text_of_answer(fact: Fact) -> str:
     if not isinstance(fact, ModelReplied):
         return ""
-    texts: list[str] = []
-    for part in fact.parts:
-        if isinstance(part, Text):
-            texts.append(part.text)
+    return _text_of_parts(fact.parts)
+
+
+def _text_of_parts(parts: Sequence[object]) -> str:
+    texts = [part.text for part in parts if isinstance(part, Text)]
     return "\n\n".join(texts)

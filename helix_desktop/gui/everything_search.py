@@ -157,7 +157,7 @@ class EverythingSearch(QObject):
             self._parts.actions["open-folder"].trigger()
             return
         items = search_suggestions.suggest_workspaces(other_workspaces, self._go_to_place)
-        self._palette.open_palette(known=items, hint=tr("Search workspaces"))
+        self.ask_for_one_of(items, tr("Search workspaces"))
 
     def _ask_for_conversation_beside(self) -> None:
         rows_not_shown: list[ConversationListRow] = []
@@ -170,6 +170,10 @@ class EverythingSearch(QObject):
         hint = tr("Search conversations")
         if not items:
             hint = tr("There is no other conversation in this workspace.")
+        self.ask_for_one_of(items, hint)
+
+    def ask_for_one_of(self, items: Sequence[PaletteItem], hint: str) -> None:
+        """Lists these items alone in the palette. `hint` stands in its empty field."""
         self._palette.open_palette(known=items, hint=hint)
 
     def _open_place_beside(self, place: WindowPlace) -> None:

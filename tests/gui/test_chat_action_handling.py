@@ -285,9 +285,26 @@ def test_one_returns_to_what_was_rewound_by_its_line_or_from_the_palette(
 @pytest.mark.parametrize("words", ["rewind", "return", "go back"])
 def test_rewind_is_found_in_the_palette_and_in_the_help(window: MainWindow, words: str) -> None:
     found = match_palette_items(suggest_actions(window.window_actions), words)
-    assert "Return to the messages that were rewound" in [item.text for item in found]
+    titles = [item.text for item in found]
+    assert "Return to the messages that were rewound" in titles
+    if words != "return":
+        assert "Rewind to an earlier message…" in titles
     lines = [finding.line for finding in find_help_pages(words)]
     assert any("go back to an earlier message (rewind), and return?" in line for line in lines)
+
+
+def test_the_palette_lists_the_own_messages_and_rewinds_to_the_chosen_one(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """Only the menu of a message led to a rewind, so that the keyboard could not."""
+    newest = said(session)[-1]
+    window.window_actions["rewind"].trigger()
+    palette = window.search._palette
+    assert palette.line.placeholderText() == "Rewind to which message?"
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    click_way(window, "Rewind")
+    assert window.chat.composer.text.toPlainText() == newest
+    assert newest not in texts_for_model(session)
 
 
 def test_the_undo_of_a_rewind_leaves_a_box_that_was_written_in_since(

@@ -1,5 +1,5 @@
 """A small bar above a message with its time and with buttons: copy, edit, regenerate,
-other answers, fork.
+other answers, fork, rewind.
 
 It is drawn in the gap above the message and takes no extra room. It is shown while the message has
 the pointer or the focus.
@@ -33,7 +33,13 @@ HEIGHT = 22
 SIDE = 26  # The width of a button with an icon, in pixels.
 BAR = -1  # This number means the bar, which is not one of the item's boxes.
 OVERLAP = 3  # The bar may cover this many pixels of its message.
-_ICONS = {MessageAct.EDIT: "edit", MessageAct.REGENERATE: "again", MessageAct.FORK: "fork", MessageAct.SHOW_REQUEST: "entry"}  # fmt: skip
+_ICONS = {
+    MessageAct.EDIT: "edit",
+    MessageAct.REGENERATE: "again",
+    MessageAct.FORK: "fork",
+    MessageAct.REWIND: "rewind",
+    MessageAct.SHOW_REQUEST: "entry",
+}
 _WITH_BAR = frozenset({TranscriptItemKind.USER, TranscriptItemKind.REPLY})
 
 

@@ -64,6 +64,7 @@ def test_the_buttons_of_a_message_and_of_an_answer(
     over(pane, 0)
     press(pane, 0, "Edit and resend…")
     press(pane, 0, "Duplicate up to here")
+    press(pane, 0, "Rewind to here…")
     over(pane, 2)
     press(pane, 2, "Copy message")
     press(pane, 2, "Regenerate")
@@ -72,6 +73,7 @@ def test_the_buttons_of_a_message_and_of_an_answer(
     assert wanted == [
         ActOnMessage(MessageAct.EDIT, 1),
         ActOnMessage(MessageAct.FORK, 1),
+        ActOnMessage(MessageAct.REWIND, 1),
         ActOnMessage(MessageAct.REGENERATE, 4),
         ActOnMessage(MessageAct.SHOW_REQUEST, 4),
         ActOnMessage(MessageAct.CHOOSE, 2),
