@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from PySide6.QtCore import QMimeData, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QIcon, QPixmap
+from PySide6.QtGui import QIcon, QPixmap, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.facts import Attachment, DocumentOrigin, Stored, Text, UserPart
@@ -23,6 +23,8 @@ from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
 NAME = 40  # The names of attachments are shortened to this many characters.
+SHORTEST_NAME = 8  # In a narrow window, to this many.
+_AS_ON_BUTTONS = Qt.TextFlag.TextShowMnemonic
 
 
 def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:
@@ -111,13 +113,20 @@ def has_files_or_picture(mime: QMimeData) -> bool:
     return mime.hasImage() and not mime.hasText()
 
 
-def _shorten_in_the_middle(name: str) -> str:
+def _shorten_in_the_middle(name: str, most: int) -> str:
     """Shortens a long name in the middle, as its ends say the most."""
-    if len(name) <= NAME:
+    if len(name) <= most:
         return name
-    beginning = name[: NAME // 2 - 1]
-    ending = name[-NAME // 2 :]
-    return f"{beginning}…{ending}"
+    length_of_ending = most // 2
+    beginning = name[: most - length_of_ending - 1]
+    return f"{beginning}…{name[-length_of_ending:]}"
+
+
+def _label_of_chip(name: str, figures: str, longest_name: int = NAME) -> str:
+    label = _shorten_in_the_middle(name, longest_name).replace("&", "&&")
+    if figures:
+        label = f"{label} · {figures}"
+    return f"{label}  ✕"
 
 
 @dataclass(slots=True, eq=False)
@@ -127,6 +136,7 @@ class ShownChip:
     attachment: Attachment
     tokens_to_send: int
     picture: QPixmap | None
+    figures: str
     buttons: Sequence[QPushButton]
 
 
@@ -252,6 +262,7 @@ class AttachmentChips(QWidget):
                 button.deleteLater()
         self._place_chips_in_order()
         self.setVisible(bool(self._held))
+        self._fit_chips_to_width()
         self.updateGeometry()
         # What is asked for may come at once, and change the list.
         for attachment in built:
@@ -279,7 +290,40 @@ class AttachmentChips(QWidget):
         if picture is not None:
             buttons.append(self._build_thumbnail_button(attachment, picture))
         buttons.append(self._build_attachment_chip(attachment))
-        return ShownChip(attachment, self._tokens_to_send(attachment), picture, buttons)
+        figures = self._describe_attachment_tokens(attachment)
+        tokens_to_send = self._tokens_to_send(attachment)
+        return ShownChip(attachment, tokens_to_send, picture, figures, buttons)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_chips_to_width()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._fit_chips_to_width()
+
+    def _fit_chips_to_width(self) -> None:
+        """Shortens the names of chips that are wider than the row, such as beside another
+        conversation. Their figures and their ✕ stay whole.
+        """
+        if not self.isVisible():  # Its width is not known yet.
+            return
+        for shown in self._shown_chips:
+            chip = shown.buttons[-1]
+            name = shown.attachment.name
+            label = _label_of_chip(name, shown.figures)
+            longest_name = NAME
+            while longest_name > SHORTEST_NAME and self._width_of_chip(chip, label) > self.width():
+                longest_name -= 1
+                label = _label_of_chip(name, shown.figures, longest_name)
+            if chip.text() != label:
+                chip.setText(label)
+
+    def _width_of_chip(self, chip: QPushButton, label: str) -> int:
+        """Returns how wide a chip is with this label instead of the one that it has."""
+        text_width = chip.fontMetrics().size(_AS_ON_BUTTONS, label).width()
+        width_before = chip.fontMetrics().size(_AS_ON_BUTTONS, chip.text()).width()
+        return chip.sizeHint().width() - width_before + text_width
 
     def _place_chips_in_order(self) -> None:
         index = 0
@@ -325,12 +369,11 @@ class AttachmentChips(QWidget):
         return sent
 
     def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:
-        label = _shorten_in_the_middle(attachment.name).replace("&", "&&")
-        figures = self._describe_attachment_tokens(attachment)
-        if figures:
-            label = f"{label} · {figures}"
         chip = build_push_button(
-            f"{label}  ✕", self, lambda: self._remove_attachment(attachment), "chip"
+            _label_of_chip(attachment.name, self._describe_attachment_tokens(attachment)),
+            self,
+            lambda: self._remove_attachment(attachment),
+            "chip",
         )
         chip.setCursor(Qt.CursorShape.PointingHandCursor)
         hint = tr("Remove {name} from the message", name=attachment.name)

@@ -33,6 +33,7 @@ HEIGHT = 22
 SIDE = 26  # The width of a button with an icon, in pixels.
 BAR = -1  # This number means the bar, which is not one of the item's boxes.
 OVERLAP = 3  # The bar may cover this many pixels of its message.
+TOP_IN_SIGHT = 2.0  # The highest place of the bar in the viewport, in pixels.
 _ICONS = {
     MessageAct.EDIT: "edit",
     MessageAct.REGENERATE: "again",
@@ -178,16 +179,21 @@ class HoverBar(LayoutBox):
         build_icon(button.icon, ink.token_colour(icon_colour)).paint(painter, icon_area)
 
 
-def position_of_hover_bar(bar: HoverBar, message: QRectF) -> QPointF:
+def position_of_hover_bar(bar: HoverBar, message: QRectF, viewport_height: float) -> QPointF:
     """Returns where the bar is, in the viewport: above its message, at the right.
 
-    If the message begins above the viewport, the bar is at the top of the viewport, so that it
-    stays in sight. It never leaves its message at the bottom.
+    If the message begins above the viewport, the bar is below the message, where it covers none of
+    the last words. If the message also ends below the viewport, the bar is at the top of it.
     """
-    top = message.top() - bar.height + bar.ink.scaled_pixels(OVERLAP)
-    lowest_top = max(top, message.bottom() - bar.height)
-    top_in_sight = max(top, 2.0)
-    return QPointF(message.right() - bar.width, min(top_in_sight, lowest_top))
+    left = message.right() - bar.width
+    overlap = bar.ink.scaled_pixels(OVERLAP)
+    top_above = message.top() - bar.height + overlap
+    if top_above >= -overlap:
+        return QPointF(left, max(top_above, TOP_IN_SIGHT))
+    top_below = message.bottom() - overlap
+    if top_below + bar.height <= viewport_height:
+        return QPointF(left, top_below)
+    return QPointF(left, TOP_IN_SIGHT)
 
 
 class AnswerNameAndChoiceBox(LayoutBox):

@@ -98,7 +98,8 @@ class TranscriptView(TranscriptCanvas):
         if layout is not None:
             height = float(layout.current_height)
         message = self.rect_in_viewport(index, QRectF(0, 0, self.column.page.width, height))
-        position = message_bar.position_of_hover_bar(bar, message)
+        viewport_height = float(self.viewport().height())
+        position = message_bar.position_of_hover_bar(bar, message, viewport_height)
         return QRectF(position, QSizeF(bar.width, bar.height))
 
     @property
@@ -193,6 +194,9 @@ class TranscriptView(TranscriptCanvas):
         super().update_hover(point)
         hot_spot = self.hot_spot_at_point(point)
         index, _ = self.item_and_point_under(point)
+        shown_bar = self.hover_bar_of(self._over)
+        if shown_bar is not None and self.hover_bar_rect(self._over, shown_bar).contains(point):
+            index = self._over  # The bar is in the gap to another message.
         if index != self._over or hot_spot != self._pointed:
             self._over = index
             self._pointed = hot_spot

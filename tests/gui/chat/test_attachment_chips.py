@@ -93,6 +93,7 @@ def buttons_in_order(chips: AttachmentChips) -> list[QPushButton]:
 def test_a_file_that_comes_leaves_the_chips_of_the_others_alone(theme: Theme) -> None:
     """Eleven files built sixty-six chips, and the window stood for 41 to 62 ms."""
     chips = AttachmentChips(theme)
+    chips.resize(640, 120)
     asked: list[Attachment] = []
     chips.unknown.connect(asked.append)
     files = [numbered_file(number) for number in range(11)]
@@ -121,3 +122,23 @@ def test_what_becomes_known_or_is_removed_changes_its_own_chip_alone(theme: Them
     assert buttons_in_order(chips) == [first_chip, third_chip]
     chips.show_attachments([third, first])
     assert buttons_in_order(chips) == [third_chip, first_chip]
+
+
+def test_no_chip_is_cut_in_a_narrow_message_box(theme: Theme) -> None:
+    """Beside another conversation, the ends of the chips were out of sight, and the ✕ with them."""
+    chips = AttachmentChips(theme)
+    attachment = Attachment("minutes of the meeting & of all that came of it.txt", STORED, 40_900)
+    chips.add_attachment(attachment)
+    chips.show_attachment_tokens(attachment, 1_300)
+    chips.resize(900, 60)
+    chips.show()
+    chip = chips.findChildren(QPushButton)[-1]
+    whole = chip.text()
+    for width in (380, 320, 280):
+        chips.resize(width, 60)
+        assert chip.sizeHint().width() <= width
+        assert chip.text().startswith("min")
+        assert chip.text().endswith("txt · excerpt, 1.3K of 40.9K tokens  ✕")
+    chips.resize(900, 60)
+    assert chip.text() == whole
+    chips.close()

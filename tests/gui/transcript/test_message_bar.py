@@ -152,6 +152,34 @@ def test_it_stays_in_sight_above_what_is_long(pane: TranscriptPane, settle: Sett
     )
 
 
+def test_it_covers_no_words_of_a_message_that_leaves_at_the_top(
+    pane: TranscriptPane, settle: Settle
+) -> None:
+    """Of a message of two lines that was half out of sight, the bar covered the last words."""
+    told = Told()
+    told.user("many words in a row " * 18)
+    told.user("a line\n\n" * 90)
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    view = pane.view
+    line = QRectF(0, 0, view.column.page.width, view.column.lay_out_fully(0).current_height)
+    out_of_sight = round(line.height() * 0.7)
+    view.scrolling.set_following_end(following=False)
+    view.verticalScrollBar().setValue(out_of_sight)
+    settle()
+    view.update_hover(view.rect_in_viewport(0, line).center().toPoint() + QPoint(0, 5))
+    bar = view.hover_bar_of(0)
+    assert bar is not None
+    message = view.rect_in_viewport(0, line)
+    place = view.hover_bar_rect(0, bar)
+    assert message.top() < 0 < message.bottom()
+    assert message.bottom() - 4 <= place.top() <= message.bottom()
+    assert place.bottom() <= view.rect_in_viewport(1, QRectF(0, 0, 1, 1)).top() + 8
+
+    view.update_hover(place.center().toPoint())  # On the way to a button, it stays.
+    assert view._item_with_hover_bar == 0
+
+
 def test_a_message_that_a_rewind_hides_takes_its_bar_along(
     pane: TranscriptPane, settle: Settle
 ) -> None:
