@@ -60,7 +60,7 @@ from helix_desktop.providers.model_prices import (
 )
 from helix_desktop.workbench import system_prompt_and_settings
 from helix_desktop.workbench.model_roles import LEAST_LEARNED_WINDOW
-from helix_desktop.workbench.open_questions import FOLDER, OpenQuestions
+from helix_desktop.workbench.open_questions import FOLDER, UNKNOWN_SEQ, OpenQuestions
 from helix_desktop.workbench.open_workbench import Workbench
 
 # An agent's request waits so long for the text of a document in it.
@@ -132,12 +132,15 @@ class _NotesOfQuestions:
 
     def remember_question(self, request: Request, question: str) -> AbstractContextManager[None]:
         tokens = self.token_counter.count_tokens(question)
+        after_seq = UNKNOWN_SEQ
+        if self.session is not None:
+            after_seq = self.session.conversation.state.seq
         is_behind_conversation = request.system != ASKED_ALONE
         if is_behind_conversation and self.session is not None:
             state = self.session.conversation.state
             tokens = estimate_billed_tokens(state.counted_tokens + tokens, state)
         return self.questions.remember_until_answered(
-            self.conversation, request.purpose, request.model, facts.Usage(tokens)
+            self.conversation, request.purpose, request.model, facts.Usage(tokens), after_seq
         )
 
 

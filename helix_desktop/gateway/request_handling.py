@@ -63,7 +63,7 @@ from helix_desktop.protocols.gateway_message import Json, PieceKind
 from helix_desktop.protocols.protocol_table import CALL_FILTERS
 from helix_desktop.providers.model_prices import price_usage_of_agent
 from helix_desktop.token_counting import BYTES_PER_TOKEN
-from helix_desktop.workbench.open_questions import UNKNOWN_USAGE, QuestionNote
+from helix_desktop.workbench.open_questions import UNKNOWN_SEQ, UNKNOWN_USAGE, QuestionNote
 from helix_desktop.workbench.unread_requests import UnreadRequest
 
 log = logging.getLogger(__name__)
@@ -191,12 +191,14 @@ class AgentRequestHandler:
         conversation: str,
         purpose: Purpose,
         usage: Usage = UNKNOWN_USAGE,
+        after_seq: int = UNKNOWN_SEQ,
     ) -> None:
         """Keep a note of a request of a conversation until this handler is done with it."""
         if self._is_over:  # It was recorded behind its reply, or there is none.
             return
         model = request.arrival.model
-        note = conversations.questions.note_question(conversation, purpose, model, usage)
+        questions = conversations.questions
+        note = questions.note_question(conversation, purpose, model, usage, after_seq)
         self._notes.append(note)
 
     def _renew_notes(self) -> None:
@@ -328,7 +330,17 @@ class AgentRequestHandler:
         self.memory.taken_out.remember_taken_out(request.arrival, sent.taken_out)
         token = self.sending.incoming.registration.token
         self.memory.remember_unfolded(token, request.arrival.agent, sent.unfolded)
-        self._note_request(request, conversations, sent.ticket.conversation, Purpose.STEP)
+        after_seq = sent.ticket.saw
+        if sent.ticket.ahead:
+            # Earlier replies of its history are recorded behind that fact, and none is its answer.
+            after_seq = UNKNOWN_SEQ
+        self._note_request(
+            request,
+            conversations,
+            sent.ticket.conversation,
+            Purpose.STEP,
+            after_seq=after_seq,
+        )
         return request, sent
 
     async def _ask_what_was_taken_out(

@@ -19,7 +19,15 @@ from typing import Any
 from helix_desktop import atomic_files
 from helix_desktop.engine.context_usage import estimate_usage_of_request
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import ModelReplied, ModelRole, Purpose, Recorded, Spent, Usage
+from helix_desktop.engine.facts import (
+    Fact,
+    ModelReplied,
+    ModelRole,
+    Purpose,
+    Recorded,
+    Spent,
+    Usage,
+)
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import HelixError, StoppedByUser
 from helix_desktop.fast_dataclass import dataclass
@@ -30,6 +38,8 @@ FOLDER = "open-questions"
 # A file that is still empty after so many seconds is of a process that was killed as it made it.
 EMPTY_SECONDS = 60.0
 UNKNOWN_USAGE = Usage()
+# Who asked did not know which facts the conversation had.
+UNKNOWN_SEQ = -1
 
 OpenConversation = Callable[[str], Awaitable[Conversation | None]]
 
@@ -38,6 +48,9 @@ OpenConversation = Callable[[str], Awaitable[Conversation | None]]
 class UnansweredQuestion:
     """What a note says. `usage`: what the question costs at least; nothing: it is a step of its
     conversation, whose facts say how long it was. `asked`: when, in seconds since 1970.
+
+    `after_seq`: the newest fact when it was first asked, or UNKNOWN_SEQ. `answers`: how many answers
+    were recorded behind that fact before it was asked once more. Both hold whatever the clock says.
     """
 
     conversation: str
@@ -45,6 +58,8 @@ class UnansweredQuestion:
     model: str
     asked: float
     usage: Usage = UNKNOWN_USAGE
+    after_seq: int = UNKNOWN_SEQ
+    answers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +94,8 @@ class QuestionNote:
 
     def renew_question_note(self) -> None:
         """Note that the question is asked once more, now that an answer to it is recorded."""
-        self.question = replace(self.question, asked=time.time())
+        answers = self.question.answers + 1
+        self.question = replace(self.question, asked=time.time(), answers=answers)
         self.write_question_note()
 
     def write_question_note(self) -> None:
@@ -93,6 +109,8 @@ class QuestionNote:
             "asked": self.question.asked,
             "input": usage.input,
             "cache_read": usage.cache_read,
+            "after_seq": self.question.after_seq,
+            "answers": self.question.answers,
         }
         # Blanks cover what a longer note has left behind. All of it is one write, because the process
         # may be killed at any time.
@@ -126,10 +144,15 @@ class OpenQuestions:
     folder: Path | None = None
 
     def note_question(
-        self, conversation: str, purpose: Purpose, model: str, usage: Usage = UNKNOWN_USAGE
+        self,
+        conversation: str,
+        purpose: Purpose,
+        model: str,
+        usage: Usage = UNKNOWN_USAGE,
+        after_seq: int = UNKNOWN_SEQ,
     ) -> QuestionNote:
         """Write a note of a question that is asked now."""
-        question = UnansweredQuestion(conversation, purpose, model, time.time(), usage)
+        question = UnansweredQuestion(conversation, purpose, model, time.time(), usage, after_seq)
         note = QuestionNote(question)
         if self.folder is None or not conversation:
             return note
@@ -154,10 +177,15 @@ class OpenQuestions:
 
     @contextmanager
     def remember_until_answered(
-        self, conversation: str, purpose: Purpose, model: str, usage: Usage
+        self,
+        conversation: str,
+        purpose: Purpose,
+        model: str,
+        usage: Usage,
+        after_seq: int = UNKNOWN_SEQ,
     ) -> Iterator[None]:
         """Keep a note of a question until it is answered or fails."""
-        note = self.note_question(conversation, purpose, model, usage)
+        note = self.note_question(conversation, purpose, model, usage, after_seq)
         try:
             yield
         except StoppedByUser:
@@ -234,9 +262,17 @@ def _take_file_of_ended_process(path: Path) -> bytes:
 def _parse_question_note(content: Any) -> UnansweredQuestion:
     usage = Usage(int(content["input"]), int(content["cache_read"]))
     purpose = Purpose(content["purpose"])
-    model = str(content["model"])
+    # An earlier version did not write these two.
+    after_seq = int(content.get("after_seq", UNKNOWN_SEQ))
+    answers = int(content.get("answers", 0))
     return UnansweredQuestion(
-        str(content["conversation"]), purpose, model, float(content["asked"]), usage
+        str(content["conversation"]),
+        purpose,
+        str(content["model"]),
+        float(content["asked"]),
+        usage,
+        after_seq,
+        answers,
     )
 
 
@@ -284,13 +320,28 @@ def _build_spent(question: UnansweredQuestion, usage: Usage, state: Conversation
 def was_answered_since(recorded_facts: Sequence[Recorded], question: UnansweredQuestion) -> bool:
     """Whether an answer was recorded after the question was asked: its process was killed before
     it could delete the note.
+
+    The clock may have been set in between, so the order of the facts decides. The date does only for
+    a question whose place among them is not known.
     """
+    if question.after_seq == UNKNOWN_SEQ:
+        for recorded in reversed(recorded_facts):
+            if recorded.time < question.asked:
+                return False
+            if _is_answer(recorded.fact, question.purpose):
+                return True
+        return False
+
+    answers = 0
     for recorded in reversed(recorded_facts):
-        fact = recorded.fact
-        if recorded.time < question.asked:
-            return False
-        if isinstance(fact, ModelReplied) and question.purpose is Purpose.STEP:
-            return True
-        if isinstance(fact, Spent) and fact.purpose is question.purpose and not fact.is_estimate:
-            return True
-    return False
+        if recorded.seq <= question.after_seq:
+            break
+        if _is_answer(recorded.fact, question.purpose):
+            answers += 1
+    return answers > question.answers
+
+
+def _is_answer(fact: Fact, purpose: Purpose) -> bool:
+    if isinstance(fact, ModelReplied):
+        return purpose is Purpose.STEP
+    return isinstance(fact, Spent) and fact.purpose is purpose and not fact.is_estimate

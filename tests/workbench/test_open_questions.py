@@ -10,11 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import Purpose, Usage
+from helix_desktop.engine.facts import (
+    Fact,
+    ModelReplied,
+    Purpose,
+    Recorded,
+    Spent,
+    Stop,
+    Text,
+    Usage,
+    UserSaid,
+)
 from helix_desktop.errors import StoppedByUser
 from helix_desktop.workbench import open_questions
-from helix_desktop.workbench.open_questions import NO_NOTES, OpenQuestions
+from helix_desktop.workbench.open_questions import (
+    NO_NOTES,
+    UNKNOWN_SEQ,
+    OpenQuestions,
+    UnansweredQuestion,
+    was_answered_since,
+)
 
+YEAR = 365 * 86_400.0
 ASKED = ("c1", Purpose.HANDOVER, "gpt", Usage(42_651, 40_000))
 ASKS = """
 import sys
@@ -99,3 +116,63 @@ def test_a_question_is_asked_without_a_folder_for_notes(tmp_path: Path) -> None:
     for questions in (OpenQuestions(tmp_path / "file" / "open"), NO_NOTES):
         with questions.remember_until_answered(*ASKED):
             assert questions.take_unanswered_questions() == []
+
+
+def ask_behind(
+    purpose: Purpose, *, after_seq: int, askings: int, folder: Path
+) -> UnansweredQuestion:
+    """What a note says of a question that was asked so often when its process was killed."""
+    questions = OpenQuestions(folder)
+    note = questions.note_question("c1", purpose, "m", Usage(1), after_seq)
+    for _ in range(askings - 1):
+        note.renew_question_note()
+    note.leave_question_unanswered()
+    (question,) = questions.take_unanswered_questions()
+    return question
+
+
+@pytest.mark.parametrize("seconds_set", [-YEAR, -3600.0, 0.0, 3600.0, YEAR])
+@pytest.mark.parametrize("purpose", [Purpose.STEP, Purpose.HANDOVER])
+@pytest.mark.parametrize(
+    ("askings", "answers_behind", "is_answered"),
+    [(1, 0, False), (1, 1, True), (2, 1, False), (2, 2, True), (3, 2, False), (3, 3, True)],
+)
+def test_an_answer_counts_by_its_place_whatever_the_clock_was_set_to(
+    tmp_path: Path,
+    seconds_set: float,
+    purpose: Purpose,
+    *,
+    askings: int,
+    answers_behind: int,
+    is_answered: bool,
+) -> None:
+    """Its date decided: with a clock that was set back, a recorded answer was paid for twice, and
+    with one that was set forward before, a question without an answer was not paid for.
+    """
+    answer: Fact = Spent(purpose, "m", Usage(1))
+    if purpose is Purpose.STEP:
+        answer = ModelReplied((), "m", Stop.END, Usage(1))
+    question = ask_behind(purpose, after_seq=2, askings=askings, folder=tmp_path / "notes")
+    # The second is an earlier answer, which may be dated after the question.
+    earlier_time = question.asked - seconds_set
+    later_time = question.asked + seconds_set + 1.0
+    recorded = [
+        Recorded("c1", 1, earlier_time, UserSaid((Text("go on"),))),
+        Recorded("c1", 2, earlier_time, answer),
+    ]
+    for number in range(answers_behind):
+        recorded.append(Recorded("c1", 3 + number, later_time, answer))
+    assert was_answered_since(recorded, question) is is_answered
+
+
+def test_the_note_of_an_earlier_version_goes_by_its_date(tmp_path: Path) -> None:
+    note = tmp_path / "1.json"
+    note.write_text(
+        '{"conversation": "c1", "purpose": "step", "model": "m", "asked": 9.0,'
+        ' "input": 0, "cache_read": 0}'
+    )
+    (question,) = OpenQuestions(tmp_path).take_unanswered_questions()
+    assert question.after_seq == UNKNOWN_SEQ
+    reply = ModelReplied((), "m", Stop.END, Usage(1))
+    assert was_answered_since([Recorded("c1", 1, 10.0, reply)], question)
+    assert not was_answered_since([Recorded("c1", 1, 8.0, reply)], question)
