@@ -235,6 +235,24 @@ class GitRepository:
             folders.extend(root.parents)
         return await asyncio.to_thread(_is_any_repository, folders)
 
+    async def has_uncommitted_changes(self) -> bool:
+        """Whether any file that git knows differs from the last commit, whoever changed it."""
+        for root in self._find_checkpoints().roots:
+            if _is_any_repository([root, *root.parents]):
+                status = await asyncio.to_thread(
+                    run_git,
+                    root,
+                    "status",
+                    "--porcelain=v1",
+                    "--untracked-files=no",
+                    "--ignore-submodules=all",
+                    "--",
+                    ".",
+                )
+                if status:
+                    return True
+        return False
+
     async def set_up_repository(self) -> None:
         """Create a repository in the workspace's first folder, without the hooks of a template."""
         await asyncio.to_thread(

@@ -57,11 +57,15 @@ class FakeRepository:
     committed: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
 
     has_git: bool = True
+    has_other_changes: bool = False
     refuses: str = ""
     changed_since_commit: frozenset[str] = frozenset()
 
     async def has_repository(self) -> bool:
         return self.has_git
+
+    async def has_uncommitted_changes(self) -> bool:
+        return self.has_other_changes
 
     async def set_up_repository(self) -> None:
         self.has_git = True

@@ -55,6 +55,16 @@ async def test_what_is_different_from_a_revision(desks: Desks, project: Path) ->
         await bench.file_changes.changes_since_revision("nothing")
 
 
+async def test_changes_that_no_conversation_made_are_known(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    repository = bench.file_changes.git_repository
+    assert not await repository.has_uncommitted_changes()
+    (project / "untracked").write_text("new\n")
+    assert not await repository.has_uncommitted_changes()
+    (project / "a").write_text("two\n")
+    assert await repository.has_uncommitted_changes()
+
+
 async def test_a_commit_takes_these_files_and_leaves_what_else_is_staged(
     desks: Desks, project: Path
 ) -> None:

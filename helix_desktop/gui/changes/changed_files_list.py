@@ -30,9 +30,13 @@ _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
 
 @dataclass(frozen=True, slots=True)
 class ChangesListRow:
-    """A row: a heading, a folder of a group, a file in it, or a path that checkpoints leave out."""
+    """A row: a heading, a folder of a group, a file in it, or a path that checkpoints leave out.
+
+    `whole_ending`: the end of the heading that is never cut, such as how many files follow.
+    """
 
     heading: str = ""
+    whole_ending: str = ""
     folder: str = ""
     file: FileChange | None = None
     uncovered: UncoveredPath | None = None
@@ -255,6 +259,11 @@ class _ChangesRowDelegate(RowPainter):
 
         if entry.uncovered is not None:
             name_room *= SHARE_OF_UNCOVERED_NAME  # The rest is for the reason.
+        if entry.whole_ending:
+            # A long name of a turn gives way to what is behind it.
+            room_before_ending = name_room - self._text_width(font, entry.whole_ending)
+            beginning = name.removesuffix(entry.whole_ending)
+            name = self._elide_text(font, beginning, room_before_ending) + entry.whole_ending
         name_end = self._draw_text(painter, text_rect, font, name, "faint", name_room)
         text_rect.setLeft(name_end + gap)
         if entry.uncovered is not None:
@@ -296,6 +305,12 @@ class _ChangesRowDelegate(RowPainter):
     def _text_width(self, font: str, words: str) -> float:
         return QFontMetricsF(self._fonts[font]).horizontalAdvance(words)
 
+    def _elide_text(self, font: str, words: str, room: float) -> str:
+        elide_mode = Qt.TextElideMode.ElideMiddle
+        if font == "heading":
+            elide_mode = Qt.TextElideMode.ElideRight
+        return QFontMetricsF(self._fonts[font]).elidedText(words, elide_mode, room + 1)
+
     def _draw_text(
         self,
         painter: QPainter,
@@ -310,10 +325,7 @@ class _ChangesRowDelegate(RowPainter):
         """
         if room is None:
             room = text_rect.width()
-        elide_mode = Qt.TextElideMode.ElideMiddle
-        if font == "heading":
-            elide_mode = Qt.TextElideMode.ElideRight
-        elided = QFontMetricsF(self._fonts[font]).elidedText(words, elide_mode, room + 1)
+        elided = self._elide_text(font, words, room)
         painter.setFont(self._fonts[font])
         painter.setPen(self._theme.colour_of_token(colour))
         alignment = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextDontClip

@@ -103,6 +103,7 @@ class GatheredChanges:
     turns: Sequence[TurnOfChanges]
     rows: list[ChangesListRow]
     committed_paths: frozenset[str] = frozenset()
+    why_no_commit: str = ""
 
 
 class ChangesPage(QWidget):
@@ -275,7 +276,7 @@ class ChangesPage(QWidget):
         self.commit_button.setVisible(not is_elsewhere)
         self._note_on_commit = ""
         if is_elsewhere:
-            self._note_on_commit = tr("Commits are made where the workspace was opened first: in another window, or on the other computer.")  # fmt: skip
+            self._note_on_commit = _commits_are_made_elsewhere()
 
     def reload_if_files_changed(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -380,7 +381,8 @@ class ChangesPage(QWidget):
         if uncovered_paths:
             rows.append(ChangesListRow(heading=tr("Undo does not cover")))
         rows += group_uncovered_paths_by_rule(uncovered_paths)
-        return GatheredChanges(changes, conversation, turns, rows, committed)
+        why_no_commit = await _explain_why_no_commit(changes, rows)
+        return GatheredChanges(changes, conversation, turns, rows, committed, why_no_commit)
 
     async def _gather_undone_commits(
         self,
@@ -465,6 +467,7 @@ class ChangesPage(QWidget):
         self._files = [row.file for row in gathered.rows if row.file is not None]
 
         self._list_files_again(gathered.rows)
+        self._note_on_commit = gathered.why_no_commit
         self._show_coverage_note(gathered.changes.checkpoint_progress)
 
         seq, path = self._turn_to_show
@@ -525,17 +528,11 @@ class ChangesPage(QWidget):
 
     def _offer_files_to_commit(self, gathered: GatheredChanges) -> None:
         """Offers each changed file once, without those that are as in the last commit."""
-        files_by_path: dict[str, FileChange] = {}
-        for row in gathered.rows:
-            if row.file is None or row.is_committed:
-                continue
-            if not is_change_of_folder(row.file.change):
-                files_by_path[row.file.path_of_change] = row.file
         own_changes = file_changes_of_this_process(gathered.changes)
         if own_changes is not None:
-            self.commit_button.set_files_to_commit(
-                own_changes, gathered.conversation, list(files_by_path.values())
-            )
+            files = _list_files_to_commit(gathered.rows)
+            self.commit_button.set_files_to_commit(own_changes, gathered.conversation, files)
+            self.commit_button.setToolTip(gathered.why_no_commit)
 
     def _show_checkpoint_progress_and_reload(self, progress: CheckpointProgress) -> None:
         self._show_coverage_note(progress)
@@ -774,6 +771,33 @@ class ChangesPage(QWidget):
         self._doing.run_in_background(work, then=then, owner=self)
 
 
+def _list_files_to_commit(rows: Sequence[ChangesListRow]) -> list[FileChange]:
+    files_by_path: dict[str, FileChange] = {}
+    for row in rows:
+        if row.file is None or row.is_committed:
+            continue
+        if not is_change_of_folder(row.file.change):
+            files_by_path[row.file.path_of_change] = row.file
+    return list(files_by_path.values())
+
+
+async def _explain_why_no_commit(changes: ShownFileChanges, rows: Sequence[ChangesListRow]) -> str:
+    """Says why no commit is offered, and where what others have changed is committed."""
+    own_changes = file_changes_of_this_process(changes)
+    if own_changes is None:
+        return _commits_are_made_elsewhere()
+    repository = own_changes.git_repository
+    if _list_files_to_commit(rows) or not await repository.has_repository():
+        return ""
+    if await repository.has_uncommitted_changes():
+        return tr("Nothing in this list is left to commit. The repository has other uncommitted changes: to commit them, choose “Since a git revision…” above.")  # fmt: skip
+    return tr("Nothing in this list is left to commit.")
+
+
+def _commits_are_made_elsewhere() -> str:
+    return tr("Commits are made where the workspace was opened first: in another window, or on the other computer.")  # fmt: skip
+
+
 def _is_about_changed_files(event: Event) -> bool:
     if not isinstance(event, FactAppended):
         return False
@@ -808,12 +832,13 @@ def _build_group_rows(group: ChangesGroup, committed: frozenset[str]) -> list[Ch
         count = format_count(len(files), "{n} folder", "{n} folders")
     else:
         count = format_count(len(files), "{n} file", "{n} files")
-    heading = f"{group.heading} · {count}"
+    ending = f" · {count}"
     is_committed = committed.issuperset(file.path_of_change for file in files)
     if is_committed:
-        heading += f" · {tr('committed')}"
+        ending += f" · {tr('committed')}"
     heading_row = ChangesListRow(
-        heading=heading,
+        heading=f"{group.heading}{ending}",
+        whole_ending=ending,
         turn=group.turn,
         added=sum(file.added for file in files),
         removed=sum(file.removed for file in files),

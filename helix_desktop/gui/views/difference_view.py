@@ -5,6 +5,7 @@ from math import ceil
 from typing import cast
 
 from PySide6.QtCore import (
+    QElapsedTimer,
     QEvent,
     QObject,
     QPoint,
@@ -42,6 +43,8 @@ from helix_desktop.gui.views.difference_layout import BOX, DifferenceLines, Diff
 TAIL = 24
 LOOKS_FOR_MOUSE_MS = 100
 MOVED_ON = 12  # Pixels. A mouse that moved less is still where it was.
+# Whoever presses again so long after what is under the mouse has changed has seen what it is now.
+SEEN_AFTER_MS = 1_500
 NO_ROWS = difference_rows.build_difference_sheet((), two_columns=False)
 
 
@@ -90,6 +93,7 @@ class DifferenceView(TextSurface):
         # Where the mouse pressed Undo last, and whether it is still there. Another part's Undo that
         # comes there by itself is not what a second click means.
         self._undo_pressed_at = QPoint()
+        self._unchanged = QElapsedTimer()
         self._watching_mouse = QTimer(self, interval=LOOKS_FOR_MOUSE_MS)
         self._watching_mouse.timeout.connect(self._has_mouse_moved_on)
         self._right = True  # True if the selected text is in the right column.
@@ -118,6 +122,8 @@ class DifferenceView(TextSurface):
         can be commented on. `is_same_file`: the shown file was read again, so the place in
         it and a comment that is being written stay.
         """
+        if hunks != self._hunks:
+            self._unchanged.start()
         self._hunks = hunks
         self._language = language
         self._kept = kept
@@ -277,21 +283,23 @@ class DifferenceView(TextSurface):
         self._show_which_undo_waits()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Ignores presses of Undo where one was pressed before, until the mouse has moved on."""
+        """Ignores presses of Undo where one was just pressed, until the mouse has moved on."""
         if event.type() in (QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonDblClick):
             if self._watching_mouse.isActive() and not self._has_mouse_moved_on():
                 self.setFocus()  # The press has given the focus to the button.
-                explanation = tr("To undo something else here, move the mouse first.")
+                explanation = tr("To undo something else here, wait a moment or move the mouse.")
                 QToolTip.showText(QCursor.pos(), explanation, self)
                 return True
             self._undo_pressed_at = QCursor.pos()
+            self._unchanged.start()
             self._watching_mouse.start()
         return super().eventFilter(watched, event)
 
     def _has_mouse_moved_on(self) -> bool:
-        """Whether it is elsewhere, or was meanwhile."""
+        """Whether it is elsewhere, or was meanwhile, or has stood over the same part for long."""
         moved = QCursor.pos() - self._undo_pressed_at
-        if moved.manhattanLength() > MOVED_ON:
+        has_seen_it = self._unchanged.hasExpired(SEEN_AFTER_MS)
+        if moved.manhattanLength() > MOVED_ON or has_seen_it:
             self._watching_mouse.stop()
             self._show_which_undo_waits()
             return True

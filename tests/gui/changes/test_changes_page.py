@@ -186,6 +186,32 @@ def test_ctrl_and_enter_commit_once_there_is_a_message(
     assert [message for _paths, message in changes.git_repository.committed] == ["All of it"]
 
 
+def test_a_grey_commit_button_says_why_and_where_other_changes_are_committed(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    everything = ("0/src/a.py", "0/gone.txt", "0/new.txt")
+    changes.git_repository.committed.append((everything, "All of it"))
+    page.reload_changes()
+    assert not page.commit_button.isEnabled()
+    assert page._note.text().endswith("Nothing in this list is left to commit.")
+    changes.git_repository.has_other_changes = True
+    page.reload_changes()
+    assert "The repository has other uncommitted changes" in page._note.text()
+    assert "Since a git revision…" in page.commit_button.toolTip()
+    changes.git_repository.committed.clear()
+    page.reload_changes()
+    assert page.commit_button.isEnabled()
+    assert "left to commit" not in page._note.text()
+    assert page.commit_button.toolTip() == ""
+
+
+def test_a_long_heading_of_a_turn_is_cut_before_its_count(page: ChangesPage) -> None:
+    """The count of files was cut: "… · 1 f…"."""
+    heading = page.files.files.items[0]
+    assert heading.heading.endswith(heading.whole_ending)
+    assert heading.whole_ending == " · 3 files"
+
+
 def test_an_empty_folder_alone_is_no_file_and_cannot_be_committed(
     page: ChangesPage, changes: FakeChanges
 ) -> None:
@@ -326,12 +352,10 @@ def test_a_rule_that_leaves_out_several_folders_is_named_once() -> None:
 
 
 @pytest.mark.parametrize("width", [1_100, 700, 420])
-def test_the_note_above_the_changes_is_never_cut(
-    page: ChangesPage, changes: FakeChanges, width: int
-) -> None:
+def test_the_note_above_the_changes_is_never_cut(page: ChangesPage, width: int) -> None:
     """The defect: “This list shows changes by the agent and its comma…” stood there."""
     page._note_on_commit = "Commits are made where the workspace was opened first: in another window, or on the other computer."
-    changes.listeners[0](State("ready", 20_000, 20_000))
+    page._show_coverage_note(State("ready", 20_000, 20_000))  # type: ignore[arg-type]
     page.resize(width, 700)
     page.show()
     QApplication.processEvents()

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QPushButton, QToolTip
 
 from helix_desktop.engine.changes.diff_hunks import find_hunks
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.views import difference_view
 from helix_desktop.gui.views.difference_layout import DifferenceLines
 from helix_desktop.gui.views.difference_view import DifferenceView
 
@@ -83,6 +84,13 @@ def test_in_two_columns_a_selection_stays_in_one(theme: Theme) -> None:
     assert view.selected_text() == "one\nzwei\nthree\nfour"
 
 
+@pytest.fixture
+def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is pressed at once here is pressed at once for the view, however busy the machine is."""
+    monkeypatch.setattr(difference_view, "SEEN_AFTER_MS", 600_000)
+
+
+@pytest.mark.usefixtures("slow_machine")
 def test_another_press_at_the_same_place_undoes_no_second_part(theme: Theme) -> None:
     """The part below moves up to where Undo was just pressed, and gets the focus with it."""
     view = opened(theme)
@@ -101,10 +109,32 @@ def test_another_press_at_the_same_place_undoes_no_second_part(theme: Theme) -> 
     assert asked.count() == 2, "whoever moves the mouse means it"
 
 
+def test_an_undo_that_has_been_in_sight_for_a_while_takes_a_press(
+    theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stayed grey for as long as nobody moved the mouse, which looked broken."""
+    view = opened(theme)
+    asked = QSignalSpy(view.hunk_undo_requested)
+    (buttons,) = view._buttons
+    left = Qt.MouseButton.LeftButton
+    middle = buttons.back.rect().center()
+    QCursor.setPos(buttons.back.mapToGlobal(middle))
+    QTest.mouseClick(buttons.back, left, pos=middle)
+    assert buttons.back.property("waits")
+    monkeypatch.setattr(difference_view, "SEEN_AFTER_MS", 1)
+    while not view._unchanged.hasExpired(1):
+        pass
+    assert view._has_mouse_moved_on()
+    assert not buttons.back.property("waits")
+    QTest.mouseClick(buttons.back, left, pos=middle)
+    assert asked.count() == 2
+
+
 def picture_of(button: QPushButton) -> QImage:
     return button.grab().toImage()
 
 
+@pytest.mark.usefixtures("slow_machine")
 def test_an_undo_that_takes_no_press_looks_disabled_until_the_mouse_has_moved(
     theme: Theme,
 ) -> None:
@@ -118,7 +148,7 @@ def test_an_undo_that_takes_no_press_looks_disabled_until_the_mouse_has_moved(
     QTest.mouseClick(buttons.back, Qt.MouseButton.LeftButton, pos=middle)
     assert picture_of(buttons.back) != enabled
     QTest.mouseClick(buttons.back, Qt.MouseButton.LeftButton, pos=middle)
-    assert "move the mouse first" in QToolTip.text()
+    assert "move the mouse" in QToolTip.text()
     QCursor.setPos(QCursor.pos() + QPoint(14, 0))
     assert view._has_mouse_moved_on()
     assert picture_of(buttons.back) == enabled
