@@ -133,6 +133,9 @@ def run_in_terminal(session: str, pick: random.Random, command: str = "") -> Non
             status=pick.choice(("completed", "in_progress")),
             content=[{"type": "terminal", "terminalId": terminal}] * pick.choice((1, 1, 500)),
         )  # fmt: skip
+    if pick.random() < 0.5:
+        # A command that is killed at once shows nothing: neither a yes nor its lack.
+        ask("terminal/wait_for_exit", session, terminalId=terminal)
     for name in ("output", "kill", "wait_for_exit", "release", "release", "output"):
         ask(f"terminal/{name}", session, terminalId=pick.choice((terminal, "../x", "", 5)))
 
