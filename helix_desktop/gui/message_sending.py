@@ -26,6 +26,7 @@ from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
 from helix_desktop.gui.common.elided_label import shorten_name_list
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.running_states import WORKING_STATES
+from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.conversation_sides import NEW, ConversationSides
 from helix_desktop.gui.frame.window_pages import WindowPages
@@ -625,6 +626,8 @@ def are_checkpoints_off(workspace: ShownWorkspace, conversation: str) -> bool:
 def _name_with_cause(path: str, cause: str) -> str:
     if cause == "undo":
         cause = tr("undone")
+    else:
+        cause = words_for_tool(cause)
     return f"{make_safe_text(path)} ({make_safe_text(cause)})"
 
 

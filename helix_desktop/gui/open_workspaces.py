@@ -155,7 +155,7 @@ class OpenWorkspaces(QObject):
     ) -> Sequence[KnownWorkspace]:
         """Puts new workspaces last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
         state_file = self._parts.state_file
-        order: list[str] = list(state_file.get_remembered("rail", default=[]))
+        order: list[str] = list(state_file.get_remembered_in_any_window("rail", default=[]))
         for row in rows:
             if row.id not in order:
                 order.append(row.id)
@@ -164,7 +164,7 @@ class OpenWorkspaces(QObject):
         return sorted(rows, key=lambda row: order.index(row.id))
 
     def save_workspace_order(self, order: Sequence[str]) -> None:
-        self._parts.state_file.remember_value("rail", value=list(order))
+        self._parts.state_file.remember_in_all_windows("rail", value=list(order))
         self.listed = self._sort_workspaces_and_save_order(self.listed)
 
     def row_of(self, workspace: str) -> KnownWorkspace | None:

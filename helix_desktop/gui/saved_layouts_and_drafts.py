@@ -68,6 +68,29 @@ class WindowStateFile(QObject):
             return default
         return value
 
+    def get_remembered_in_any_window(self, *key: str, default: T) -> T:
+        """Returns the value of this window, or if it has none, that of the first one that has."""
+        path = "/".join(key)
+        if path in self._values:
+            return self.get_remembered(*key, default=default)
+        for file in sorted(self._file.parent.glob("window*.json")):
+            if file == self._file:
+                continue
+            try:
+                value = json.loads(file.read_text("utf-8")).get(path)
+            except (OSError, ValueError, AttributeError, RecursionError) as error:
+                log.warning("%s cannot be read: %s", file.name, error)
+                continue
+            if isinstance(value, type(default)):
+                return value
+        return default
+
+    def remember_in_all_windows(self, *key: str, value: object) -> None:
+        """Remembers what is the user's own order or choice, whichever window it was made in."""
+        path = "/".join(key)
+        self.remember_value(*key, value=value)
+        self._change_files_of_other_windows(lambda values: values.update({path: value}))
+
     def remember_value(self, *key: str, value: object) -> None:
         """Remembers a value. An empty value is removed."""
         path = "/".join(key)

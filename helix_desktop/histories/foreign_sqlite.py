@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from helix_desktop.histories import unknown_shapes
-from helix_desktop.histories.history_rows import HistoryRow, ReadingReport
+from helix_desktop.histories.history_rows import NOT_JSON, HistoryRow, ReadingReport
 from helix_desktop.json_values import parse_json_or_none
 
 HEAD = b"SQLite format 3\0"
@@ -260,5 +260,5 @@ def parse_json_column(value_text: object, place: str, report: ReadingReport) -> 
     raw = value_text
     if not isinstance(raw, bytes):
         raw = str(value_text).encode("utf-8", "replace")
-    report.complain_about_row(HistoryRow({}, place, raw + b"\n"), "this is not a JSON object")
+    report.complain_about_row(HistoryRow({}, place, raw + b"\n"), NOT_JSON)
     return None

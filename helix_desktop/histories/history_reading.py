@@ -29,7 +29,7 @@ from helix_desktop.histories import (
 from helix_desktop.histories.all_formats import ALL_FORMATS, find_format
 from helix_desktop.histories.companion_files import list_files_below
 from helix_desktop.histories.history_format import HistoryFormat
-from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
+from helix_desktop.histories.history_rows import NOT_JSON, HistoryRow, ReadingReport, UnreadableRow
 from helix_desktop.histories.late_results import put_results_behind_their_calls
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
@@ -132,7 +132,10 @@ def no_session_error(path: Path, report: ReadingReport) -> InvalidInput:
     """Return an error with the first thing that the report says of the file."""
     message = f"{path} doesn't contain a session that can be read."
     sentences = list(report.sentences_about_unknown())
-    sentences.extend(report.complaint_sentences(str(path)))
+    for complaint in report.complaint_sentences(str(path)):
+        # Of a file without any JSON, its first line is not what is wrong.
+        if NOT_JSON not in complaint:
+            sentences.append(complaint)
     if sentences:
         message += f" {sentences[0]}"
     return InvalidInput(message, remedy=_describe_supported_formats())
@@ -384,7 +387,7 @@ def _rows_of_lines(
         if isinstance(value, Mapping):
             yield HistoryRow(value, place, line)
         else:
-            report.complain_about_row(HistoryRow({}, place, line), "this is not a JSON object")
+            report.complain_about_row(HistoryRow({}, place, line), NOT_JSON)
 
 
 def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iterator[HistoryRow]:

@@ -30,6 +30,7 @@ from helix_desktop.json_values import object_at, objects_at, text_at
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)  # A row of a database may have bytes.
 NO_MESSAGES = ": these lines are not part of the conversation"
+NOT_JSON = "this is not a JSON object"
 LATEST = 253402300799.0  # The year 9999, where Python's calendar ends.
 # The kinds of parts that some reader knows. Gemini's parts have a field of this name, no type.
 _KNOWN_PART = re.compile(

@@ -336,7 +336,7 @@ def test_a_rewind_names_the_changed_files_and_both_are_undone_from_its_notice(
     bench.file_changes.fill({"a.py": (b"one\n", b"two\n"), "b.py": (b"", b"new\n")})
     before = [each.seq for each in session.state.facts_on_path()]
     window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.REWIND, 1))
-    assert "2 files changed since this message: a.py (edit_file), b.py (edit_file)" in click_way(
+    assert "2 files changed since this message: a.py (Edit), b.py (Edit)" in click_way(
         window, "Rewind and undo these changes"
     )
     assert bench.file_changes.now == {"a.py": b"one\n", "b.py": b""}

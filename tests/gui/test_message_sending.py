@@ -293,7 +293,7 @@ def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
     window.chat.composer.text.setPlainText("Otherwise")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert len(said(session)) == count
-    assert "1 file changed since this message: a.py (edit_file)" in click_way(window, way)
+    assert "1 file changed since this message: a.py (Edit)" in click_way(window, way)
     assert bench.file_changes.now["a.py"] == now
     assert (len(said(session)) > count) is sent
     assert window.chat.composer.text.toPlainText() == ("" if sent else "Otherwise")

@@ -152,6 +152,24 @@ def test_before_work_that_blocks_the_window_what_waits_is_written(
     assert not state_file._timer.isActive()
 
 
+def test_all_windows_have_the_order_that_the_user_made_in_one(
+    tmp_path: Path, application: QApplication
+) -> None:
+    """A second window had the workspaces in another order, so Ctrl+1 meant another one."""
+    first = WindowStateFile(tmp_path / "window.json")
+    first.remember_value("rail", value=["b", "a"])
+    first.write_state_file()
+    second = WindowStateFile(tmp_path / "window-2.json")
+    assert second.get_remembered_in_any_window("rail", default=[""]) == ["b", "a"]
+    second.remember_value("rail", value=["b", "a", "c"])
+    second.write_state_file()
+    assert first.get_remembered_in_any_window("rail", default=[""]) == ["b", "a"]
+    second.remember_in_all_windows("rail", value=["c", "b", "a"])
+    first.take_changes_of_other_windows()
+    for window in (first, second, WindowStateFile(tmp_path / "window.json")):
+        assert window.get_remembered("rail", default=[""]) == ["c", "b", "a"]
+
+
 def test_what_is_forgotten_is_removed_from_the_files_of_other_windows(
     tmp_path: Path, application: QApplication
 ) -> None:

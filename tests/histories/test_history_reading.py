@@ -113,6 +113,16 @@ def test_a_file_without_a_session_is_refused_by_name(tmp_path: Path) -> None:
     assert "line 1" in str(caught.value) or "role" in str(caught.value)
 
 
+def test_of_a_file_that_is_nonsense_no_line_is_blamed(tmp_path: Path) -> None:
+    """The window said, of notes as text, that their first line was left out."""
+    path = tmp_path / "notes.jsonl"
+    path.write_text("Dear diary,\ntoday it rained.\n")
+    with pytest.raises(InvalidInput) as caught:
+        history_reading.read_history_file(path)
+    refusal = f"{path} doesn't contain a session that can be read."
+    assert str(caught.value) == f"{refusal} {history_reading.FORMS}"
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="cannot be read"):
         history_reading.read_history_file(tmp_path / "nowhere.jsonl")

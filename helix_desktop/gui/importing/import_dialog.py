@@ -223,12 +223,14 @@ class ImportConversationsDialog(widgets.TransientDialog):
             if group.conversations == 1:
                 self._undescribed.append(group)
         self._describe_remaining_groups()
-        count_sentence = format_count(
-            count,
-            "{n} conversation is in the files that you chose.",
-            "{n} conversations are in the files that you chose.",
-        )
-        lines = [count_sentence]
+        lines: list[str] = []
+        if count or not chosen.reasons:
+            count_sentence = format_count(
+                count,
+                "{n} conversation is in the files that you chose.",
+                "{n} conversations are in the files that you chose.",
+            )
+            lines.append(count_sentence)
         for reason in chosen.reasons:
             lines.append(translate_sentences(reason))
         self._message_label.setText("\n".join(lines))

@@ -702,7 +702,7 @@ def _build_rewound_header(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     context = request.context
     rewound = context.items.rewound_range_of(request.index)
     title = format_count(
-        rewound.last - rewound.first + 1,
+        rewound.count,
         "{n} item that is no longer part of this conversation",
         "{n} items that are no longer part of this conversation",
     )

@@ -67,10 +67,13 @@ _SAID_AT_END_OF_TURN = frozenset((TranscriptItemKind.NOTE, TranscriptItemKind.CH
 
 @dataclass(frozen=True, slots=True)
 class RewoundItems:
-    """The items from `first` to `last`, which a rewind removed."""
+    """The items from `first` to `last`, which a rewind removed. `count`: how many of them say
+    something, without the lines of earlier rewinds.
+    """
 
     first: int
     last: int
+    count: int
     are_shown: bool
 
 
@@ -387,9 +390,15 @@ class TranscriptItems:
         last_kept_seq = item.fact_seq
         if isinstance(item.source_fact, facts.Rewound):
             last_kept_seq = item.source_fact.to
+        first = bisect_right(self._seqs, last_kept_seq)
+        count = 0
+        for removed in self.all[first:index]:
+            if removed.kind is not TranscriptItemKind.REWOUND:
+                count += 1
         return RewoundItems(
-            first=bisect_right(self._seqs, last_kept_seq),
+            first=first,
             last=index - 1,
+            count=count,
             are_shown=item.fact_seq in self._opened,
         )
 
@@ -896,10 +905,13 @@ class TranscriptItems:
     def _removes_more_than_note_of_stop(self, fact: facts.Rewound) -> bool:
         """Whether a rewind removes something that was said or done. A task that goes on with the
         calls for which it was stopped takes back only the note that it was stopped, and below that
-        the line about the files changed until then: the changes themselves stay.
+        the line about the files changed until then: the changes themselves stay. Who returns to
+        what a rewind left takes back only the line of that rewind.
         """
         first_removed = bisect_right(self._seqs, fact.to)
         for item in self.all[first_removed:]:
+            if item.kind is TranscriptItemKind.REWOUND:
+                continue
             is_of_end = isinstance(item.source_fact, facts.TurnEnded)
             if not is_of_end or item.kind not in _SAID_AT_END_OF_TURN:
                 return True

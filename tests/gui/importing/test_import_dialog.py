@@ -8,7 +8,11 @@ from pathlib import Path
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QLabel, QMenu, QMessageBox, QPushButton, QScrollArea
 
-from helix_desktop.gui.importing.history_import_port import HistoryDetails, ImportOutcome
+from helix_desktop.gui.importing.history_import_port import (
+    ChosenHistories,
+    HistoryDetails,
+    ImportOutcome,
+)
 from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
@@ -273,6 +277,14 @@ def test_files_that_were_chosen_are_added_to_what_was_found(window: MainWindow) 
     pressed(dialog, "Import 15 conversations")
     assert len(brought) == 1
     assert Path("/x/export.zip") in {group.path for group in histories.done[0]}
+
+
+def test_of_a_file_that_is_no_conversation_only_that_is_said(window: MainWindow) -> None:
+    """ "0 conversations are in the files that you chose." stood above why."""
+    dialog, _, _ = shown(window, FakeHistories())
+    dialog._add_chosen_files(ChosenHistories((), ["/x/notes.txt is not a file."]))
+    assert "/x/notes.txt is not a file." in words(dialog)
+    assert "0 conversations" not in words(dialog)
 
 
 def test_files_can_be_chosen_where_nothing_was_found(window: MainWindow) -> None:

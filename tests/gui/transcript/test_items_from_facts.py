@@ -315,6 +315,27 @@ def test_a_task_that_goes_on_with_its_calls_does_not_say_that_something_was_repl
     assert shown == ["UserSaid", "ModelReplied"]
 
 
+def test_who_returns_from_a_rewind_is_told_of_no_item_that_is_gone() -> None:
+    """A line about 1 item stayed at the end: the line of the rewind itself."""
+    told = Told()
+    told.user("one")
+    told.reply("the answer")
+    there = len(told.facts)
+    told.add(Rewound(1))
+    assert TranscriptItemKind.REWOUND in kinds(grown(told.facts))
+    told.add(Rewound(there))
+    items = grown(told.facts)
+    shown = [item.kind for i, item in enumerate(items.all) if not items.is_item_hidden(i)]
+    assert shown == [TranscriptItemKind.USER, TranscriptItemKind.REPLY]
+
+    told.user("two")
+    told.add(Rewound(1))
+    items = grown(told.facts)
+    newest = len(items.all) - 1
+    assert items.all[newest].kind is TranscriptItemKind.REWOUND
+    assert items.rewound_range_of(newest).count == 2, "the answer and the second message"
+
+
 def test_a_rewind_away_and_back_shows_what_is_live_again() -> None:
     """The defect: the first rewind went on hiding what the second one brought back, and
     the fold counted as undone.
