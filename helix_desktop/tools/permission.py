@@ -34,7 +34,10 @@ from helix_desktop.tools.command_lines.program_finder import (
 )
 from helix_desktop.tools.command_lines.risky_uses import find_risk
 from helix_desktop.tools.command_lines.shell_parser import is_certain_word
-from helix_desktop.tools.command_lines.starting_uses import starts_unnamed_program
+from helix_desktop.tools.command_lines.starting_uses import (
+    starts_alias_or_extension,
+    starts_unnamed_program,
+)
 from helix_desktop.tools.workspace_roots import normalise_spelling
 
 SCOPES = ("once", "conversation", "always")
@@ -324,7 +327,9 @@ def _rule_covers_command(
         return command.words == pattern_words
     if command.words[: len(pattern_words)] != pattern_words or command.has_own_code:
         return False
-    if starts_unnamed_program(command.words):
+    names_program_only = len(pattern_words) == 1
+    is_foreign = names_program_only and starts_alias_or_extension(command.words)
+    if is_foreign or starts_unnamed_program(command.words):
         return False
     for started in command.started_programs:
         if not _is_covered(WrittenCommand(started.words), fitting_rules):

@@ -21,6 +21,11 @@ _SED_RUNS = re.compile(
     r"(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*(?:!\s*)?e"
     r"|^\s*e\S+\s"
 )
+# Settings of ssh whose value is a command line.
+_COMMAND_OF_SSH = re.compile(
+    r"\s*(?:ProxyCommand|LocalCommand|RemoteCommand|KnownHostsCommand)\s*[\s=]\s*(?P<command>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
 _SED_SIGN = re.compile(r"[^\w\s\\]")
 _SED_FLAG = re.compile(r"[gpiImM0-9]*e")
 
@@ -94,7 +99,7 @@ def _is_loading_option(word: str, letters: str, options: Sequence[str]) -> bool:
         if not letters:
             return False
         # Behind up to three letters without a value, as in `-vvo file`.
-        return re.match(f"-[A-Za-z]{{0,3}}[{letters}]", word) is not None
+        return re.match(f"-[A-Za-z0-9]{{0,3}}[{letters}]", word) is not None
     if not name or name in program_tables.UNLIKE_LOADING_OPTIONS:
         return False
     return any(option.startswith(name) for option in options)
@@ -343,7 +348,10 @@ class ProgramFinder:
         starting_subcommands = program_tables.LOOSE_AFTER.get(program, ())
         has_starting_subcommand = bool(arguments) and arguments[0] in starting_subcommands
         if program in program_tables.LOOSE_WRAPPERS or has_starting_subcommand:
-            return self.guess_programs(arguments)
+            started = self.guess_programs(arguments)
+            if program == "ssh":
+                started += self.find_in_options(program, arguments)
+            return started
         return self.find_in_options(program, arguments)
 
     def started_by_wrapper(
@@ -397,6 +405,10 @@ class ProgramFinder:
         if name == "tar":
             # `--checkpoint-action=exec=command` has the command behind a second equals sign.
             texts += [word.partition("exec=")[2] for word in arguments if "exec=" in word]
+            texts += _commands_of_old_style_tar(arguments)
+        if name in ("ssh", "scp", "sftp"):
+            for setting in option_values(arguments, ("-o",)):
+                texts.append(_command_of_ssh_setting(setting))
         started: list[StartedProgram] = []
         for text in texts:
             started += self.find_in_text(text)
@@ -428,6 +440,29 @@ class ProgramFinder:
                 self.doubts.append(f"{name} is given a program that may start others")
         if name in ("sed", "gsed") and any(map(_sed_may_run, words[1:])):
             self.doubts.append("sed is told to run something")
+
+
+def _commands_of_old_style_tar(arguments: Sequence[str]) -> list[str]:
+    """Return the programs that `tar cIf zstd a.tar folder` names: letters without a hyphen, and
+    their values behind them, in the order of the letters.
+    """
+    if not arguments or arguments[0].startswith("-"):
+        return []
+    letters_with_value = [letter for letter in arguments[0] if letter in "bCfFgHIKLNTVX"]
+    commands: list[str] = []
+    # There may be fewer values than letters.
+    for letter, value in zip(letters_with_value, arguments[1:], strict=False):
+        if letter in "IF":
+            commands.append(value)
+    return commands
+
+
+def _command_of_ssh_setting(setting: str) -> str:
+    """Return the command in `ProxyCommand=nc %h %p`, or nothing if the setting starts none."""
+    match = _COMMAND_OF_SSH.match(setting)
+    if match is None:
+        return ""
+    return match["command"].strip('"')
 
 
 def _can_be_program(name: str) -> bool:

@@ -141,6 +141,9 @@ SAFE_PROGRAMS = _WORDS["safe_programs"]
 SAFE_SUBCOMMANDS = {name: word_set(text) for name, text in _TABLE["safe_subcommands"].items()}
 STARTING_OPTIONS = {name: word_set(text) for name, text in _TABLE["starting_options"].items()}
 LIKE_STARTING_OPTIONS = _WORDS["like_starting_options"]
+# With a slash between the words: `gh/config/set`.
+STARTING_COMMANDS = word_set(_TABLE["starting_commands"]["list"])
+OWN_COMMANDS = {name: word_set(text) for name, text in _TABLE["own_commands"].items()}
 MESSAGE_OPTIONS = {name: word_set(text) for name, text in _TABLE["message_options"].items()}
 EDITOR_OPTIONS = {name: word_set(text) for name, text in _TABLE["editor_options"].items()}
 CHANGING_WORDS = _WORDS["changing_words"]

@@ -15,7 +15,13 @@ from helix_desktop.tools.command_lines.program_finder import name_without_versio
 
 # Words of a format with which `git log` and its relatives have gpg check a signature.
 _ASKS_FOR_SIGNATURE = re.compile(r"%G")
-_OPENS_TODO_LIST = re.compile(r"(?:--rebase=|-r=?)(?:i|interactive)\Z")
+# Commands of sqlite3 that start a program or load a library. They may be cut short.
+_SHELL_COMMAND_OF_SQLITE = re.compile(r"(?m:^)[ \t]*\.|\bedit\s*\(|\bload_extension\b", re.IGNORECASE)
+_OPENS_TODO_LIST = re.compile(r"\A(?:--rebase=|-r=?)(?:i|interactive)\Z")
+_TELLING_WORDS = {
+    "git": (_ASKS_FOR_SIGNATURE, _OPENS_TODO_LIST),
+    "sqlite3": (_SHELL_COMMAND_OF_SQLITE,),
+}
 
 
 def starts_unnamed_program(words: Sequence[str]) -> bool:
@@ -23,16 +29,30 @@ def starts_unnamed_program(words: Sequence[str]) -> bool:
     name = name_without_version(words[0])
     arguments = words[1:]
     for command in _names_of_command(name, arguments):
+        if command.replace(" ", "/") in program_tables.STARTING_COMMANDS:
+            return True
         starting_options = program_tables.STARTING_OPTIONS.get(command, frozenset())
         if any(_is_one_of(word, starting_options) for word in arguments):
             return True
         if _opens_editor(command, arguments):
             return True
-    if name != "git":
-        return False
+    telling_words = _TELLING_WORDS.get(name, ())
     for word in arguments:
-        if _ASKS_FOR_SIGNATURE.search(word) or _OPENS_TODO_LIST.match(word):
+        if any(telling_word.search(word) for telling_word in telling_words):
             return True
+    return False
+
+
+def starts_alias_or_extension(words: Sequence[str]) -> bool:
+    """Whether the command is none of the program's own: an alias of the user, which may be any
+    command line, or an extension, which is another program.
+    """
+    own_commands = program_tables.OWN_COMMANDS.get(name_without_version(words[0]))
+    if own_commands is None:
+        return False
+    for word in words[1:]:
+        if not word.startswith(("-", "+")):
+            return word not in own_commands
     return False
 
 

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from helix_desktop.tools.command_lines import program_tables
 from helix_desktop.tools.command_lines.starting_uses import starts_unnamed_program
 from helix_desktop.tools.permission import (
     ActionEffect,
@@ -61,6 +64,36 @@ STARTING = [
     "vitest run --typecheck",
     "vitest run --browser.enabled",
     "go doc -http",
+    "git am -i",
+    "git citool",
+    "git config --edit",
+    "git gui",
+    "git help log",
+    "git maintenance start",
+    "git notes add",
+    "git notes edit -m x",
+    "git rebase -i main",
+    "git rebase --interactive main",
+    "gh browse",
+    "gh codespace ssh",
+    "gh auth login",
+    "gh config set pager x",
+    "gh repo clone a/b -- -c core.sshCommand=x",
+    "glab mr view 3 --web",
+    "glab config set browser x",
+    "glab duo ask x",
+    "npm docs left-pad",
+    "npm config edit",
+    "npm config set script-shell x",
+    "go bug",
+    "patch --ed -p1",
+    "patch -p1 -e a.patch",
+    "crontab a.txt",
+    "systemctl edit a",
+    "sqlite3 a.db .shell",
+    "sqlite3 a.db .sy",
+    "hg commit",
+    "svn ci",
 ]
 # What these would start or write is an option's value, or stands in settings that they name.
 LOADING = [
@@ -83,6 +116,30 @@ LOADING = [
     "pyright -p /tmp/other",
     "pyright --venvpath=/tmp a.py",
     "gofmt -cpuprofile=a.out a.go",
+    "scp -o ProxyCommand=x a b:",
+    "scp -oProxyCommand=x a b:",
+    "scp -3F settings a b:",
+    "sftp -o ProxyCommand=x b",
+    "wget -e use_askpass=x http://a",
+    "wget --exec=use_askpass=x http://a",
+    "curl --engine x http://a",
+    "apt-get -o Dpkg::Pre-Invoke::=x update",
+    "apt-get -oDpkg::Pre-Invoke::=x update",
+    "tox --override testenv.commands=x",
+    "svn log --config-option config:helpers:diff-cmd=x",
+    "pandoc -F x a",
+    "pandoc --lua-filter=x a",
+    "gpg --photo-viewer x a",
+    "openssl req -engine x",
+    "pdflatex -shell-escape a",
+    "rustc -Clinker=x a.rs",
+    "gcc -B/tmp a.c",
+    "gcc -wrapper x a.c",
+    "g++ -specs=x a.cc",
+    "clang -fplugin=x a.c",
+    "ar --plugin x a",
+    "helm install --post-renderer x a b",
+    "bat --pager=x a",
 ]
 PLAIN = [
     "git log --oneline -5",
@@ -114,6 +171,26 @@ PLAIN = [
     "go vet ./...",
     "pyright --outputjson a.py",
     "pyright --pythonversion 3.11 --stats a.py",
+]
+
+# No rule is offered for these, but one that the user wrote covers them.
+PLAIN_FOR_WRITTEN_RULES = [
+    "git rebase main",
+    "git notes add -m x",
+    "git config user.name",
+    "gh pr view 3",
+    "gh repo clone a/b",
+    "glab mr view 3",
+    "cargo build",
+    "cargo +nightly build",
+    "patch -p1 -i a.patch",
+    "scp a b:",
+    "wget -q http://a",
+    "curl -sS http://a",
+    "gcc -fPIC -Wall -o a a.c",
+    "tar cf a.tar b",
+    "openssl version",
+    "sqlite3 a.db",
 ]
 
 
@@ -164,3 +241,97 @@ def test_a_subcommand_of_a_subcommand_is_named_in_full() -> None:
     assert offered("gh pr view 3 --comments")[-1].startswith("gh pr view")
     assert "gh pr *" not in offered("gh pr view 3")
     assert offered("gh pr create") == ["gh pr create"]
+
+
+def test_everyday_uses_are_covered_by_a_rule_that_the_user_wrote() -> None:
+    for line in PLAIN_FOR_WRITTEN_RULES:
+        program = line.split()[0]
+        assert verdict_with_rule(line, f"{program} *") == "allow", line
+
+
+# Every word is a command, a host or a number that some of these take.
+FOREIGN_WORDS = [
+    "x",
+    "dash",
+    "co",
+    "prs",
+    "nextest",
+    "watch-it",
+    "pr2",
+    "PR",
+    "api-x",
+    "./x",
+    "origin",
+]
+
+
+@pytest.mark.parametrize("program", sorted(program_tables.OWN_COMMANDS))
+def test_a_rule_for_a_program_covers_no_alias_or_extension_of_it(program: str) -> None:
+    """An alias of `gh` may be any command line (`gh alias set x '!rm -rf .'`)."""
+    own_commands = program_tables.OWN_COMMANDS[program]
+    tried = 0
+    for word in FOREIGN_WORDS:
+        assert word not in own_commands
+        for line in (
+            f"{program} {word}",
+            f"{program} {word} --help",
+            f"{program} -R {word} pr view",
+        ):
+            assert verdict_with_rule(line, f"{program} *") == "ask", line
+            tried += 1
+        # A rule that names the extension is for it.
+        assert verdict_with_rule(f"{program} {word} y", f"{program} {word} *") == "allow"
+    assert tried == 33
+
+
+WEB_SPELLINGS = ["--web", "--web=true", "-w", "-cw", "-wc"]
+# Commands of each program that open a browser, an editor or another program if they are told to.
+GH_COMMANDS = """
+pr/list pr/view pr/diff pr/create pr/checks issue/list issue/view issue/create repo/view run/view workflow/view
+release/view label/list gist/view project/view ruleset/view search/repos search/prs search/issues search/code
+"""
+GLAB_COMMANDS = "mr/list mr/view mr/create issue/list issue/view issue/create repo/view release/view ci/view ci/trace"
+EDITOR_SPELLINGS = ["--editor", "-e", "-ce"]
+VARIABLES = """
+GH_PAGER GH_BROWSER GH_EDITOR GH_HOST GH_CONFIG_DIR GH_PATH GH_TOKEN GLAB_PAGER GLAB_CONFIG_DIR GITLAB_HOST BROWSER
+PAGER EDITOR VISUAL GIT_EDITOR HTTPS_PROXY
+"""
+
+
+@pytest.mark.parametrize(("program", "commands"), [("gh", GH_COMMANDS), ("glab", GLAB_COMMANDS)])
+def test_no_rule_covers_a_use_of_gh_or_glab_that_opens_something(
+    program: str, commands: str
+) -> None:
+    lines: list[str] = []
+    for command_name in commands.split():
+        words = f"{program} {command_name.replace('/', ' ')}"
+        spellings = list(WEB_SPELLINGS)
+        if program == "gh":
+            spellings += EDITOR_SPELLINGS
+        for spelling in spellings:
+            lines += [f"{words} {spelling}", f"{words} 3 {spelling}", f"{words} {spelling} 3"]
+        lines += [f"{variable}=x {words} 3" for variable in VARIABLES.split()]
+    assert len(lines) >= 300
+    for line in lines:
+        assert find_prefixes_that_allow(line, 4) == [], line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tar cIf 'rm -rf .' a.tar b",
+        "tar cfI a.tar 'rm -rf .' b",
+        "tar xFf 'rm -rf .' a.tar",
+        "tar bcfI 20 a.tar 'rm -rf .'",
+        "scp -o 'ProxyCommand=rm -rf .' a b:",
+        "scp -oProxyCommand='rm -rf .' a b:",
+        "sftp -o 'ProxyCommand rm -rf .' b",
+        "ssh -o 'proxycommand = rm -rf .' b",
+        "ssh -o PermitLocalCommand=yes -o 'LocalCommand=\"rm -rf .\"' b",
+        "ssh -oKnownHostsCommand='rm -rf .' b true",
+    ],
+)
+def test_a_rule_that_denies_reaches_commands_in_values_of_tar_and_ssh(line: str) -> None:
+    rules = [PermissionRule("deny", command="rm *"), PermissionRule("allow", command="tar *")]
+    decided = decide_permission(command(line), PermissionMode.ALLOW_ALL, rules, sandboxed=True)
+    assert decided.verdict == "deny"
