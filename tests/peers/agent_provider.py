@@ -252,9 +252,12 @@ class Provider:
 
 
 def _decompress(raw: bytes, encoding: str) -> bytes:
-    """Codex compresses its requests if it is signed in with an account."""
+    """Codex compresses its requests if it is signed in with an account. A damaged body stays as it
+    came: a provider that died of it would look like one that the gateway did not reach.
+    """
     if encoding == "zstd":
-        return zstandard.ZstdDecompressor().decompressobj().decompress(raw)
+        with suppress(zstandard.ZstdError):
+            return zstandard.ZstdDecompressor().decompressobj().decompress(raw)
     return raw
 
 
