@@ -64,6 +64,7 @@ class ModelActions(QObject):
                 self._model_button,
                 self._showing.main_model,
                 query,
+                used_tokens=self._tokens_of_shown_conversation(),
                 message_waits=does_message_wait,
             )
             return
@@ -76,6 +77,12 @@ class ModelActions(QObject):
             return
         show = partial(self._show_agent_option_menu, session)
         self._parts.run_for_window(bench.acp.start_agent(session.conversation), then=show)
+
+    def _tokens_of_shown_conversation(self) -> int:
+        conversation = self._showing.conversation
+        if conversation is None:
+            return 0
+        return conversation.context.next_request_meter().used
 
     def choose_first_model(self, then: Callable[[], object]) -> None:
         self._after_model_chosen = then

@@ -21,7 +21,7 @@ from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
-from helix_desktop.gui.translation import format_count, tr, translate_name
+from helix_desktop.gui.translation import format_count, format_percent, tr, translate_name
 
 WIDTH = 560  # The popup's width in pixels.
 ROW = 34  # A row's height in pixels.
@@ -32,6 +32,7 @@ STAR = 24
 WINDOW = 110
 PRICE = 106
 GAP = 12  # Between two columns.
+FULL_SHARE = 0.25  # From this share of a model's window on, its row says how full it would be.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,47 @@ class ModelRow:
     heading: str = ""
     model: ModelChoice | None = None
     favourite: bool = False
+    notes: tuple[str, ...] = ()  # What the shown conversation means for the model.
+
+    @property
+    def chips(self) -> list[str]:
+        if self.model is None:
+            return []
+        return [*self.notes, *model_abilities(self.model)]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownConversation:
+    """What of the shown conversation matters for choosing its model. `used_tokens`: of the next
+    request, 0 in a new conversation.
+    """
+
+    model: str = ""
+    used_tokens: int = 0
+
+    def notes_of_model(self, model: ModelChoice) -> tuple[str, ...]:
+        notes: list[str] = []
+        if model.name == self.model:
+            notes.append(tr("in use"))
+        if model.window and self.used_tokens > model.window:
+            notes.append(tr("too small here"))
+        elif model.window:
+            share = self.used_tokens / model.window
+            if share >= FULL_SHARE:
+                # Each model counts tokens in its own way, so this is not exact.
+                notes.append(tr("≈ {share} full here", share=format_percent(share)))
+        return tuple(notes)
+
+
+NEW_CONVERSATION = ShownConversation()
 
 
 def group_models(
-    models: Sequence[ModelChoice], favourites: Sequence[str], recent: Sequence[str], query: str = ""
+    models: Sequence[ModelChoice],
+    favourites: Sequence[str],
+    recent: Sequence[str],
+    query: str = "",
+    shown: ShownConversation = NEW_CONVERSATION,
 ) -> list[ModelRow]:
     """Returns the models that match a query: favourites, recent models, then each provider's
     others. Each model has one row, so that the rows can be counted.
@@ -64,10 +102,22 @@ def group_models(
 
     rows: list[ModelRow] = []
     for heading, members in groups.items():
-        if members:
-            rows.append(ModelRow(heading))
-        for model in members:
-            rows.append(ModelRow(model=model, favourite=model.name in favourites))
+        rows.extend(_build_rows_of_group(heading, members, favourites, shown))
+    return rows
+
+
+def _build_rows_of_group(
+    heading: str,
+    members: Sequence[ModelChoice],
+    favourites: Sequence[str],
+    shown: ShownConversation,
+) -> list[ModelRow]:
+    if not members:
+        return []
+    rows = [ModelRow(heading)]
+    for model in members:
+        notes = shown.notes_of_model(model)
+        rows.append(ModelRow(model=model, favourite=model.name in favourites, notes=notes))
     return rows
 
 
@@ -175,7 +225,7 @@ def _describe_row_for_screen_reader(row: ModelRow) -> str:
     if row.favourite:
         parts.append(tr("favorite"))
     parts.append(row.model.name)
-    parts.extend(model_abilities(row.model))
+    parts.extend(row.chips)
     parts.append(format_model_window(row.model))
     parts.append(format_model_price(row.model))
     return ", ".join(filter(None, parts))
@@ -251,11 +301,9 @@ class ModelRowPainter(RowPainter):
         painter.drawText(name_rect, Qt.AlignmentFlag.AlignVCenter, name)
 
         name_end = name_rect.left() + name_metrics.horizontalAdvance(name)
-        self._draw_ability_chips(painter, name_rect, name_end, model)
+        self._draw_chips(painter, name_rect, name_end, row)
 
-    def _draw_ability_chips(
-        self, painter: QPainter, rect: QRect, name_end: int, model: ModelChoice
-    ) -> None:
+    def _draw_chips(self, painter: QPainter, rect: QRect, name_end: int, row: ModelRow) -> None:
         """Draws chips behind the name, as many as there is room for."""
         px = self._theme.zoomed_pixels
         painter.setFont(self._theme.build_font(11))
@@ -264,15 +312,15 @@ class ModelRowPainter(RowPainter):
         frame_pen = QPen(self._theme.colour_of_token("line"), 1)
         text_colour = self._theme.colour_of_token("muted")
         last_end = name_end
-        for ability in model_abilities(model):
-            width = metrics.horizontalAdvance(ability) + px(14)
+        for words in row.chips:
+            width = metrics.horizontalAdvance(words) + px(14)
             chip = QRect(last_end + px(8), chip_top, width, px(19))
             if chip.right() > rect.right():
                 return
             painter.setPen(frame_pen)
             painter.drawRoundedRect(chip, px(5), px(5))
             painter.setPen(text_colour)
-            painter.drawText(chip, Qt.AlignmentFlag.AlignCenter, ability)
+            painter.drawText(chip, Qt.AlignmentFlag.AlignCenter, words)
             last_end = chip.right()
 
 
@@ -291,7 +339,7 @@ class ModelChooser(SearchPopup):
         super().__init__(theme, parent)
         self._state_file = state_file
         self._models: Sequence[ModelChoice] = ()
-        self._current = ""
+        self._shown = ShownConversation()
         self._anchor: QWidget | None = None
         self._links: list[QPushButton] = []
         self.line.setPlaceholderText(tr("Search models"))
@@ -318,17 +366,26 @@ class ModelChooser(SearchPopup):
         return footer
 
     def open_below(
-        self, anchor: QWidget, current: str, query: str = "", *, message_waits: bool = False
+        self,
+        anchor: QWidget,
+        current: str,
+        query: str = "",
+        *,
+        used_tokens: int = 0,
+        message_waits: bool = False,
     ) -> None:
-        """Opens below the button. The receiver of `opened` supplies the models. `message_waits`:
-        the choice sends a message, so what is typed now is easily meant for that.
+        """Opens below the button. The receiver of `opened` supplies the models. `used_tokens`:
+        how long the shown conversation is, if one is shown. `message_waits`: the choice sends a
+        message, so what is typed now is easily meant for that.
         """
         self._anchor = anchor
         placeholder = tr("Search models")
+        if used_tokens:
+            placeholder = tr("Search models for this conversation and new ones")
         if message_waits:
             placeholder = tr("Which model should answer your message?")
         self.line.setPlaceholderText(placeholder)
-        self._current = current
+        self._shown = ShownConversation(current, used_tokens)
         self.open_popup(query)
         self._refill_models()
         self.opened.emit()
@@ -344,9 +401,9 @@ class ModelChooser(SearchPopup):
         """Shows the known models, and the chosen one even if no provider lists it."""
         shown_models = list(models)
         listed_names = {model.name for model in models}
-        if self._current and self._current not in listed_names:
-            provider = self._current.partition("/")[0]
-            shown_models.insert(0, ModelChoice(self._current, provider=provider))
+        if self._shown.model and self._shown.model not in listed_names:
+            provider = self._shown.model.partition("/")[0]
+            shown_models.insert(0, ModelChoice(self._shown.model, provider=provider))
         self._models = shown_models
         if refreshing:
             self._refresh_status = tr("refreshing…")
@@ -487,11 +544,12 @@ class ModelChooser(SearchPopup):
         query = self.line.text()
         favourites = self._remembered_model_names("favourites")
         recent = self._remembered_model_names("recent")
-        self._model.replace_rows(group_models(self._models, favourites, recent, query))
+        rows = group_models(self._models, favourites, recent, query, self._shown)
+        self._model.replace_rows(rows)
         model_to_highlight = keep
         # While the user searches, the first match is highlighted, not the model in use.
         if not keep and not query:
-            model_to_highlight = self._current
+            model_to_highlight = self._shown.model
         self.highlight_row(self._find_row_of_model_or_first(model_to_highlight))
         self.place_popup()
         self._show_count_and_status()

@@ -16,7 +16,9 @@ from helix_desktop.tools.command_lines.program_finder import name_without_versio
 # Words of a format with which `git log` and its relatives have gpg check a signature.
 _ASKS_FOR_SIGNATURE = re.compile(r"%G")
 # Commands of sqlite3 that start a program or load a library. They may be cut short.
-_SHELL_COMMAND_OF_SQLITE = re.compile(r"(?m:^)[ \t]*\.|\bedit\s*\(|\bload_extension\b", re.IGNORECASE)
+_SHELL_COMMAND_OF_SQLITE = re.compile(
+    r"(?m:^)[ \t]*\.|\bedit\s*\(|\bload_extension\b", re.IGNORECASE
+)
 _OPENS_TODO_LIST = re.compile(r"\A(?:--rebase=|-r=?)(?:i|interactive)\Z")
 _TELLING_WORDS = {
     "git": (_ASKS_FOR_SIGNATURE, _OPENS_TODO_LIST),

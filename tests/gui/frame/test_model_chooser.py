@@ -180,6 +180,28 @@ def test_the_field_says_that_a_message_waits_for_the_choice(chooser: ModelChoose
     assert chooser.line.placeholderText() == "Search models"
 
 
+def test_a_smaller_window_says_how_full_the_conversation_would_be_there(
+    chooser: ModelChooser,
+) -> None:
+    """Who took a smaller model saw only afterwards that the conversation nearly filled it."""
+
+    def notes() -> dict[str, tuple[str, ...]]:
+        return {row.model.name: row.notes for row in chooser._model.items if row.model}
+
+    anchor = QPushButton(chooser.parentWidget())
+    chooser.open_below(anchor, SONNET.name, used_tokens=4_751)
+    assert notes()[SONNET.name] == ("in use",)
+    assert notes()[LOCAL.name] == ("≈ 58% full here",)
+    assert notes()[OLDER.name] == ()
+    row = chooser._model.index(names(chooser).index(LOCAL.name), 0)
+    assert "58% full" in row.data(Qt.ItemDataRole.AccessibleTextRole)
+
+    chooser.open_below(anchor, SONNET.name, used_tokens=9_000)
+    assert notes()[LOCAL.name] == ("too small here",)
+    chooser.open_below(anchor, SONNET.name)
+    assert notes()[LOCAL.name] == (), "a new conversation fills nothing"
+
+
 def test_headings_cannot_be_chosen(chooser: ModelChooser) -> None:
     chooser.open_below(chooser.box, SONNET.name)
     for _ in range(2 * len(MODELS)):

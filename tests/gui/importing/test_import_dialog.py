@@ -280,7 +280,7 @@ def test_files_that_were_chosen_are_added_to_what_was_found(window: MainWindow) 
 
 
 def test_of_a_file_that_is_no_conversation_only_that_is_said(window: MainWindow) -> None:
-    """ "0 conversations are in the files that you chose." stood above why."""
+    """It began with "0 conversations are in the files that you chose.", and why stood below."""
     dialog, _, _ = shown(window, FakeHistories())
     dialog._add_chosen_files(ChosenHistories((), ["/x/notes.txt is not a file."]))
     assert "/x/notes.txt is not a file." in words(dialog)
