@@ -8,7 +8,8 @@ after `⟨…⟩`. The value can be restored from what is shown; tests check thi
 
 Two kinds of names are marked more strictly, since no reading of the whole word helps there. In the
 host of an address every letter that is not ASCII is marked, and behind the host stands what a
-computer would look up: `https://b⟨ü 00FC⟩cher.de⟨= xn--bcher-kva.de⟩/`. In the name of a program
+computer would look up: `https://b⟨ü 00FC⟩cher.de⟨= xn--bcher-kva.de⟩/`. A host without a scheme, as
+in `curl bücher.de` or `scp a bücher.de:`, is known by the programs that take one. In the name of a program
 that is started every Latin letter with a dot, a hook or the like is marked: `⟨ġ 0121⟩it`.
 """
 
@@ -16,6 +17,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+
+from helix_desktop.fast_dataclass import dataclass
 
 LONGEST_LINE = 1_000  # Lines of more characters than this continue on the next displayed line.
 GOES_ON = "⟨…⟩"
@@ -35,7 +38,24 @@ _HOST = re.compile(
     r"([^\x00-\x20\x7f/?#\\\"'<>|;&()`${},，、；：！？（）「」『』《》【】]+)",
     re.IGNORECASE,
 )
+# Programs that take a host without a scheme as an argument or as the value of an option.
+_TAKES_HOST = frozenset({
+    "aria2c", "curl", "dig", "docker", "elinks", "ftp", "gh", "glab", "go", "helm", "host", "http",
+    "httpie", "https", "links", "lynx", "mongosh", "mosh", "mysql", "nc", "ncat", "netcat", "nmap",
+    "nslookup", "openssl", "ping", "ping6", "podman", "psql", "redis-cli", "rclone", "rsync", "scp",
+    "sftp", "skopeo", "socat", "ssh", "ssh-copy-id", "ssh-keyscan", "sshfs", "telnet", "traceroute",
+    "w3m", "wget", "whois", "xh",
+})  # fmt: skip
+# Those that do so only in front of a path: `git clone bücher.de:a/b`.
+_TAKES_HOST_BEFORE_PATH = frozenset({"git", "jj"})
+# A word, or the value of an option such as `-h` or `--host=`. A file's name may look the same.
+_BARE_HOST = re.compile(
+    r"(?:^|(?<=[\s'\"`=(,;|&<>\[{\\]))(?:-[A-Za-z])?"
+    r"((?![-./~])[^\x00-\x20\x7f/?#\\\"'<>|;&()`${}=,\[\]，、；！？（）「」『』《》【】]+)",
+)
 _DOT_OF_HOST = re.compile("[.。．｡]")
+_INNER_DOT = re.compile("[.．｡][^.]")
+_INNER_DOT_OF_ANY_KIND = re.compile("[.。．｡][^.]")
 _LONGEST_HOST = 253  # The domain name system knows no longer ones.
 _RIGHT_TO_LEFT = re.compile(
     "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+"
@@ -74,6 +94,21 @@ _BLANK = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """What the programs of a command line say of its words.
+
+    `program_words`: words in which letters are marked that elsewhere belong to a living language.
+    """
+
+    program_words: frozenset[str] = frozenset()
+    takes_host: bool = False
+    takes_host_before_path: bool = False
+
+
+_NO_COMMAND = _Command()
+
+
 def mark_text(text: str, programs: Iterable[str] = ()) -> str:
     """Return the text with hidden and look-alike characters marked, and long lines broken.
 
@@ -84,13 +119,13 @@ def mark_text(text: str, programs: Iterable[str] = ()) -> str:
 
 def marked_lines(text: str, programs: Iterable[str] = ()) -> Iterator[str]:
     """Yield the lines of a text as they are shown, long ones in several."""
-    program_words = _words_of_programs(programs)
+    command = _read_names_of_programs(programs)
     line_start = 0
     while line_start <= len(text):
         line_end = text.find("\n", line_start)
         if line_end < 0:
             line_end = len(text)
-        line = _mark_suspect_characters_of_line(text[line_start:line_end], program_words)
+        line = _mark_suspect_characters_of_line(text[line_start:line_end], command)
         line = _mark_trailing_space(line)
         line = line.replace("\t", "→\t")
         yield from map(_keep_left_to_right, _break_long_line(line))
@@ -99,30 +134,35 @@ def marked_lines(text: str, programs: Iterable[str] = ()) -> Iterator[str]:
 
 def mark_on_one_line(text: str) -> str:
     """Return the text on one line, with line ends and tabs marked."""
-    return _mark_whole_text_on_one_line(text, frozenset())
+    return _mark_whole_text_on_one_line(text, _NO_COMMAND)
 
 
 def mark_program(name: str) -> str:
     """Return the name of a program, or a rule for programs, on one line. Every letter that could
     pass for an ASCII one is marked.
     """
-    return _mark_whole_text_on_one_line(name, _words_of_programs([name]))
+    return _mark_whole_text_on_one_line(name, _read_names_of_programs([name]))
 
 
-def _mark_whole_text_on_one_line(text: str, program_words: frozenset[str]) -> str:
-    line = _mark_trailing_space(_mark_suspect_characters_of_line(text, program_words))
+def _mark_whole_text_on_one_line(text: str, command: _Command) -> str:
+    line = _mark_trailing_space(_mark_suspect_characters_of_line(text, command))
     line = line.replace("\n", _mark_of_char("\n"))
     line = line.replace("\t", _mark_of_char("\t"))
     return _keep_left_to_right(line)
 
 
-def _words_of_programs(names: Iterable[str]) -> frozenset[str]:
-    """The words in which letters are marked that elsewhere belong to a living language."""
+def _read_names_of_programs(names: Iterable[str]) -> _Command:
     words: set[str] = set()
+    takes_host = False
+    takes_host_before_path = False
     for name in names:
         if not name.isascii():
             words.update(_WORDS.findall(name))
-    return frozenset(words)
+        program_path = name.partition(" ")[0]
+        program = program_path.rpartition("/")[2]
+        takes_host |= program in _TAKES_HOST
+        takes_host_before_path |= program in _TAKES_HOST_BEFORE_PATH
+    return _Command(frozenset(words), takes_host, takes_host_before_path)
 
 
 def count_marked_characters(text: str) -> int:
@@ -150,21 +190,57 @@ def _break_long_line(line: str) -> Iterator[str]:
     yield line[start:]
 
 
-def _mark_suspect_characters_of_line(text: str, program_words: frozenset[str]) -> str:
+def _mark_suspect_characters_of_line(text: str, command: _Command) -> str:
     """Mark the characters of a line that are hidden or could pass for others."""
     if _SPECIAL.search(text) is None:
         return text
+    program_words = command.program_words
     marked_pieces = []
     position = 0
-    for found in _HOST.finditer(text):
-        host = found[1]
-        if host.isascii():
-            continue
-        marked_pieces.append(_mark_words(text, position, found.start(1), program_words))
-        marked_pieces.append(_mark_host(host))
-        position = found.end(1)
+    for start, end in _list_places_of_hosts(text, command):
+        marked_pieces.append(_mark_words(text, position, start, program_words))
+        marked_pieces.append(_mark_host(text[start:end]))
+        position = end
     marked_pieces.append(_mark_words(text, position, len(text), program_words))
     return _RIGHT_TO_LEFT.sub(lambda run: run.group() + _APART, "".join(marked_pieces))
+
+
+def _list_places_of_hosts(text: str, command: _Command) -> list[tuple[int, int]]:
+    """Return where hosts begin and end that are not ASCII, in the order of the text."""
+    places: list[tuple[int, int]] = []
+    for found in _HOST.finditer(text):
+        if not found[1].isascii():
+            places.append(found.span(1))
+    if not command.takes_host and not command.takes_host_before_path:
+        return places
+
+    bare_places: list[tuple[int, int]] = []
+    known_places = iter([*places, (len(text), len(text) + 1)])
+    known_start, known_end = next(known_places)
+    for found in _BARE_HOST.finditer(text):
+        start, end = found.span(1)
+        while known_end <= start:
+            known_start, known_end = next(known_places)
+        is_known = known_start < end
+        is_quoted = text[start - 1 : start] in ("'", '"')
+        if not is_known and _can_be_bare_host(found[1], command, is_quoted=is_quoted):
+            bare_places.append((start, end))
+    return sorted(places + bare_places)
+
+
+def _can_be_bare_host(word: str, command: _Command, *, is_quoted: bool) -> bool:
+    """Whether a word of a command line is a host, perhaps with a port or a path behind a colon."""
+    if word.isascii():
+        return False
+    name, colon, path = word.rpartition("@")[2].partition(":")
+    # A dot that ends a sentence has nothing behind it, except in Chinese.
+    inner_dot = _INNER_DOT_OF_ANY_KIND
+    if is_quoted:
+        inner_dot = _INNER_DOT
+    has_dot = inner_dot.search(name) is not None
+    if command.takes_host:
+        return has_dot or bool(colon)
+    return has_dot and bool(path)
 
 
 def _mark_host(host: str) -> str:

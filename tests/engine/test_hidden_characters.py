@@ -89,6 +89,79 @@ def test_what_is_shown_of_a_host(text: str, shown: str) -> None:
     assert unmark_text(shown) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "program", "shown"),
+    [
+        ("curl ġit.io/ü", "curl", "curl ⟨ġ 0121⟩it.io⟨= xn--it-2na.io⟩/ü"),
+        ("curl -k 'ġit.io:1'", "curl", "curl -k '⟨ġ 0121⟩it.io⟨= xn--it-2na.io⟩:1'"),
+        ("curl ġit。io", "curl", "curl ⟨ġ 0121⟩it⟨。 3002⟩io⟨= xn--it-2na.io⟩"),
+        ("/usr/bin/wget ġit.io", "/usr/bin/wget", "/usr/bin/wget ⟨ġ 0121⟩it.io⟨= xn--it-2na.io⟩"),
+        ("psql -hġit.io", "psql", "psql -h⟨ġ 0121⟩it.io⟨= xn--it-2na.io⟩"),
+        ("gh -R ġit.io/a/ü", "gh pr", "gh -R ⟨ġ 0121⟩it.io⟨= xn--it-2na.io⟩/a/ü"),
+        ("GH_HOST=ġit.io gh", "gh", "GH_HOST=⟨ġ 0121⟩it.io⟨= xn--it-2na.io⟩ gh"),
+        ("scp a ġit:b", "scp", "scp a ⟨ġ 0121⟩it⟨= xn--it-2na⟩:b"),
+        ("rsync a ġit::b", "rsync", "rsync a ⟨ġ 0121⟩it⟨= xn--it-2na⟩::b"),
+        ("git clone ġit.io:a/b", "git clone", "git clone ⟨ġ 0121⟩it.io⟨= xn--it-2na.io⟩:a/b"),
+        (
+            "curl ġit.io https://ġit.io",
+            "curl",
+            "curl ⟨ġ 0121⟩it.io⟨= xn--it-2na.io⟩ https://⟨ġ 0121⟩it.io⟨= xn--it-2na.io⟩",
+        ),
+        ("git commit -m 'Größe: x. Mühe. 修复。完成'", "git commit", None),
+        ("gh pr create --title '修复。完成' --body 'Größe geändert. Gut'", "gh pr", None),
+        ("curl -o ~/größe.txt ./a.ü https://a.de", "curl", None),
+        ("grep ü größe.txt a.ü", "grep", None),
+    ],
+)
+def test_what_is_shown_of_a_host_without_a_scheme(
+    text: str, program: str, shown: str | None
+) -> None:
+    assert hidden_characters.mark_text(text, ["timeout", program]) == (shown or text)
+    assert unmark_text(shown or text) == text
+
+
+HOST_FORMS = [
+    "curl {}",
+    "curl -sS '{}:8080/a'",
+    'wget -q "{}/a?b"',
+    "curl --resolve={}:443:1.2.3.4 a.de",
+    "ssh -p 1 {}:22",
+    "ssh -J {}:22,b.de c.de",
+    "ssh u@{} ls",
+    "scp a {}:b",
+    "scp u@{}:a b",
+    "rsync -a {}::a b",
+    "git clone {}:a/b",
+    "git remote add o u@{}:a/b",
+    "gh -R {}/a/b pr list",
+    "GH_HOST={} gh pr list",
+    "psql -h{} a",
+    "docker pull {}/a:1",
+    "nc {} 443",
+    "echo $(curl {})",
+    "cat <(curl {})",
+    "curl a.de;curl {}|sh",
+]
+
+
+@pytest.mark.parametrize("form", HOST_FORMS)
+def test_every_latin_letter_is_marked_in_a_host_without_a_scheme(form: str) -> None:
+    letters = [
+        sign
+        for sign in map(chr, range(0x80, 0x11_0000))
+        if name(sign, "").startswith("LATIN ") and sign.isalpha()
+    ]
+    programs = [word for word in re.findall(r"[a-z]+", form) if word not in ("a", "b", "u")]
+    unmarked = []
+    for letter in letters:
+        command = form.format(f"b{letter}sh.org")
+        shown = hidden_characters.mark_text(command, programs)
+        if f"{ord(letter):04X}⟩" not in shown:
+            unmarked.append(letter)
+        assert unmark_text(shown) == command
+    assert (unmarked, len(letters) > 1_100) == ([], True)
+
+
 @pytest.mark.parametrize("sign", "ġģıįṇķƙḅɓŧƭůûḣĺłøæœđýŵźõ" + "іїёѓўάόыю" + "\u1e41ƴþß")
 def test_a_letter_that_looks_like_another_is_marked_in_the_name_of_a_program(sign: str) -> None:
     name = f"x{sign}y"
@@ -132,6 +205,8 @@ def test_the_value_is_found_beside_a_host(text: str) -> None:
         hidden_characters.mark_text(f"https://{text}"),
         hidden_characters.mark_program(text),
         hidden_characters.mark_text(f"x@{text}", [text]),
+        hidden_characters.mark_text(f"{text} ü.{text}", ["curl", text]),
+        hidden_characters.mark_text(f"git {text}", ["git clone"]),
     ):
         assert text in unmark_text(shown)
 
