@@ -227,13 +227,17 @@ class MarkedHome:
         self.leave_file("draft", "window.json")
 
 
-def try_ways(seed: int, found: Counter[str], folder: Path) -> None:
-    marked_home = MarkedHome(folder, random.Random(seed))
+def try_ways(seed: int, found: Counter[str], folder: Path, most: int = 100) -> None:
+    """Enter a mark by each way, then forget them one after another, `most` at most."""
+    chance = random.Random(seed)
+    marked_home = MarkedHome(folder, chance)
     marked_home.enter_marks()
     for mark in marked_home.marks.values():
         if any(mark.encode() in file.read_bytes() for file in folder.rglob("*") if file.is_file()):
             found["ways"] += 1
-    for way, mark in marked_home.marks.items():
+    forgotten_ways = chance.sample(sorted(marked_home.marks), min(most, len(marked_home.marks)))
+    for way in forgotten_ways:
+        mark = marked_home.marks[way]
         told = marked_home.run("forget", "-w", "Here", "--text", mark, "--yes").stderr
         for file in folder.rglob("*"):
             if not file.is_file():

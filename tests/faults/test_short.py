@@ -137,9 +137,9 @@ def test_what_is_forgotten_is_in_no_file(tmp_path: Path) -> None:
 @needs_linux
 def test_what_got_in_by_any_way_is_forgotten_or_named(tmp_path: Path) -> None:
     found: Counter[str] = Counter()
-    forgetting.try_ways(5, found, tmp_path)
+    forgetting.try_ways(5, found, tmp_path, most=6)
     assert [key for key in lost(found) if found[key]] == []
-    assert (found["ways"], found["told of ways"]) == (18, 3)
+    assert found["ways"] == 18
 
 
 @needs_linux

@@ -247,8 +247,9 @@ async def test_what_a_server_asks_is_taken_back_when_its_call_has_ended(tmp_path
     taken_back = asyncio.Event()
 
     async def ask(_question: PermissionQuestion) -> PermissionAnswer:
-        await asyncio.to_thread(pipe.write_text, "the question stands")
         try:
+            # The server may end its call, and so this question, before the thread is heard of.
+            await asyncio.to_thread(pipe.write_text, "the question stands")
             await asyncio.Event().wait()  # Nobody answers.
         finally:
             taken_back.set()

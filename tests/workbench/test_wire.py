@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,8 +156,14 @@ async def check_attachment_is_sent_as_told(
     return told
 
 
-@pytest.mark.parametrize("kind", PROTOCOLS)
-@pytest.mark.parametrize("window", [8_192, 32_000, 200_000])
+@pytest.mark.parametrize(
+    ("window", "kind"),
+    [
+        *itertools.product([8_192, 32_000], PROTOCOLS),
+        # In a large window, what is sent depends on the size alone: one protocol shows it.
+        (200_000, "anthropic"),
+    ],
+)
 async def test_of_an_attachment_so_many_tokens_are_sent_as_the_composer_told(
     kind: str, window: int, tmp_path: Path
 ) -> None:
