@@ -62,7 +62,8 @@ SHOWN_FILE = pattern_of_shown_files(sys.platform)
 
 @dataclass(frozen=True, slots=True)
 class WindowPlace:
-    """The target of a link. `kind`: settings, workspace, conversation, entry or fold.
+    """The target of a link. `kind`: settings, workspace, conversation, entry, fold, or
+    changes (of a conversation), to which no link leads from outside.
     `words`: what was searched for, to be marked at the place. They are not part of a link.
     """
 

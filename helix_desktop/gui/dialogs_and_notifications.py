@@ -334,11 +334,10 @@ class DialogsAndNotifications(QObject):
         for row in self._workspaces.rows_of_others():
             names[row.id] = row.name
         parts = self._parts
-        open_conversation = parts.requests.request_conversation
         dialog = FleetDialog(
             self._workspaces.workbenches,
             names,
-            open_conversation,
+            parts.requests.request_page_of_conversation,
             parts.theme,
             parts.runner,
             self._window,

@@ -34,6 +34,9 @@ class PlaceOpener(QObject):
             case "conversation":
                 self._frame.switch_to_page("chat")
                 self._go_to_conversation(place)
+            case "changes":
+                self._frame.switch_to_page("changes")
+                self._go_to_conversation(place)
             case "fold":
                 self._frame.switch_to_page("timeline")
                 self._go_to_conversation(place)

@@ -49,6 +49,9 @@ def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
         "chat",
         "flaky",
     )
+    window.parts.requests.request_page_of_conversation("changes", "storage-engine", "argparse")
+    assert window.showing.page == "changes"
+    assert window.showing.conversation_id == "argparse"
     window.places.go_to_place(WindowPlace("workspace", "infra"))
     assert window.current_workbench is desk.benches["infra"]
     window.places.go_to_place(WindowPlace("workspace", "nowhere"))

@@ -29,7 +29,7 @@ MARGINS = (20, 14, 20, 16)
 class FleetDialog(TransientDialog):
     """Lists tasks, conversations, schedules and workers of all workspaces, to watch and to steer.
 
-    `names` maps ids of workspaces to names. `open_conversation` gets a workspace and
+    `names` maps ids of workspaces to names. `open_page` gets a page (chat or changes), a workspace and
     a conversation. `list_models` returns those that a task can be given to.
     """
 
@@ -37,7 +37,7 @@ class FleetDialog(TransientDialog):
         self,
         desk: Workbenches,
         names: Mapping[str, str],
-        open_conversation: Callable[[str, str], object],
+        open_page: Callable[[str, str, str], object],
         theme: Theme,
         runner: BackgroundRunner,
         parent: QWidget,
@@ -46,13 +46,15 @@ class FleetDialog(TransientDialog):
         super().__init__(tr("Fleet"), parent, 1240, 760)
         self._fleet = desk.fleet
         self._names = names
-        self._open_conversation = open_conversation
+        self._open_page = open_page
         self._runner = runner
         self._workspaces: Sequence[Figures] = ()
         self._why_refused = ""  # Why the last thing that was asked for failed, until the next one.
         self.trouble = build_plain_label("", "danger", self)
         self.pages = QStackedWidget(self)
-        parts = FleetPageParts(desk, names, self._open_conversation_and_close, self._run_fleet_work)
+        open_conversation = partial(self._open_page_and_close, "chat")
+        open_changes = partial(self._open_page_and_close, "changes")
+        parts = FleetPageParts(desk, names, open_conversation, open_changes, self._run_fleet_work)
         self.tasks_page = FleetTasksPage(parts, theme, self)
         self.conversations_page = FleetConversationsPage(parts, self)
         self.schedules_page = FleetSchedulesPage(parts, self.show_trouble, self)
@@ -181,8 +183,8 @@ class FleetDialog(TransientDialog):
         self.show_trouble(tr("A task belongs to a workspace, and there is none yet. Close this window and open a folder first."))  # fmt: skip
         return False
 
-    def _open_conversation_and_close(self, workspace: str, conversation: str) -> None:
-        self._open_conversation(workspace, conversation)
+    def _open_page_and_close(self, page: str, workspace: str, conversation: str) -> None:
+        self._open_page(page, workspace, conversation)
         self.accept()
 
     def _run_fleet_work(

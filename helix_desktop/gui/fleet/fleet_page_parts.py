@@ -19,11 +19,12 @@ class RunFleetWork(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FleetPageParts:
-    """`names` maps ids of workspaces to names. `open_conversation` gets a workspace and a
-    conversation, and closes the fleet's window.
+    """`names` maps ids of workspaces to names. `open_conversation` and `open_changes` get a
+    workspace and a conversation, and close the fleet's window.
     """
 
     desk: Workbenches
     names: Mapping[str, str]
     open_conversation: Callable[[str, str], object]
+    open_changes: Callable[[str, str], object]
     run_work: RunFleetWork

@@ -86,6 +86,7 @@ class FleetTasksPage(QWidget):
         self.card = TaskDetailCard(parts, theme, self)
         self.card.open_wanted.connect(self._open_chosen_conversation)
         self.card.stop_wanted.connect(self._stop_selected_tasks)
+        self.card.review_wanted.connect(self._open_changes_of_chosen_task)
         self.card.retry_wanted.connect(self._retry_selected_tasks)
 
         room_before = (QWidget(self), 1)
@@ -124,7 +125,7 @@ class FleetTasksPage(QWidget):
             FleetColumn(tr("Workspace"), 130),
             FleetColumn(tr("Agent"), 110),
             FleetColumn(tr("Where"), 130),
-            FleetColumn(tr("Now"), 260),
+            FleetColumn(tr("Result"), 260),
             FleetColumn(tr("Age"), 115, is_whole=True),
             FleetColumn(tr("Cost"), 80, is_figure=True),
         )
@@ -267,6 +268,12 @@ class FleetTasksPage(QWidget):
         conversation = chosen.task.get("conversation")
         if conversation:
             self._parts.open_conversation(chosen.workspace["workspace"], conversation)
+
+    def _open_changes_of_chosen_task(self) -> None:
+        chosen = self.chosen_task()
+        conversation = chosen.task.get("conversation")
+        if conversation:
+            self._parts.open_changes(chosen.workspace["workspace"], conversation)
 
     def _stop_selected_tasks(self) -> None:
         for row in self._selected_tasks():

@@ -13,16 +13,21 @@ from tests.gui.fleet.test_fleet_dialog import Desk, Fleet, task
 
 
 class Parts:
-    """`parts` for a page; `went`: the conversations that were opened; what is asked of the fleet
+    """`parts` for a page; `went` and `reviewed`: the conversations that were opened; what is asked of the fleet
     is in `fleet.asked`.
     """
 
     def __init__(self, places: ProgramFolders) -> None:
         self.desk = Desk(places)
         self.went: list[tuple[str, str]] = []
+        self.reviewed: list[tuple[str, str]] = []
         names = {"w1": "Thesis", "w2": "Site"}
         self.parts = FleetPageParts(
-            self.desk, names, lambda *where: self.went.append(where), self._run
+            self.desk,
+            names,
+            lambda *where: self.went.append(where),
+            lambda *where: self.reviewed.append(where),
+            self._run,
         )
 
     @property

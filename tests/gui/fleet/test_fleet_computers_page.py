@@ -47,7 +47,7 @@ def page(theme: Theme, fleet: Fleet) -> Iterator[FleetComputersPage]:
     def open_nothing(_workspace: str, _conversation: str) -> None:
         raise AssertionError
 
-    parts = FleetPageParts(cast(Any, fleet), {"w1": "Thesis"}, open_nothing, run_work)
+    parts = FleetPageParts(cast(Any, fleet), {"w1": "Thesis"}, open_nothing, open_nothing, run_work)
     parent = QWidget()
     yield FleetComputersPage(parts, parent)
     parent.close()

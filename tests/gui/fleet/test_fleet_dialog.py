@@ -62,6 +62,7 @@ from helix_desktop.store.fleet_tasks import (
 )
 from helix_desktop.tools.permission import ActionEffect, ToolAction, list_asked_programs
 from tests.gui import fake_desk
+from tests.gui.fake_changes import FakeChanges
 from tests.gui.fake_setup import SONNET, FakeInstallation, FakeSetup
 from tests.gui.stand_in import StandIn
 from tests.turns import qt_works
@@ -168,6 +169,7 @@ class Bench(StandIn):
         self.overlaps = {"c1": {"/p/a.py": ["c2"]}}
         self.changed = {"c1": ("/p/a.py", "/p/b.py")}
         self.read: list[str] = []
+        self.file_changes = FakeChanges()
 
     def list_conversations(self) -> list[Row]:
         return [
@@ -182,6 +184,9 @@ class Bench(StandIn):
     def find_open_session(self, conversation: str) -> Any:
         running = ConversationActivity.ASKING if conversation == "c1" else ConversationActivity.IDLE
         return SimpleNamespace(running=running)
+
+    def file_changes_of(self, conversation: str) -> FakeChanges:
+        return self.file_changes
 
     async def refresh_changed_files(self, name: str) -> None:
         self.read.append(name)
@@ -534,7 +539,7 @@ def test_conversations_that_run_or_have_a_copy_say_what_they_changed_and_who_els
     ]
     press(dialog, "Conversations")
     press(dialog, "Open conversation")
-    assert went == [("w1", "c1")]
+    assert went == [("chat", "w1", "c1")]
 
 
 def test_an_answer_is_drawn_as_markdown_and_the_window_counts_as_a_worker(
@@ -729,7 +734,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     press(dialog, "Tasks")
     choose(dialog, "Task 2")
     press(dialog, "Open conversation")
-    assert went == [("w1", f"{2:020x}")]
+    assert went == [("chat", "w1", f"{2:020x}")]
     assert fleet.asked == [
         ("cancel", "w1", f"{2:020x}"),
         ("allow", "w1", f"{3:020x}", "run_command", "head *"),

@@ -216,7 +216,7 @@ def test_the_list_gets_the_room_and_its_columns_their_widths(page: FleetTasksPag
         ("Workspace", 130, False, False),
         ("Agent", 110, False, False),
         ("Where", 130, False, False),
-        ("Now", 260, False, False),
+        ("Result", 260, False, False),
         ("Age", 115, True, False),
         ("Cost", 80, False, True),
     ]

@@ -58,6 +58,28 @@ def test_a_failed_task_says_why_and_one_that_never_began_has_no_conversation(
     assert (card.title.text(), card.open.isEnabled()) == ("", False)
 
 
+def test_an_ended_task_says_what_it_changed_and_offers_to_review_it(
+    card: TaskDetailCard, parts: Parts
+) -> None:
+    """Which files a task had changed was known only after its conversation was opened."""
+    card.show_task(listed("done", conversation="c1"))
+    assert not card.changes.isVisible()
+    assert not card.review.isVisible()
+    parts.desk.bench.file_changes.fill(
+        {"a.py": (b"one\n", b"two\nthree\n"), "b.py": (b"", b"new\n")}
+    )
+    card.show_task(listed("running", conversation="c1"))
+    assert not card.changes.isVisible(), "it is not at its end"
+    card.show_task(listed("done", conversation="c1"))
+    assert card.changes.text() == "2 files changed +3 −1"
+    review = QSignalSpy(card.review_wanted)
+    card.review.click()
+    assert review.count() == 1
+    card.show_task(listed("done", number=2, conversation=""))
+    assert not card.changes.isVisible()
+    assert not card.review.isVisible()
+
+
 def test_of_several_tasks_only_their_number_is_shown(card: TaskDetailCard) -> None:
     card.show_task(listed("done", answer="Yes."))
     card.show_number_of_tasks(1_234)
