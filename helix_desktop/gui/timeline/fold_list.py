@@ -24,7 +24,7 @@ LEFT = 22  # The room at the left of a row's ring, in pixels.
 # The room at the left and at the right of a row's text, in pixels.
 TEXT_LEFT = LEFT + 26
 TEXT_RIGHT = 18
-LEAST_TITLE = 60  # With less room in pixels, a title says nothing.
+TITLE_GAP = 10  # Between a title and the time beside it, in pixels.
 SEPARATOR = " · "  # Between two figures of an event.
 # In a longer list, all rows have the same height and long figures are cut, because measuring each
 # row would hold up the window.
@@ -76,11 +76,13 @@ class _FoldRowPainter(RowPainter):
     def _has_time_beside_title(
         self, event: TimelineEvent, metrics: QFontMetrics, room: int
     ) -> bool:
-        """Whether the time leaves enough of the line for the title. That of several events, such as
-        "27 Nov 18:02–Sat 09:14", may take a whole line of a narrow list.
+        """Whether the time leaves enough of the line for the title, which says what happened: in a
+        narrow list, "Zusa…" stood beside the time.
         """
         time_width = metrics.horizontalAdvance(describe_event_time(event))
-        return room - time_width >= self._theme.zoomed_pixels(LEAST_TITLE)
+        title_font = self._theme.build_font(weight=QFont.Weight.DemiBold)
+        title_width = QFontMetrics(title_font).horizontalAdvance(describe_event_title(event))
+        return title_width + self._theme.zoomed_pixels(TITLE_GAP) + time_width <= room
 
     def _describe_below_title(
         self, event: TimelineEvent, window: int, metrics: QFontMetrics, room: int
@@ -140,7 +142,7 @@ class _FoldRowPainter(RowPainter):
         text_left = row_rect.left() + pixels(TEXT_LEFT)
         text_width = row_rect.right() - pixels(TEXT_RIGHT) - text_left
         title_rect = QRectF(text_left, row_rect.top() + pixels(8), text_width, pixels(20))
-        gap = pixels(10)
+        gap = pixels(TITLE_GAP)
 
         plain_font = theme.build_font()
         title_font = theme.build_font(weight=QFont.Weight.DemiBold)
