@@ -1,5 +1,6 @@
 """Turns a slash command into a message. Its shell lines and files are run and read if permitted."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +53,23 @@ class SlashCommands:
     ) -> tuple[UserPart, ...]:
         """Replace a command's name at the start of a message by its text. Return other
         messages unchanged.
+
+        The texts are counted, in a thread: the first count of a process reads the vocabulary, which
+        takes seconds on a busy computer, and a message that is sent is counted on the loop's thread.
         """
+        expanded_parts = await self._expand_message(session, parts)
+        await asyncio.to_thread(self._count_texts, expanded_parts)
+        return expanded_parts
+
+    def _count_texts(self, parts: tuple[UserPart, ...]) -> None:
+        """Let the counts be remembered."""
+        for part in parts:
+            if isinstance(part, Text):
+                self._tokens.count_tokens(part.text)
+
+    async def _expand_message(
+        self, session: Session, parts: tuple[UserPart, ...]
+    ) -> tuple[UserPart, ...]:
         items = await self._project.reread_project_folders()
         if not parts:
             return parts
@@ -104,7 +121,8 @@ class SlashCommands:
             # The tokens of the whole file are estimated from those of its beginning.
             whole_size = max(1, outcome.output.size)
             read_size = max(1, len(beginning.encode()))
-            tokens = self._tokens.count_tokens(beginning) * whole_size // read_size
+            tokens_of_beginning = await asyncio.to_thread(self._tokens.count_tokens, beginning)
+            tokens = tokens_of_beginning * whole_size // read_size
             parts.append(Attachment(path, outcome.output, tokens))
         return parts
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 from helix_desktop.engine.facts import Text, ToolReturned, TurnEnd, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import Event, QuestionAsked
+from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.workbench import Workbench
 from tests.engine.agent import ScriptedModel, calls, says
@@ -344,3 +347,26 @@ async def test_the_users_own_hook_runs_as_they_set_it_and_a_folders_script_it_na
     await trusting(bench)
     await told(bench, await bench.start_conversation(), model, calls("read_file", path="README.md"))
     assert not (tmp_path / "theirs").exists()
+
+
+async def test_no_message_of_ask_an_editor_or_a_task_is_counted_on_the_loops_thread(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ask` did not end on Ctrl+C while tiktoken read its vocabulary for the first message."""
+    counting_threads: list[tuple[str, int]] = []
+    count_pieces = TiktokenCounter._count_pieces
+
+    def count_and_note_thread(counter: TiktokenCounter, pieces: Iterable[str]) -> Iterator[int]:
+        listed_pieces = list(pieces)
+        counting_threads.append(("".join(listed_pieces), threading.get_ident()))
+        return count_pieces(counter, listed_pieces)
+
+    bench = await bench_on(desks, folder)
+    session = await bench.start_conversation()
+    monkeypatch.setattr(TiktokenCounter, "_count_pieces", count_and_note_thread)
+    words = "a message that nobody has counted before"
+    parts = await bench.slash_commands.expand_command_message(session, (Text(words),))
+    # The first thing that sending does.
+    session.queue.add_message(parts, steer=False)
+    (thread,) = [thread for text, thread in counting_threads if text == words]
+    assert thread != threading.get_ident()
