@@ -33,7 +33,11 @@ from helix_desktop.workbench.file_preview import (
 from helix_desktop.workspace_host import host_interface
 from helix_desktop.workspace_host.client_changes import ClientFileChanges
 from helix_desktop.workspace_host.client_entries import ClientCatalogue, possible_time
-from helix_desktop.workspace_host.client_session import ClientSession, UnconfirmedMessage
+from helix_desktop.workspace_host.client_session import (
+    ClientSession,
+    UnconfirmedMessage,
+    split_parts,
+)
 from helix_desktop.workspace_host.host_interface import (
     ConversationFollower,
     FactsAdded,
@@ -414,8 +418,13 @@ class ClientWorkspace:
         parts: Sequence[facts.UserPart] = (),
         instead_of: int = 0,
     ) -> int:
-        # Only the host could say what its model gets of it.
-        return attachment.tokens
+        """Asks the host, which knows what its model gets of it."""
+        text, attachments = split_parts(parts)
+        command = host_interface.CountSentTokens(
+            conversation, attachment, text, attachments, instead_of
+        )
+        answer = await self.line.run_at_host(command)
+        return answer.attachments[0].tokens
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
         found = await self.line.run_at_host(host_interface.CompletePaths(prefix, limit))

@@ -274,6 +274,18 @@ class AttachEntry(_TaggedCommand, frozen=True):
     last_line: int = 0
 
 
+class CountSentTokens(_TaggedCommand, frozen=True):
+    """Asks how many tokens are sent of an attachment of a message that is being written. The
+    answer is the attachment with these tokens. `instead_of`: an earlier message that it replaces.
+    """
+
+    conversation: str
+    attachment: facts.Attachment
+    text: str = ""
+    attachments: tuple[facts.Attachment, ...] = ()
+    instead_of: int = 0
+
+
 class CompletePaths(_TaggedCommand, frozen=True):
     """Asks for paths below the workspace's folder that contain `letters`."""
 
@@ -474,6 +486,7 @@ HostCommand = (
     | ChooseLastingModel
     | ChoosePermissionMode
     | AttachEntry
+    | CountSentTokens
     | CompletePaths
     | ReadFile
     | ListChangesAfter

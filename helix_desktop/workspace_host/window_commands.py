@@ -3,6 +3,7 @@ messages, models, permissions and the files that were changed.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.changes.folder_state import is_change_of_folder
@@ -48,6 +49,7 @@ class WindowCommands:
             host_interface.ChooseLastingModel: self._choose_lasting_model,
             host_interface.ChoosePermissionMode: self._set_permission_mode,
             host_interface.AttachEntry: self._attach_entry,
+            host_interface.CountSentTokens: self._count_sent_tokens,
             host_interface.CompletePaths: self._complete_paths,
             host_interface.ReadFile: self._read_file_for_client,
             host_interface.ListChangesAfter: self._list_changes_after,
@@ -132,6 +134,15 @@ class WindowCommands:
             raise InvalidInput("The message is empty.")
         await session.edit_and_resend(command.seq, parts)
         return DONE
+
+    async def _count_sent_tokens(self, command: host_interface.CountSentTokens) -> CommandResult:
+        parts: tuple[UserPart, ...] = command.attachments
+        if command.text.strip():
+            parts = (Text(command.text), *parts)
+        tokens = await self._bench.count_sent_tokens(
+            command.attachment, command.conversation, parts=parts, instead_of=command.instead_of
+        )
+        return CommandResult(attachments=(replace(command.attachment, tokens=tokens),))
 
     async def _switch_to_answer(self, command: host_interface.SwitchToAnswer) -> CommandResult:
         session = await self._bench.open_session(command.conversation)

@@ -286,8 +286,19 @@ async def test_content_is_attached_and_read_by_its_digest(client: ClientWorkspac
     assert await client.contents.read_content(digest) == content
     assert await client.contents.read_range(digest, 11, 10) == b"gooseberry"
     assert await client.contents.read_contents([digest, unknown]) == {digest: content}
-    assert await client.count_sent_tokens(attachment) == attachment.tokens
     assert await client.complete_file_paths("readme") == ("README.md",)
+
+
+async def test_the_host_says_how_much_of_an_attachment_its_model_gets(
+    client: ClientWorkspace, bench: Workbench
+) -> None:
+    """A further window showed the whole size where only an outline was sent."""
+    small = await client.attach_content("notes.txt", b"remember the adapter", "text/plain")
+    large = await client.attach_content("long.txt", b"many words\n" * 200_000, "text/plain")
+    assert await client.count_sent_tokens(small) == small.tokens
+    told = await client.count_sent_tokens(large, parts=(Text("read it"), large))
+    assert told == await bench.count_sent_tokens(large, parts=(Text("read it"), large))
+    assert told < large.tokens // 20
 
 
 async def test_a_file_is_read_for_a_preview_and_what_a_host_says_of_it_is_checked(
