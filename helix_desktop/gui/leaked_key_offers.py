@@ -118,6 +118,8 @@ class LeakedKeyOffers(QObject):
 
         for key in longest_first(keys):
             await bench.forget_content(text=key)
+            # The user may have pasted it, or sent it from here.
+            self._parts.state_file.forget_remembered_text(key, within=bench.id)
         notice = format_count(len(keys), "{n} key was removed.", "{n} keys were removed.")
         self._parts.notices.show_notice(notice)
 

@@ -12,14 +12,14 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from helix_desktop.atomic_files import create_private_folder
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.folder_trees import list_tree_files
+from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 from helix_desktop.histories import foreign_sqlite
 
 # Databases with more bytes are not copied, so rows deleted before an import are lost.
@@ -31,6 +31,18 @@ _NOT_WAITING = getattr(os, "O_NONBLOCK", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 COMPARED_BYTES = 4096  # So many at a copy's end show whether the file was rewritten.
+
+
+FOLDER_NAME = "recorder"  # Beside the workspaces.
+
+
+def delete_failed_copies(folder: Path, is_to_be_forgotten: Callable[[bytes], bool]) -> None:
+    """Delete copies that could never be imported, of those with such content."""
+    for failed_copy in folder.glob("*.failed"):
+        for file, _ in list_tree_files(failed_copy):
+            if is_to_be_forgotten(file.read_bytes()):
+                delete_folder_tree(failed_copy, ignore_errors=True)
+                break
 
 
 def path_of_copy(folder: Path, file: Path) -> Path:

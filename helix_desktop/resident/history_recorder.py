@@ -24,6 +24,7 @@ from typing import Any
 from helix_desktop import concurrency
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
+from helix_desktop.histories import pending_copies
 from helix_desktop.histories.daily_read_check import read_checked_files, seconds_until_check
 from helix_desktop.histories.history_finding import find_history_of_changed_file, history_folders
 from helix_desktop.histories.history_format import HistoryPlaces
@@ -87,18 +88,14 @@ def list_history_folders_to_record(own_folders: ProgramFolders, places: HistoryP
 
 
 def folder_of_pending_copies(where: ProgramFolders) -> Path:
-    return where.data / "recorder"
+    return where.data / pending_copies.FOLDER_NAME
 
 
 def delete_failed_copies(
     where: ProgramFolders, is_to_be_forgotten: Callable[[bytes], bool] = lambda _: True
 ) -> None:
     """Delete copies that could never be imported."""
-    for folder in folder_of_pending_copies(where).glob("*.failed"):
-        for file, _ in list_tree_files(folder):
-            if is_to_be_forgotten(file.read_bytes()):
-                delete_folder_tree(folder, ignore_errors=True)
-                break
+    pending_copies.delete_failed_copies(folder_of_pending_copies(where), is_to_be_forgotten)
 
 
 def find_waiting_copies(

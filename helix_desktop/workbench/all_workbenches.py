@@ -17,6 +17,7 @@ from helix_desktop.engine.ports import Clock, ClosedSearchResult
 from helix_desktop.errors import HelixError, NotFound, StoreBusy
 from helix_desktop.extensions.extension_loading import load_extensions_once
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import pending_copies
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.demo_model import DEMO
@@ -397,6 +398,7 @@ async def _build_program_dependencies(
         acp_agents=read_acp_agents,
         extensions=extensions,
         task_retention=TaskRetention(seconds_to_keep_tasks, most_tasks_kept),
+        pending_copies=places.data / pending_copies.FOLDER_NAME,
     )
 
 

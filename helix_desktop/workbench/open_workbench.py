@@ -18,6 +18,7 @@ from helix_desktop.engine import content_recall, facts, session_events
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.context_policy import DEFAULT_PRESET
 from helix_desktop.engine.conversation import Conversation, new_conversation_id
+from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.messages import Request
@@ -45,6 +46,7 @@ from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFou
 from helix_desktop.extensions.added_fold_strategies import list_added_fold_strategies
 from helix_desktop.extensions.extension_loading import LoadedExtensions
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.pending_copies import delete_failed_copies
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.fleet_tasks import TaskRetention
 from helix_desktop.store.imported_proposals import ImportedQuestion, list_imported_questions
@@ -146,6 +148,8 @@ class ProgramDependencies:
     register_route: Callable[..., dict[str, Any] | None] = lambda *_: None
     extensions: LoadedExtensions | None = None
     task_retention: TaskRetention = TaskRetention()
+    # Where the recorder keeps copies of other agents' files.
+    pending_copies: Path | None = None
 
 
 class Workbench:
@@ -939,6 +943,11 @@ class Workbench:
         ):
             await asyncio.to_thread(self._partial.delete_all_partial_replies)
             if text:
+                if self._shared.pending_copies is not None:
+                    has_text = TextForms(text).occurs_in_bytes
+                    await asyncio.to_thread(
+                        delete_failed_copies, self._shared.pending_copies, has_text
+                    )
                 self.queue_files.forget_text(text)
                 await asyncio.to_thread(self._pending_questions.forget_text, text)
             changed_tasks, tasks_elsewhere = await forget_text_in_tasks(self.workspace, text)

@@ -32,8 +32,14 @@ def test_keys_in_a_recorded_conversation_are_offered_once_to_be_forgotten(
     question = window.findChildren(QMessageBox)[-1]
     assert "ghp_aB3…3d" in question.text()
     assert key not in question.text()
+    state_file = window.state_file
+    state_file.remember_value("draft", bench.id, session.id, value={"text": f"use {key}"})
+    state_file.remember_value("history", bench.id, value=[f"use {key}", "other"])
     press(window, "Forget them")
     assert bench.forgotten == [key]
+    draft = state_file.get_remembered("draft", bench.id, session.id, default=dict[str, str]())
+    history = state_file.get_remembered("history", bench.id, default=list[str]())
+    assert (draft, history) == ({"text": "use "}, ["use ", "other"])
     assert window.notices.shown_text == "1 key was removed."
     window.notices.hide()
     window.sides.show_session_or_new(session)

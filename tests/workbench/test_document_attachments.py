@@ -208,3 +208,23 @@ async def test_the_agent_reads_pages_of_files_and_of_what_was_attached(
         assert "page 3" in text
         assert "page 4" in text
         assert "page 5 of" not in text
+
+
+async def test_forgetting_in_an_open_workspace_deletes_copies_of_failed_imports_with_the_text(
+    desks: Desks, folder: Path
+) -> None:
+    """The command line deleted them; the window, its offer to forget keys and its import did not."""
+    bench = await bench_on(desks, folder)
+    data = bench.workspace.folder.parent.parent
+    kept = data / "recorder" / "1.failed" / "home" / "s.jsonl"
+    forgotten = data / "recorder" / "2.failed" / "home" / "s.jsonl"
+    for file, words in ((kept, "something else"), (forgotten, "the key is swordfish-4711")):
+        file.parent.mkdir(parents=True)
+        file.write_text(words)
+    await bench.forget_content(text="swordfish-4711")
+    assert (kept.exists(), forgotten.exists()) == (True, False)
+    assert not [
+        file
+        for file in data.rglob("*")
+        if file.is_file() and b"swordfish-4711" in file.read_bytes()
+    ]
