@@ -21,6 +21,8 @@ _SED_RUNS = re.compile(
     r"(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*(?:!\s*)?e"
     r"|^\s*e\S+\s"
 )
+# Options of ssh, scp and sftp without a value, and behind them the one with a setting.
+_SETTING_OF_SSH = re.compile(r"-[346AaBCfGgKkMNnOpqRrsTtVvXxYy]*o(?P<value>.*)", re.DOTALL)
 # Settings of ssh whose value is a command line.
 _COMMAND_OF_SSH = re.compile(
     r"\s*(?:ProxyCommand|LocalCommand|RemoteCommand|KnownHostsCommand)\s*[\s=]\s*(?P<command>.*)",
@@ -407,7 +409,7 @@ class ProgramFinder:
             texts += [word.partition("exec=")[2] for word in arguments if "exec=" in word]
             texts += _commands_of_old_style_tar(arguments)
         if name in ("ssh", "scp", "sftp"):
-            for setting in option_values(arguments, ("-o",)):
+            for setting in _list_settings_of_ssh(arguments):
                 texts.append(_command_of_ssh_setting(setting))
         started: list[StartedProgram] = []
         for text in texts:
@@ -455,6 +457,20 @@ def _commands_of_old_style_tar(arguments: Sequence[str]) -> list[str]:
         if letter in "IF":
             commands.append(value)
     return commands
+
+
+def _list_settings_of_ssh(arguments: Sequence[str]) -> list[str]:
+    """Return the values of `-o`, also behind options without a value, as in `-4vo NAME=VALUE`."""
+    settings: list[str] = []
+    for number, word in enumerate(arguments):
+        match = _SETTING_OF_SSH.match(word)
+        if match is None:
+            continue
+        if match["value"]:
+            settings.append(match["value"])
+        else:
+            settings += arguments[number + 1 : number + 2]
+    return settings
 
 
 def _command_of_ssh_setting(setting: str) -> str:

@@ -329,6 +329,10 @@ def test_no_rule_covers_a_use_of_gh_or_glab_that_opens_something(
         "ssh -o 'proxycommand = rm -rf .' b",
         "ssh -o PermitLocalCommand=yes -o 'LocalCommand=\"rm -rf .\"' b",
         "ssh -oKnownHostsCommand='rm -rf .' b true",
+        "ssh -4o 'ProxyCommand=rm -rf .' b",
+        "ssh -vvo'ProxyCommand=rm -rf .' b",
+        "scp -3o 'ProxyCommand=rm -rf .' a b:",
+        "sftp -qo 'ProxyCommand=rm -rf .' b",
     ],
 )
 def test_a_rule_that_denies_reaches_commands_in_values_of_tar_and_ssh(line: str) -> None:
