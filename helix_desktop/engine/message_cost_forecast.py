@@ -75,15 +75,29 @@ class ContextAfterUndo:
     """What the context holds once folds are undone, in billed tokens of the model's `window`, and
     what the next request then costs without the message, 0 if no price is known.
 
-    `is_shortened_again`: it is so full then that the next message is shortened first. Unless it
-    `fits` beside what is reserved, the Undo is refused.
+    `used_now`: what it holds before the Undo. `put_back`: the tokens that come back, as they were
+    counted when each text was made, which is how the rows of folds say them. The model may bill
+    more or fewer for them.
+
+    `reserve`: what stays free of the window. `is_shortened_again`: it is so full then that the
+    next message is shortened first. Unless it `fits` beside the reserve, the Undo is refused.
     """
 
     used: int
+    used_now: int
+    put_back: int
     window: int
+    reserve: int
     dollars: float
     is_shortened_again: bool
-    fits: bool = True
+
+    @property
+    def most_that_fits(self) -> int:
+        return self.window - self.reserve
+
+    @property
+    def fits(self) -> bool:
+        return self.used <= self.most_that_fits
 
     @property
     def used_share(self) -> float:
@@ -125,16 +139,17 @@ def estimate_context_after_undo(
         forecast = forecast_message_cost(state)
         if forecast is not None:
             dollars = max(dollars, forecast.dollars)
-    most_that_fits = meter.window - meter.reserve
-    must_shorten_from = float(most_that_fits)
+    must_shorten_from = float(meter.window - meter.reserve)
     if policy.handover != "off":
         must_shorten_from = context_usage.tokens_at_which_handover_must_start(meter, policy)
     return ContextAfterUndo(
-        used,
-        meter.window,
-        dollars,
+        used=used,
+        used_now=meter.used,
+        put_back=added_tokens,
+        window=meter.window,
+        reserve=meter.reserve,
+        dollars=dollars,
         is_shortened_again=used >= must_shorten_from,
-        fits=used <= most_that_fits,
     )
 
 

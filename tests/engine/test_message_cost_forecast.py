@@ -189,6 +189,9 @@ def test_what_an_undo_leads_to_is_what_the_meter_says_after_it() -> None:
     promised = estimate_context_after_undo(talk.state, policy, ["e"], 1e12)
     assert promised.is_shortened_again
     assert promised.used > before.used + 20_000
+    assert (before.put_back, promised.put_back) == (0, 24_500 - 300)
+    assert promised.used_now == before.used_now == before.used
+    assert promised.fits is (promised.used <= promised.window - promised.reserve)
     assert promised.dollars > 10 * before.dollars
     talk.add(Unfolded("e"))
     meter = context_usage.measure_window(talk.state, policy)

@@ -15,7 +15,11 @@ from helix_desktop.gui.common import fold_descriptions
 from helix_desktop.gui.common.figure_formats import DAY_SECONDS, format_dollars, format_duration
 from helix_desktop.gui.common.fold_descriptions import count_covered_messages, describe_token_change
 from helix_desktop.gui.common.policy_names import list_policy_choices
-from helix_desktop.gui.context_meter import describe_token_count, format_token_count
+from helix_desktop.gui.context_meter import (
+    describe_token_count,
+    format_token_count,
+    round_tokens_as_shown,
+)
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
@@ -410,14 +414,22 @@ def _describe_compaction_trigger(trigger: str) -> str:
 def describe_context_after_undo(after: ContextAfterUndo) -> str:
     """Says what an Undo puts into the context, and what the next message then costs."""
     holds = tr(
-        "After Undo, the context would hold {used} of {window} tokens ({share}).",
+        "After Undo, the context would hold {used} of {window} tokens ({share}): {sum}.",
         used=format_token_count(after.used),
         window=format_token_count(after.window),
         share=format_percent(after.used_share),
+        sum=_describe_sum_after_undo(after),
     )
     sentences = [holds]
     if not after.fits:
-        sentences.append(tr("That is more than fits, so this cannot be undone now."))
+        sentences.append(
+            tr(
+                "At most {most} fit, because {reserve} stay free for the reply and a summary. That is {excess} too many, so this cannot be undone now.",
+                most=format_token_count(after.most_that_fits),
+                reserve=format_token_count(after.reserve),
+                excess=format_token_count(after.used - after.most_that_fits),
+            )
+        )
         return " ".join(sentences)
     if after.dollars >= LEAST_DOLLARS:
         sentences.append(
@@ -431,6 +443,34 @@ def describe_context_after_undo(after: ContextAfterUndo) -> str:
             tr("That is so much that the next message would first be shortened again.")
         )
     return " ".join(sentences)
+
+
+def _describe_sum_after_undo(after: ContextAfterUndo) -> str:
+    """Returns what the context holds now, and what is added, so that a reader can add it up.
+
+    The rows of folds have the tokens that were counted when each text was made, and the window is
+    measured as the model counts: what lies between is said, too.
+    """
+    shown_sum = round_tokens_as_shown(after.used_now) + round_tokens_as_shown(after.put_back)
+    counted_by_model = round_tokens_as_shown(after.used) - shown_sum
+    now = format_token_count(after.used_now)
+    put_back = format_token_count(after.put_back)
+    difference = format_token_count(abs(counted_by_model))
+    if counted_by_model > 0:
+        return tr(
+            "{now} now, {n} more from Undo, and {difference} because the model counts them higher",
+            now=now,
+            n=put_back,
+            difference=difference,
+        )
+    if counted_by_model < 0:
+        return tr(
+            "{now} now, {n} more from Undo, less {difference} because the model counts them lower",
+            now=now,
+            n=put_back,
+            difference=difference,
+        )
+    return tr("{now} now and {n} more from Undo", now=now, n=put_back)
 
 
 def describe_fold_details(event: TimelineEvent) -> str:

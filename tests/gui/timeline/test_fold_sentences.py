@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -36,6 +37,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.message_cost_forecast import ContextAfterUndo
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui import translation as spoken
 from helix_desktop.gui.timeline import fold_sentences
@@ -489,3 +491,54 @@ def test_a_summary_says_how_long_it_took_who_wrote_it_and_that_there_was_no_room
     assert figures(event_of(CALL, OUTPUT, timed)).endswith(" · 9.8 s")
     alone = replace(summary, model="")
     assert figures(event_of(CALL, OUTPUT, alone)).endswith(" · 1 message")
+
+
+def after_undo(used: int, used_now: int, put_back: int) -> ContextAfterUndo:
+    return ContextAfterUndo(
+        used=used,
+        used_now=used_now,
+        put_back=put_back,
+        window=8_192,
+        reserve=1_228,
+        dollars=0.0,
+        is_shortened_again=False,
+    )
+
+
+def tokens_in(words: str) -> list[int]:
+    figures = re.findall(r"([\d.]+)(K?)(?![\d%])\b", words)
+    return [round(float(digits) * (1_000 if thousands else 1)) for digits, thousands in figures]
+
+
+@pytest.mark.parametrize(
+    ("used", "used_now", "put_back", "words"),
+    [
+        (66_312, 4_951, 58_682, "5K now, 58.7K more from Undo, and 2.6K because"),
+        (12_012, 4_951, 8_682, "5K now, 8.7K more from Undo, less 1.7K because"),
+        (6_249, 5_149, 1_149, "5.1K now and 1.1K more from Undo."),
+        (849, 640, 209, "640 now and 209 more from Undo."),
+    ],
+)
+def test_what_the_context_holds_after_an_undo_can_be_added_up(
+    used: int, used_now: int, put_back: int, words: str
+) -> None:
+    """5K beside "59K → 319" led to 66.3K, and nothing said that the model counts otherwise."""
+    sentence = fold_sentences.describe_context_after_undo(after_undo(used, used_now, put_back))
+    assert words in sentence
+    whole, summands = sentence.split(" of ")[0], sentence.split("): ")[1].split(". ")[0]
+    now, more, *differences = tokens_in(summands)
+    difference = sum(differences)
+    if " less " in summands:
+        difference = -difference
+    assert tokens_in(whole) == [now + more + difference]
+
+
+def test_what_does_not_fit_beside_the_reserve_names_the_reserve() -> None:
+    """It said that 7.2K of 8.2K is "more than fits"."""
+    after = after_undo(7_210, 6_500, 700)
+    assert not after.fits
+    assert fold_sentences.describe_context_after_undo(after).endswith(
+        "At most 7K fit, because 1.2K stay free for the reply and a summary. That is 246 too many,"
+        " so this cannot be undone now."
+    )
+    assert after_undo(8_192 - 1_228, 6_500, 464).fits
