@@ -199,10 +199,14 @@ class ConversationTimeline:
         # What the first request of a recorded conversation had beside what was recorded.
         self._unrecorded_tokens: int | None = None
         self._failed_calls: dict[str, int] = {}  # By call: the number of its failed result.
+        # The window of a model that was chosen for the next request, and is not recorded yet.
+        self.expected_window = 0
 
     @property
     def model_window(self) -> int:
-        """The main model's context window, or 0 if it is unknown."""
+        """The context window of the main model of the next request, or 0 if it is unknown."""
+        if self.expected_window:
+            return self.expected_window
         main_model = self.history.settings.model_for_role(facts.ModelRole.MAIN)
         if main_model is None:
             return 0

@@ -12,7 +12,8 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 
-from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Stored
+from helix_desktop.engine.context_usage import measure_window
+from helix_desktop.engine.facts import Folded, FoldKind, ModelRole, Recorded, Stored
 from helix_desktop.engine.fold_kinds import (
     KINDS_OF_NOTES,
     KINDS_OF_SUMMARIES,
@@ -26,7 +27,7 @@ from helix_desktop.engine.message_cost_forecast import (
 from helix_desktop.engine.ports import ContentReader
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.engine.session_events import Event as SessionEvent
-from helix_desktop.engine.session_events import FactAppended
+from helix_desktop.engine.session_events import FactAppended, MeterChanged
 from helix_desktop.engine.span_text_and_detail_sources import read_short_outputs
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.unknown_names import find_unknown_names_of_fold
@@ -228,12 +229,17 @@ class TimelinePage(QWidget):
         if self._session is None or self._read_timer.isActive():
             return
         new_facts: list[Recorded] = []
+        is_measured_again = False
         for event in events:
+            if isinstance(event, MeterChanged) and event.conversation == self._session.id:
+                is_measured_again = True
             if not isinstance(event, FactAppended):
                 continue
             if event.recorded.conversation == self._session.id:
                 new_facts.append(event.recorded)
-        if self._add_facts_to_timeline(new_facts):
+        # Another model was chosen, perhaps. It is recorded only with the next request, but what
+        # fits after an Undo depends on its window already now.
+        if self._add_facts_to_timeline(new_facts) or is_measured_again:
             self._has_undrawn_growth = True
         if self._has_undrawn_growth and self.isVisible():
             self._update_chart()
@@ -247,9 +253,11 @@ class TimelinePage(QWidget):
     def _update_chart(self) -> None:
         """Updates the chart now and the list later: both take longer than a frame."""
         self._has_undrawn_growth = False
+        self._expect_chosen_window()
         self.chart.extend_timeline_plot()
         self.chart.show_thresholds(self._list_thresholds())
         self._update_heading_and_price_link()
+        self._show_chosen_in_panel()
         if self._listed != (self.timeline.change_count, self.timeline.model_window):
             self._list_timer.start()
         else:
@@ -304,6 +312,7 @@ class TimelinePage(QWidget):
             end_of_step = self._last_read_seq + FACTS_PER_STEP
             self._add_facts_to_timeline(facts[self._last_read_seq : end_of_step])
             yield
+        self._expect_chosen_window()
         self.chart.plot_timeline(self.timeline, self._list_thresholds())
         self._lower_chart_in_low_page()
         self._update_heading_and_price_link()
@@ -326,7 +335,18 @@ class TimelinePage(QWidget):
         if self._session is None:
             return []
         conversation = self._session.conversation
-        return list_fold_thresholds(conversation.policy, conversation.current_meter())
+        meter = measure_window(conversation.expected_state, conversation.policy)
+        return list_fold_thresholds(conversation.policy, meter)
+
+    def _expect_chosen_window(self) -> None:
+        """Gives the timeline the window of the model that gets the next request."""
+        if self._session is None:
+            return
+        expected_settings = self._session.conversation.expected_state.settings
+        chosen = expected_settings.model_for_role(ModelRole.MAIN)
+        self.timeline.expected_window = 0
+        if chosen is not None:
+            self.timeline.expected_window = chosen.window
 
     def _newest_event_with_folds(self) -> TimelineEvent | None:
         for event in reversed(self.timeline.events):

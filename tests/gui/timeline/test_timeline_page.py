@@ -36,6 +36,7 @@ from helix_desktop.engine.request_costs import explain_requests
 from helix_desktop.engine.session_events import FactAppended, MeterChanged
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.moment import Moment
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import StoreFull
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_dollars
@@ -74,6 +75,16 @@ LEFT = Qt.MouseButton.LeftButton
 
 
 class Editable(FakeSession):
+    chosen: ModelSet | None = None
+
+    @property
+    def expected_state(self) -> ConversationState:
+        """What was chosen for the next request, and is recorded only when it is sent."""
+        if self.chosen is None:
+            return self.state
+        chosen = Recorded(self.id, 0, 0.0, self.chosen)
+        return self.state.with_settings(self.state.settings.settings_after(chosen))
+
     async def edit_fold_text(self, fold: str, text: str) -> None:
         self.append(DocumentEdited(fold, text, 3))
 
@@ -1026,3 +1037,40 @@ def test_an_undo_that_does_not_fit_is_not_asked_about_and_says_so(
     QTest.mouseClick(made.panel.undo_button, LEFT)
     assert made.findChildren(QMessageBox) == []
     assert session.done == []
+
+
+def test_a_model_that_is_chosen_counts_before_its_first_request(page: Page, settle: Settle) -> None:
+    """Undo stayed grey with the figure of the small window, and the line of the next summary stood
+    where that window had it, until another row was selected or a message was sent.
+    """
+    made, session = page
+    session.append(Unfolded("h1"))
+    session.append(Unfolded("h2"))
+    session.append(ModelSet(ModelRole.MAIN, "small", 20_000, 2_000, 3.0, 15.0))
+    session.append(ModelReplied((FactText("words", 20),), "small", Stop.END, Usage(input=9_000)))
+    made._choose_event(made.timeline.events[1])
+    settle()
+    assert not made.panel.undo_button.isEnabled()
+    lines_of_small_window = list(made.chart._thresholds)
+    session.chosen = ModelSet(ModelRole.MAIN, "large", 400_000, 8_000, 3.0, 15.0)
+    session.tell(MeterChanged(session.id))
+    settle()
+    assert "of 400K tokens" in made.panel.undo_button.toolTip()
+    assert made.panel.undo_button.isEnabled()
+    assert made.timeline.model_window == 400_000
+    assert list(made.chart._thresholds) != lines_of_small_window
+
+
+def test_a_model_that_is_chosen_while_the_page_is_hidden_counts_when_it_is_shown(
+    page: Page, settle: Settle
+) -> None:
+    made, session = page
+    made._choose_event(made.timeline.events[1])
+    session.append(ModelSet(ModelRole.MAIN, "small", 20_000, 2_000, 3.0, 15.0))
+    settle()
+    made.window().hide()
+    session.chosen = ModelSet(ModelRole.MAIN, "large", 400_000, 8_000, 3.0, 15.0)
+    session.tell(MeterChanged(session.id))
+    made.window().show()
+    settle()
+    assert made.timeline.model_window == 400_000
