@@ -412,22 +412,21 @@ class ConversationFolding:
         self._writer.contents.clear_read_contents()
 
     def describe_next_fold(self) -> str:
-        """Say in a sentence what is being shortened, what is next, or what the policy will do."""
+        """Say in a line what is being shortened, what is next, or what the policy will do.
+
+        How full the window was when a fold began is not said: it stands beside how full it is.
+        """
         if self._plan_in_work is not None:
-            kind = FOLD_KINDS[self._plan_in_work.kind].plain_name
-            return f"Being shortened: {kind} ({self._plan_in_work.why})."
+            return f"Being shortened: {FOLD_KINDS[self._plan_in_work.kind].plain_name}."
         situation = self.current_situation(self.conversation.expected_state)
         due_fold = self._planner.find_due_fold(situation)
         if due_fold is not None:
-            plan = due_fold.plan
-            return f"Next: {FOLD_KINDS[plan.kind].plain_name}, because {plan.why}."
-        clearing = markers.find_due_clearing(situation)
-        if clearing is not None:
-            return f"Next: old outputs are shortened to one line each ({clearing.why})."
-        outlook = describe_policy_outlook(situation)
+            return f"Next: {FOLD_KINDS[due_fold.plan.kind].plain_name}."
+        if markers.find_due_clearing(situation) is not None:
+            return "Next: old outputs become one line each."
         if not situation.meter.request_fits:
-            return f"{_describe_request_that_does_not_fit(situation)} {outlook}"
-        return f"Nothing needs shortening yet: {situation.meter.format_meter()}. {outlook}"
+            return _describe_request_that_does_not_fit(situation)
+        return describe_policy_outlook(situation)
 
     def tokens_freed_by_markers_on_demand(self) -> int:
         """Return the tokens that markers would free, or 0 if the policy makes them at
@@ -844,29 +843,26 @@ def _describe_request_that_does_not_fit(situation: FoldSituation) -> str:
 
 
 def describe_policy_outlook(situation: FoldSituation) -> str:
-    """Describe what the policy will do later, and from which figures on."""
+    """Describe what the policy will do later, and how full the window is by then."""
     policy = situation.policy
-    measures = []
+    sentences = []
     if policy.caching == "steps":
-        measures.append(
-            f"outputs older than {policy.caching_steps} steps are shortened to one line each"
-        )
-    if policy.caching == "pays":
-        measures.append("old outputs are shortened to one line each if that saves money")
+        sentences.append(f"Outputs become one line each after {policy.caching_steps} steps.")
     if policy.observation:
-        tokens_for_notes = policy.observation_share * situation.meter.window
-        measures.append(f"above {tokens_for_notes:,.0f} tokens, older messages become dated notes")
-    if policy.handover == "pays":
-        tokens_if_it_pays = handover.least_tokens_for_paying_handover(situation)
-        if situation.meter.used >= tokens_if_it_pays:
-            measures.append("a summary is written as soon as that saves money")
-        else:
-            measures.append(
-                f"above {tokens_if_it_pays:,.0f} tokens, a summary is written if that saves money"
-            )
+        sentences.append(
+            f"Dated notes when older messages fill {policy.observation_share:.0%} of the window."
+        )
     if policy.handover in ("share", "pays"):
-        tokens_always = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
-        measures.append(f"a summary is always written at {tokens_always:,.0f} tokens")
-    if not measures:
-        return "This setting never shortens anything."
-    return f"Later: {'; '.join(measures)}."
+        tokens = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
+        share = f"{tokens / max(1, situation.meter.window):.0%}"
+        if policy.handover == "pays":
+            sentences.append(
+                f"A summary when the window is {share} full, or earlier if that saves money."
+            )
+        else:
+            sentences.append(f"A summary when the window is {share} full.")
+    if sentences:
+        return " ".join(sentences)
+    if policy.caching == "pays":
+        return "Old outputs become one line each if that saves money."
+    return "This setting never shortens anything."

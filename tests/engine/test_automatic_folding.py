@@ -228,7 +228,7 @@ async def test_a_writer_that_hangs_costs_a_turn_no_time_as_long_as_there_is_room
     kept = await keeping(window=12_000, hangs=True, **FULL)
     await kept.say("a task")
     await worked(kept, 22, 300)
-    assert kept.folding.describe_next_fold().startswith("Being shortened: summary (")
+    assert kept.folding.describe_next_fold() == "Being shortened: summary."
     assert await lasted(kept.folding.apply_due_folds()) < 1
     await kept.folding.aclose()
 
@@ -464,7 +464,7 @@ async def test_who_asks_for_a_fold_and_changes_what_it_covers_is_told_why_there_
 async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> None:
     for change in (Pinned(PartRef(4)), Excluded(PartRef(4)), Rewound(6)):
         kept, gate = await being_written()
-        assert kept.folding.describe_next_fold().startswith("Being shortened: summary (")
+        assert kept.folding.describe_next_fold() == "Being shortened: summary."
         await kept.conversation.append_facts(change)
         gate.set()
         await kept.settled()
@@ -786,31 +786,27 @@ async def test_a_strategy_switched_off_by_the_user_rests() -> None:
     assert kept.folds() == []
 
 
-async def test_the_forecast_says_what_comes_next_and_why() -> None:
+async def test_the_forecast_says_in_a_line_what_comes_next() -> None:
     kept = await keeping("helix", window=100_000, handover_share=0.2)
-    assert kept.folding.describe_next_fold().endswith(
-        "outputs older than 10 steps are shortened to one line each; a summary is always written at 20,000 tokens."
+    assert kept.folding.describe_next_fold() == (
+        "Outputs become one line each after 10 steps. A summary when the window is 20% full."
     )
     await kept.say("a task")
     await worked(kept, 20, 600)
     kept.writers["main"].hangs = kept.writers["fast"].hangs = True
     await worked(kept, 1, 600)
-    assert kept.folding.describe_next_fold() == (
-        "Next: old outputs are shortened to one line each (older than 10 steps and at least 500 tokens long)."
-    )
+    assert kept.folding.describe_next_fold() == "Next: old outputs become one line each."
     await worked(kept, 60, 400)
-    assert (
-        kept.folding.describe_next_fold()
-        == "Being shortened: summary (the context window is 20% full)."
-    )
+    assert kept.folding.describe_next_fold() == "Being shortened: summary."
     await kept.folding.aclose()
 
 
 @pytest.mark.parametrize(
     ("preset", "words"),
     [
-        ("layered", "above 6,000 tokens, a summary is written if that saves money"),
-        ("observational", "above 6,000 tokens, older messages become dated notes"),
+        ("helix", "Outputs become one line each after 10 steps. A summary when the window is "),
+        ("layered", "A summary when the window is 80% full, or earlier if that saves money."),
+        ("observational", "Dated notes when older messages fill 30% of the window."),
         ("none", "This setting never shortens anything."),
     ],
 )
@@ -934,8 +930,8 @@ async def test_the_forecast_names_no_figure_that_is_passed_already() -> None:
     least_tokens = least_tokens_for_paying_handover(situation)
     assert situation.meter.used > least_tokens
     outlook = describe_policy_outlook(situation)
-    assert f"above {least_tokens:,.0f} tokens" not in outlook
-    assert "a summary is written as soon as that saves money" in outlook
+    assert f"{least_tokens:,.0f}" not in outlook
+    assert outlook == "A summary when the window is 80% full, or earlier if that saves money."
 
 
 async def test_the_forecast_of_a_request_that_does_not_fit_says_that_it_is_shortened_first() -> (

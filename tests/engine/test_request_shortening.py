@@ -87,7 +87,7 @@ async def test_a_handover_that_a_request_waits_for_is_told_and_ends_with_the_tur
     await until_asked(kept)
     assert [(one.kind, one.done) for one in told] == [(FoldKind.HANDOVER, False)]
     assert kept.folding.kind_in_progress is FoldKind.HANDOVER
-    assert kept.folding.describe_next_fold().startswith("Being shortened: summary (")
+    assert kept.folding.describe_next_fold() == "Being shortened: summary."
     turn.cancel()
     await asyncio.wait([turn])
     assert [one.done for one in told] == [False, True]

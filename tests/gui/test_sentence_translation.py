@@ -153,12 +153,12 @@ def test_what_is_put_in_stays(language: str) -> None:
     ("text", "other"),
     [
         (
-            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply and a summary. Later: old outputs are shortened to one line each if that saves money; above 24,000 tokens, a summary is written if that saves money; a summary is always written at 27,200 tokens.",
-            "暂无需要缩短的内容：8,100 / 32,000 token（25%），为回复和摘要预留 8,000。之后：划算时旧输出各缩短为一行；从 24,000 token 起，划算时写摘要；到 27,200 token 时必定写摘要。",
+            "The next message needs shortening first: 31,100 of 32,000 tokens (97%), 4,800 reserved for the reply and a summary.",
+            "发送下一条消息之前需要先缩短：31,100 / 32,000 token（97%），为回复和摘要预留 4,800。",
         ),
         (
-            "Next: summary, because the context window is 86% full.",
-            "接下来：摘要，因为上下文窗口已占 86%。",
+            "Outputs become one line each after 10 steps. A summary when the window is 80% full.",
+            "输出在 10 步之后各缩短为一行。窗口占用 80% 时写摘要。",
         ),
         (
             "the next request would not fit: 3 parts, 9,000 tokens in total",
@@ -200,12 +200,12 @@ def test_sentences_are_recognised_and_what_is_put_in_is_not_changed(text: str, o
     ("text", "other"),
     [
         (
-            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply and a summary. Later: old outputs are shortened to one line each if that saves money; above 24,000 tokens, a summary is written if that saves money; a summary is always written at 27,200 tokens.",
-            "Noch muss nichts gekürzt werden: 8,100 von 32,000 Tokens (25%), 8,000 für die Antwort und eine Zusammenfassung reserviert. Später: alte Ausgaben werden auf je eine Zeile gekürzt, wenn es sich lohnt; ab 24,000 Tokens wird eine Zusammenfassung geschrieben, wenn es sich lohnt; bei 27,200 Tokens wird in jedem Fall eine Zusammenfassung geschrieben.",
+            "The next message needs shortening first: 31,100 of 32,000 tokens (97%), 4,800 reserved for the reply and a summary.",
+            "Vor der nächsten Nachricht muss gekürzt werden: 31,100 von 32,000 Tokens (97%), 4,800 für die Antwort und eine Zusammenfassung reserviert.",
         ),
         (
-            "Next: summary, because the context window is 86% full.",
-            "Als Nächstes: Zusammenfassung. Grund: das Kontextfenster ist zu 86% voll.",
+            "Next: summary.",
+            "Als Nächstes: Zusammenfassung.",
         ),
         (
             "Cannot rewind while the agent is working.",
@@ -319,11 +319,11 @@ def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:
         )
         assert ("3,00" in spent, "1.250,50" in spent) == (True, True)
         told = translate_sentences(
-            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply and a summary."
+            "The next message needs shortening first: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply and a summary."
         )
         assert (
             told
-            == "Noch muss nichts gekürzt werden: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort und eine Zusammenfassung reserviert."
+            == "Vor der nächsten Nachricht muss gekürzt werden: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort und eine Zusammenfassung reserviert."
         )
     finally:
         QLocale.setDefault(before)

@@ -138,7 +138,7 @@ async def test_what_is_chosen_since_the_last_request_is_in_every_figure_of_the_n
     assert (before.window, meter.window) == (32_000, 200_000)
     assert row is not None
     assert (row.parts, row.window) == (meter.parts, meter.window)
-    assert "200,000" in session.folding.describe_next_fold()
+    assert session.folding.describe_next_fold() == "This setting never shortens anything."
     assert session.conversation.expected_state.settings.policy == PolicySet("none", ())
     assert session.context.next_message_cost() is not None
     assert list(session.all_facts) == facts
