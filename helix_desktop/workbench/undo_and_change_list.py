@@ -494,8 +494,39 @@ class FileChanges:
             target = await change_restoring.store_merged_version(checkpoints, content, present_item)
         steps = [change_restoring.RestoreStep(path, present_item, target)]
         result = await change_restoring.restore_paths(checkpoints, steps)
-        undoes = turn_changes.seqs_to_name_in_undo(file.sources, conversation)
+        sources = await self._sources_of_undone_lines(file, present, content)
+        undoes = turn_changes.seqs_to_name_in_undo(sources, conversation)
         return await self._record_undo(result, steps, [], conversation, undoes)
+
+    async def _sources_of_undone_lines(
+        self, file: FileChange, present: bytes, content: bytes
+    ) -> Sequence[ChangeSource]:
+        """Return the changes that an undo from `present` to `content` takes back, in whole or in
+        part: of a file that several turns changed, a hunk is often the work of one.
+        """
+        compare = diff_hunks.collect_removed_and_added_lines
+        removed_lines, added_lines = await asyncio.to_thread(compare, content, present)
+        undone_sources: list[ChangeSource] = []
+        for source in sorted(file.sources, key=lambda source: source.seq, reverse=True):
+            versions = await self._versions_of_file_in_step(file, source)
+            if versions is None:
+                undone_sources.append(source)  # The file had another name then, or is forgotten.
+                continue
+            removed_then, added_then = await asyncio.to_thread(compare, *versions)
+            if removed_lines.isdisjoint(removed_then) and added_lines.isdisjoint(added_then):
+                continue
+            undone_sources.append(source)
+            # What stood there before this change is gone, too: an earlier one may have added it.
+            added_lines |= removed_then
+        return undone_sources or file.sources
+
+    async def _versions_of_file_in_step(
+        self, file: FileChange, source: ChangeSource
+    ) -> tuple[bytes, bytes] | None:
+        for file_of_step in await self.file_changes_of_steps([source]):
+            if file_of_step.path_of_change == file.path_of_change:
+                return await self.contents_of_both_versions(file_of_step)
+        return None
 
     async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:
         """Return a file before the agent's change, after it, and now, as choices for the user."""

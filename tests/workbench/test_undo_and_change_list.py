@@ -364,7 +364,8 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
         await changes.undo_file_changes(
             [one], conversation=session.id, choices={one.path_of_change: "merge"}
         )
-    assert newest_change().is_whole is not before_more
+    # Nothing is left of the first step, whatever the second one did elsewhere.
+    assert newest_change().is_whole
     lines[20] = "20\n"
     assert file.read_text() == "".join(lines)
     assert await listed() == ([(1, 1)] if before_more else [])
@@ -381,6 +382,95 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
     lines[30] = "30\n"
     assert file.read_text() == "".join(lines)
     assert await listed() == []
+
+
+@dataclass
+class TurnsOnOneFile:
+    """A conversation whose turns each change one line of the same file."""
+
+    changes: FileChanges
+    session: Session
+    file: Path
+    lines: list[str]
+
+    async def change_line(self, at: int, words: str) -> int:
+        """Let the agent change a line in a turn of its own. Returns the number of its fact."""
+        checkpoints = self.changes.workspace_checkpoints
+        window = await checkpoints.begin_step("", self.session.id, "command")
+        assert window is not None
+        self.lines[at] = words
+        self.file.write_text("".join(self.lines))
+        fact = await checkpoints.end_step(window)
+        assert fact is not None
+        await self.session.conversation.append_facts(UserSaid((Text("Change it", 3),)), fact)
+        return self.session.conversation.state.seq
+
+    async def undo_hunk_with(self, words: bytes) -> FilesChanged:
+        sources: list[ChangeSource] = []
+        for turn in await self.changes.turns_with_changes(self.session.id):
+            sources += turn.sources
+        (file,) = await self.changes.file_changes_of_steps(sources)
+        hunks = diff_hunks.find_hunks(*await self.changes.contents_of_both_versions(file))
+        (hunk,) = [hunk for hunk in hunks if any(words in line for _, line in hunk.rows)]
+        await self.changes.undo_hunks(file, [hunk.stable_id], conversation=self.session.id)
+        undo = self.session.all_facts[-1].fact
+        assert isinstance(undo, FilesChanged)
+        return undo
+
+    async def list_changed_lines_by_turn(self) -> list[list[tuple[int, int]]]:
+        changed_lines = []
+        for turn in await self.changes.turns_with_changes(self.session.id):
+            files = await self.changes.file_changes_of_steps(turn.sources)
+            changed_lines.append([(file.added, file.removed) for file in files])
+        return changed_lines
+
+
+async def open_turns_on_one_file(desks: Desks, folder: Path) -> TurnsOnOneFile:
+    bench = await desks().create_workspace("W", folder)
+    file = folder / "lines"
+    lines = [f"{number}\n" for number in range(40)]
+    file.write_text("".join(lines))
+    await bench.file_changes.prepare_checkpoints()
+    return TurnsOnOneFile(bench.file_changes, await bench.start_conversation(), file, lines)
+
+
+@pytest.mark.parametrize("undone", [0, 1, 2])
+async def test_an_undone_hunk_belongs_to_the_turn_that_made_it(
+    desks: Desks, folder: Path, undone: int
+) -> None:
+    """Every turn that had changed the file was said to be undone in parts, and the one whose
+    work was gone altogether was not said to be undone.
+    """
+    turns = await open_turns_on_one_file(desks, folder)
+    seqs = [await turns.change_line(at, f"turn {at}\n") for at in (5, 20, 35)]
+    undo = await turns.undo_hunk_with(f"turn {(5, 20, 35)[undone]}".encode())
+    assert (undo.undoes, undo.is_whole) == ((seqs[undone],), True)
+    left = [[(1, 1)], [(1, 1)], [(1, 1)]]
+    left[undone] = []
+    assert await turns.list_changed_lines_by_turn() == left
+
+    # Undone once more, the undo is taken back, and the turn has its change again.
+    (undo_turn,) = [
+        turn
+        for turn in await turns.changes.turns_with_changes(turns.session.id)
+        if any(source.fact.by == "undo" for source in turn.sources)
+    ]
+    (undo_source,) = [source for source in undo_turn.sources if source.fact.by == "undo"]
+    await turns.changes.undo_file_changes(
+        await turns.changes.file_changes_of_steps([undo_source]), conversation=turns.session.id
+    )
+    assert turns.file.read_text() == "".join(turns.lines)
+
+
+async def test_an_undone_hunk_belongs_to_each_turn_that_worked_on_its_lines(
+    desks: Desks, folder: Path
+) -> None:
+    turns = await open_turns_on_one_file(desks, folder)
+    first = await turns.change_line(5, "turn one\n")
+    await turns.change_line(30, "elsewhere\n")
+    third = await turns.change_line(5, "turn three\n")
+    undo = await turns.undo_hunk_with(b"turn three")
+    assert undo.undoes == (first, third)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")

@@ -308,6 +308,18 @@ def _merge_touching_matches(
         yield merged
 
 
+def collect_removed_and_added_lines(before: bytes, after: bytes) -> tuple[set[bytes], set[bytes]]:
+    """Return the lines that a change took away and those that it added, each once."""
+    old_lines = split_into_lines(before)
+    new_lines = split_into_lines(after)
+    removed: set[bytes] = set()
+    added: set[bytes] = set()
+    for block in find_changed_lines(old_lines, new_lines):
+        removed.update(old_lines[block.old : block.old_end])
+        added.update(new_lines[block.new : block.new_end])
+    return removed, added
+
+
 def count_added_and_removed_lines(before: bytes, after: bytes) -> tuple[int, int]:
     """Return (0, 0) for a binary file."""
     if is_binary(before, after):
