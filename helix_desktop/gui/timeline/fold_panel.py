@@ -426,6 +426,10 @@ def _build_covered_output_boxes(
         difference = tr(
             "The button “Undo” brings back all of these outputs, “Undo” beside an output only that one."
         )
+        if not shown.event.has_fold_in_force:
+            difference = tr(
+                "The button “Redo” shortens all of these outputs again, “Redo” beside an output only that one."
+            )
         yield build_note_box(ink, width, difference)
         gap = 6
     for fold in folds[:MOST_OUTPUT_BOXES]:

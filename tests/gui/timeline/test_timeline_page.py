@@ -282,6 +282,16 @@ def test_undo_one_of_a_batch_and_all_of_it(page: Page, settle: Settle) -> None:
     settle()
     QTest.mouseClick(timeline.panel.undo_button, LEFT)
     assert session.done[1:] == ["undo m0", "undo m1", "undo m2"]
+    # The sentence explained “Undo” where both buttons said “Redo”.
+    for fold in ("m0", "m2"):
+        session.append(Unfolded(fold))
+    settle()
+    assert timeline.panel.undo_button.text() == "Redo"
+    assert (
+        "The button “Redo” shortens all of these outputs again, “Redo” beside an output only that one."
+        in (shown_words(timeline))
+    )
+    assert "“Undo”" not in shown_words(timeline)
 
 
 def test_what_was_forgotten_cannot_be_restored(page: Page, settle: Settle) -> None:
