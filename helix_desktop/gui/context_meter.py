@@ -174,8 +174,8 @@ def name_of_count_difference(difference: str = "+") -> str:
     `format_count_difference` returns it.
     """
     if difference.startswith("+"):
-        return tr("The model counts more")
-    return tr("The model counts fewer")
+        return tr("Extra in the model's own count")
+    return tr("Less in the model's own count")
 
 
 def colour_of_count_difference(theme: Theme) -> QColor:
