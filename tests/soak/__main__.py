@@ -32,7 +32,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton
 
 from helix_desktop import glibc_memory
 from helix_desktop.desktop import window_program
@@ -248,7 +248,7 @@ class Soak:
         minute = (time.monotonic() - self.begun) / 60
         counts = (
             len(QApplication.allWidgets()),
-            _qt_objects(run.top_window),
+            count_qt_objects(run.top_window),
             len(gc.get_objects()),
         )
         open_files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
@@ -278,8 +278,16 @@ class Soak:
             )
 
 
-def _qt_objects(root: QWidget) -> int:
-    return len(root.findChildren(QObject))
+def count_qt_objects(root: QObject) -> int:
+    """How many objects are below this one.
+
+    `findChildren` would make the root hold Python's wrapper of everything that it finds. Of what
+    Qt itself has made, such as a menu's actions, the wrapper would stay when Qt has deleted it.
+    """
+    count = 0
+    for child in root.children():
+        count += 1 + count_qt_objects(child)
+    return count
 
 
 def census() -> Counter[str]:

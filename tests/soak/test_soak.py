@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
 
 import pytest
+import shiboken6
+from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMenu, QWidget
 
 from tests.benchmarks.row import Row
 from tests.peers.peer import Answer, Seen
-from tests.soak.__main__ import Sample, grown_types, run_of, verdict
+from tests.soak.__main__ import Sample, count_qt_objects, grown_types, run_of, verdict
 from tests.soak.server import Agent
 
 
@@ -72,3 +77,25 @@ def test_what_grew_is_named_and_what_shrank_is_not() -> None:
     first = Counter({"builtins.dict": 100, "engine.Fold": 2})
     last = Counter({"builtins.dict": 90, "engine.Fold": 7})
     assert grown_types(first, last) == "grown by 5 to 7: engine.Fold\n"
+
+
+def actions_that_qt_has_deleted() -> int:
+    """How many wrappers Python still has of them."""
+    gc.collect()
+    actions = [each for each in gc.get_objects() if type(each) is QAction]
+    return sum(not shiboken6.isValid(action) for action in actions)
+
+
+@pytest.mark.usefixtures("application")
+def test_counting_the_objects_of_qt_holds_none_of_them() -> None:
+    """`findChildren` kept actions that Qt had deleted, and looked like a leak of the program."""
+    window = QWidget()
+    before = actions_that_qt_has_deleted()
+    for _ in range(5):
+        menu = QMenu(window)
+        menu.addAction("Copy")
+        assert count_qt_objects(window) == len(window.children()) + len(menu.children())
+        menu.deleteLater()
+        del menu
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert actions_that_qt_has_deleted() == before
