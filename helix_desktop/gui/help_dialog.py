@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QLocale, QStringListModel, QUrl
+from PySide6.QtCore import QEvent, QLocale, QObject, QStringListModel, Qt, QUrl
 from PySide6.QtGui import (
+    QKeyEvent,
     QKeySequence,
     QShortcut,
     QTextBlock,
@@ -160,8 +161,19 @@ class HelpDialog(TransientDialog):
         popup = completer.popup()
         if popup is not None:
             popup.setProperty("look", "bordered")
+            popup.installEventFilter(self)
         completer.activated.connect(self._open_found_page)
         return completer
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Lets Escape close the help at once, also while the list of found pages is open: a list
+        that closes alone leaves a window of which the key seems not to work.
+        """
+        is_key_press = event.type() == QEvent.Type.KeyPress
+        if is_key_press and isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_Escape:
+            self.reject()
+            return True
+        return super().eventFilter(watched, event)
 
     def _list_found_pages(self, query: str) -> None:
         self._findings = find_help_pages(query)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import re
+
 from PySide6.QtCore import QLocale, Qt, QUrl
 from PySide6.QtGui import QTextDocument
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.frame.command_palette import match_palette_items
@@ -41,6 +43,47 @@ def test_links_lead_to_other_pages_and_back(theme: Theme) -> None:
     back.click()
     assert dialog.page.source().fileName() == CONTENTS
     assert "First steps" in dialog.page.toPlainText()
+
+
+def test_escape_closes_the_help_wherever_the_keyboard_is(theme: Theme) -> None:
+    """With a list of found pages, only the list closed."""
+    for typed in ("", "undo", "qqqqq"):
+        window = QWidget()
+        window.show()
+        dialog = HelpDialog(CONTENTS, window)
+        dialog.show()
+        assert QTest.qWaitForWindowActive(dialog)
+        QTest.keyClicks(dialog.search, typed)
+        target = QApplication.activePopupWidget() or QApplication.focusWidget()
+        assert target is not None
+        QTest.keyClick(target, Qt.Key.Key_Escape)
+        assert not dialog.isVisible(), typed
+        assert QApplication.activePopupWidget() is None
+        window.close()
+
+
+def test_the_contents_have_groups_that_begin_with_the_first_steps() -> None:
+    contents = (resources_folder() / "help" / CONTENTS).read_text("utf-8")
+    groups = contents.split("\n## ")[1:]
+    assert len(groups) == 8
+    for group in groups:
+        assert 2 <= group.count("\n- [") <= 5, group
+    assert "(start.md)" in groups[0]
+    assert "(figures.md)" in groups[-1]
+
+
+def test_pages_for_newcomers_have_the_words_of_the_window() -> None:
+    """They said fold, handover document and journal, which the window never says. A word of the
+    settings files may stand once in brackets.
+    """
+    inner = re.compile(
+        r"\b(fold(s|ed|ing)?|handovers?|journals?|entry|entries|polic(y|ies))\b", re.IGNORECASE
+    )
+    for name in ("start", "how", "bring-in", "context", "cache", "changes", "tools", "keys"):
+        text = (resources_folder() / "help" / f"{name}.md").read_text("utf-8")
+        words = re.sub(r"```.+?```|`[^`]+`", "", text, flags=re.DOTALL)
+        words = words.replace("(*handover* in settings files)", "")
+        assert [found[0] for found in inner.finditer(words)] == [], name
 
 
 def test_a_page_opens_at_the_words_that_were_searched_for(theme: Theme) -> None:
