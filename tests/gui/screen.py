@@ -20,6 +20,7 @@ import pytest
 
 NEEDED = ("Xvfb", "openbox", "xdotool", "import")
 PATIENCE = 150.0
+SAME_READINGS = 10  # About a second of them, with the pauses between.
 
 
 def missing() -> str:
@@ -74,6 +75,17 @@ class Screen:
         shown = self.run("xdotool", "getactivewindow", "getwindowgeometry", "--shell", check=False)
         heights = [line for line in shown.splitlines() if line.startswith("HEIGHT=")]
         return int(heights[0].removeprefix("HEIGHT=")) if heights else 0
+
+    def settled_height(self) -> int:
+        """The height once it stays the same for a second: a dialog grows by what it finds, too."""
+        heights: list[int] = []
+
+        def has_settled() -> bool:
+            heights.append(self.active_height())
+            return len(heights) >= SAME_READINGS and len(set(heights[-SAME_READINGS:])) == 1
+
+        wait_for("a window that no longer grows", has_settled)
+        return heights[-1]
 
     def has_front(self, title: str) -> bool:
         """Whether a window of this title has the keyboard; one that has it not is

@@ -100,7 +100,7 @@ def begin(
     screen.type(server.base_url)
     screen.key("Tab")
     screen.type("a-key")
-    height = screen.active_height()
+    height = screen.settled_height()
     screen.key("Return")
     wait_for("the test of the key", lambda: any(seen.method == "GET" for seen in server.requests))
     if not keyring:
