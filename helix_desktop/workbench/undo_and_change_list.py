@@ -194,8 +194,8 @@ class FileChanges:
             for child in turn.children:
                 sources += await self._changes_of_subagent(child)
             if sources:
-                sources.sort(key=lambda source: (source.time, source.seq))
-                turns.append(replace(turn, sources=tuple(sources)))
+                sorted_sources = turn_changes.sort_as_they_happened(sources)
+                turns.append(replace(turn, sources=tuple(sorted_sources)))
         return turns
 
     async def _changes_of_subagent(self, conversation: str) -> list[ChangeSource]:
@@ -226,7 +226,7 @@ class FileChanges:
 
     async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         steps = []
-        for source in sources:
+        for source in turn_changes.sort_as_they_happened(sources):
             # Content of this step may have been forgotten, or removed to free space.
             with suppress(NotFound):
                 steps.append((source, await self._differences.read_changes_of_step(source)))
@@ -319,7 +319,7 @@ class FileChanges:
     async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         """Return all that some steps changed, including folders, which must be undone together."""
         steps = []
-        for source in sources:
+        for source in turn_changes.sort_as_they_happened(sources):
             steps.append((source, await self._differences.read_changes_of_step(source)))
         own_changes = await self._differences.without_foreign_lines(steps)
         return self._differences.join_differences(own_changes, list)
@@ -507,7 +507,7 @@ class FileChanges:
         compare = diff_hunks.collect_removed_and_added_lines
         removed_lines, added_lines = await asyncio.to_thread(compare, content, present)
         undone_sources: list[ChangeSource] = []
-        for source in sorted(file.sources, key=lambda source: source.seq, reverse=True):
+        for source in reversed(file.sources):  # The newest first.
             versions = await self._versions_of_file_in_step(file, source)
             if versions is None:
                 undone_sources.append(source)  # The file had another name then, or is forgotten.

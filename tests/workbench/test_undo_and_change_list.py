@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -405,11 +406,15 @@ class TurnsOnOneFile:
         await self.session.conversation.append_facts(UserSaid((Text("Change it", 3),)), fact)
         return self.session.conversation.state.seq
 
-    async def undo_hunk_with(self, words: bytes) -> FilesChanged:
+    async def list_files_of_whole_conversation(self) -> Sequence[FileChange]:
         sources: list[ChangeSource] = []
         for turn in await self.changes.turns_with_changes(self.session.id):
             sources += turn.sources
-        (file,) = await self.changes.file_changes_of_steps(sources)
+        return await self.changes.file_changes_of_steps(sources)
+
+    async def undo_hunk_with(self, words: bytes) -> FilesChanged:
+        (file,) = await self.list_files_of_whole_conversation()
+        assert not file.broken
         hunks = diff_hunks.find_hunks(*await self.changes.contents_of_both_versions(file))
         (hunk,) = [hunk for hunk in hunks if any(words in line for _, line in hunk.rows)]
         await self.changes.undo_hunks(file, [hunk.stable_id], conversation=self.session.id)
@@ -460,6 +465,29 @@ async def test_an_undone_hunk_belongs_to_the_turn_that_made_it(
         await turns.changes.file_changes_of_steps([undo_source]), conversation=turns.session.id
     )
     assert turns.file.read_text() == "".join(turns.lines)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+async def test_the_whole_conversation_shows_what_is_left_of_a_file_after_undos_in_any_order(
+    desks: Desks, folder: Path, order: tuple[int, ...]
+) -> None:
+    """An undo stands in the turn that it undoes, before later turns: joined in that order, its
+    lines came back.
+    """
+    turns = await open_turns_on_one_file(desks, folder)
+    unchanged = turns.file.read_text()
+    lines_at = (5, 20, 35)
+    for at in lines_at:
+        await turns.change_line(at, f"turn {at}\n")
+    for number, turn in enumerate(order):
+        await turns.undo_hunk_with(f"turn {lines_at[turn]}".encode())
+        left = 2 - number
+        files = await turns.list_files_of_whole_conversation()
+        assert [(file.added, file.removed) for file in files] == [(left, left)] * bool(left)
+        for file in files:
+            _before, after = await turns.changes.contents_of_both_versions(file)
+            assert after == turns.file.read_bytes()
+    assert turns.file.read_text() == unchanged
 
 
 async def test_an_undone_hunk_belongs_to_each_turn_that_worked_on_its_lines(

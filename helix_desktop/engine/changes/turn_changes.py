@@ -269,6 +269,13 @@ def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[Tur
     return tuple(turns_with_ends)
 
 
+def sort_as_they_happened(sources: Iterable[ChangeSource]) -> list[ChangeSource]:
+    """Return changes of one or several turns in the order in which they were made. An undo stands
+    in the turn that it undoes, although later turns had made changes before it.
+    """
+    return sorted(sources, key=lambda source: (source.time, source.seq))
+
+
 def without_user_undos(sources: Sequence[ChangeSource]) -> tuple[ChangeSource, ...]:
     return tuple(source for source in sources if source.fact.by != "undo")
 
