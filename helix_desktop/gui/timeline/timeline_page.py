@@ -257,13 +257,13 @@ class TimelinePage(QWidget):
         self.chart.extend_timeline_plot()
         self.chart.show_thresholds(self._list_thresholds())
         self._update_heading_and_price_link()
-        self._show_chosen_in_panel()
         if self._listed != (self.timeline.change_count, self.timeline.model_window):
             self._list_timer.start()
         else:
             # The same rows, but with each step they were in one more request.
             self.timeline.count_requests_of_folds()
             self.list.viewport().update()
+            self._show_chosen_in_panel()
 
     def _update_heading_and_price_link(self) -> None:
         foreign_agent = self.timeline.history.acp_agent
@@ -344,9 +344,10 @@ class TimelinePage(QWidget):
             return
         expected_settings = self._session.conversation.expected_state.settings
         chosen = expected_settings.model_for_role(ModelRole.MAIN)
-        self.timeline.expected_window = 0
+        window = 0
         if chosen is not None:
-            self.timeline.expected_window = chosen.window
+            window = chosen.window
+        self.timeline.expected_window = window
 
     def _newest_event_with_folds(self) -> TimelineEvent | None:
         for event in reversed(self.timeline.events):
