@@ -337,7 +337,7 @@ class DialogsAndNotifications(QObject):
         dialog = FleetDialog(
             self._workspaces.workbenches,
             names,
-            parts.requests.request_page_of_conversation,
+            parts.requests.place_wanted.emit,
             parts.theme,
             parts.runner,
             self._window,

@@ -42,13 +42,6 @@ class WindowRequests(QObject):
     def request_conversation(self, workspace: str, conversation: str, seq: int = 0) -> None:
         self.place_wanted.emit(WindowPlace("conversation", workspace, conversation, seq))
 
-    def request_page_of_conversation(self, page: str, workspace: str, conversation: str) -> None:
-        """`page`: chat or changes."""
-        kind = "conversation"
-        if page == "changes":
-            kind = page
-        self.place_wanted.emit(WindowPlace(kind, workspace, conversation))
-
 
 @dataclass(frozen=True, eq=False)
 class WindowParts:

@@ -49,7 +49,7 @@ def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
         "chat",
         "flaky",
     )
-    window.parts.requests.request_page_of_conversation("changes", "storage-engine", "argparse")
+    window.parts.requests.place_wanted.emit(WindowPlace("changes", "storage-engine", "argparse"))
     assert window.showing.page == "changes"
     assert window.showing.conversation_id == "argparse"
     window.places.go_to_place(WindowPlace("workspace", "infra"))

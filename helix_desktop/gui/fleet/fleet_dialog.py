@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QPushButton, QStackedWidget, QWidget
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
+from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.fleet.fleet_computers_page import FleetComputersPage
 from helix_desktop.gui.fleet.fleet_conversations_page import FleetConversationsPage
 from helix_desktop.gui.fleet.fleet_page_parts import FleetPageParts
@@ -29,15 +30,14 @@ MARGINS = (20, 14, 20, 16)
 class FleetDialog(TransientDialog):
     """Lists tasks, conversations, schedules and workers of all workspaces, to watch and to steer.
 
-    `names` maps ids of workspaces to names. `open_page` gets a page (chat or changes), a workspace and
-    a conversation. `list_models` returns those that a task can be given to.
+    `names` maps ids of workspaces to names. `list_models` returns those that a task can be given to.
     """
 
     def __init__(
         self,
         desk: Workbenches,
         names: Mapping[str, str],
-        open_page: Callable[[str, str, str], object],
+        open_place: Callable[[WindowPlace], object],
         theme: Theme,
         runner: BackgroundRunner,
         parent: QWidget,
@@ -46,14 +46,14 @@ class FleetDialog(TransientDialog):
         super().__init__(tr("Fleet"), parent, 1240, 760)
         self._fleet = desk.fleet
         self._names = names
-        self._open_page = open_page
+        self._open_place = open_place
         self._runner = runner
         self._workspaces: Sequence[Figures] = ()
         self._why_refused = ""  # Why the last thing that was asked for failed, until the next one.
         self.trouble = build_plain_label("", "danger", self)
         self.pages = QStackedWidget(self)
-        open_conversation = partial(self._open_page_and_close, "chat")
-        open_changes = partial(self._open_page_and_close, "changes")
+        open_conversation = partial(self._open_place_and_close, "conversation")
+        open_changes = partial(self._open_place_and_close, "changes")
         parts = FleetPageParts(desk, names, open_conversation, open_changes, self._run_fleet_work)
         self.tasks_page = FleetTasksPage(parts, theme, self)
         self.conversations_page = FleetConversationsPage(parts, self)
@@ -183,8 +183,8 @@ class FleetDialog(TransientDialog):
         self.show_trouble(tr("A task belongs to a workspace, and there is none yet. Close this window and open a folder first."))  # fmt: skip
         return False
 
-    def _open_page_and_close(self, page: str, workspace: str, conversation: str) -> None:
-        self._open_page(page, workspace, conversation)
+    def _open_place_and_close(self, kind: str, workspace: str, conversation: str) -> None:
+        self._open_place(WindowPlace(kind, workspace, conversation))
         self.accept()
 
     def _run_fleet_work(

@@ -37,6 +37,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
 from helix_desktop.gui.common.consent_text_view import ExactTextView
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
+from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.fleet.fleet_list import LEAST_WIDTH
@@ -233,7 +234,7 @@ def opened(
     went: list[Any] = []
     parent = QWidget()
     names = {"w1": "Thesis", "w2": "Site"}
-    dialog = FleetDialog(desk, names, lambda *where: went.append(where), theme, doing, parent)
+    dialog = FleetDialog(desk, names, went.append, theme, doing, parent)
     dialog.show()
     return dialog, desk.fleet, went, parent
 
@@ -539,7 +540,7 @@ def test_conversations_that_run_or_have_a_copy_say_what_they_changed_and_who_els
     ]
     press(dialog, "Conversations")
     press(dialog, "Open conversation")
-    assert went == [("chat", "w1", "c1")]
+    assert went == [WindowPlace("conversation", "w1", "c1")]
 
 
 def test_an_answer_is_drawn_as_markdown_and_the_window_counts_as_a_worker(
@@ -734,7 +735,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     press(dialog, "Tasks")
     choose(dialog, "Task 2")
     press(dialog, "Open conversation")
-    assert went == [("chat", "w1", f"{2:020x}")]
+    assert went == [WindowPlace("conversation", "w1", f"{2:020x}")]
     assert fleet.asked == [
         ("cancel", "w1", f"{2:020x}"),
         ("allow", "w1", f"{3:020x}", "run_command", "head *"),
