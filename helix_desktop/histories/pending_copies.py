@@ -31,13 +31,11 @@ _NOT_WAITING = getattr(os, "O_NONBLOCK", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 COMPARED_BYTES = 4096  # So many at a copy's end show whether the file was rewritten.
-
-
 FOLDER_NAME = "recorder"  # Beside the workspaces.
 
 
 def delete_failed_copies(folder: Path, is_to_be_forgotten: Callable[[bytes], bool]) -> None:
-    """Delete copies that could never be imported, of those with such content."""
+    """Delete the copies that could never be imported and that have such content."""
     for failed_copy in folder.glob("*.failed"):
         for file, _ in list_tree_files(failed_copy):
             if is_to_be_forgotten(file.read_bytes()):
