@@ -301,7 +301,7 @@ class ChatActionHandler(QObject):
             act = ActOnMessage(MessageAct.REWIND, recorded.seq)
             first_words = " ".join(_text_of_parts(message).split())[:LONGEST_ROW]
             item = PaletteItem(
-                first_words or tr("A message without text"),
+                first_words or tr("Message without text"),
                 partial(self.carry_out_intent, act),
                 kind="message",
                 note=format_time_ago(recorded.time, time.time()),
@@ -309,7 +309,7 @@ class ChatActionHandler(QObject):
             items.append(item)
         hint = tr("Rewind to which message?")
         if not items:
-            hint = tr("This conversation has no message of yours yet.")
+            hint = tr("You have not sent a message in this conversation yet.")
         self._search.ask_for_one_of(items, hint)
 
     def _edit_earlier_user_message(self, session: ShownSession, seq: int) -> None:

@@ -790,12 +790,12 @@ async def _explain_why_no_commit(changes: ShownFileChanges, rows: Sequence[Chang
     if _list_files_to_commit(rows) or not await repository.has_repository():
         return ""
     if await repository.has_uncommitted_changes():
-        return tr("Nothing in this list is left to commit. The repository has other uncommitted changes: to commit them, choose “Since a git revision…” above.")  # fmt: skip
-    return tr("Nothing in this list is left to commit.")
+        return tr("There is nothing to commit in this list. The repository has other uncommitted changes. To commit them, choose “Since a git revision…” above.")  # fmt: skip
+    return tr("There is nothing to commit in this list.")
 
 
 def _commits_are_made_elsewhere() -> str:
-    return tr("Commits are made where the workspace was opened first: in another window, or on the other computer.")  # fmt: skip
+    return tr("You can commit only where the workspace was opened first: in another window, or on the other computer.")  # fmt: skip
 
 
 def _is_about_changed_files(event: Event) -> bool:

@@ -65,7 +65,7 @@ class ShownConversation:
         if model.name == self.model:
             notes.append(tr("in use"))
         if model.window and self.used_tokens > model.window:
-            notes.append(tr("too small here"))
+            notes.append(tr("too small"))
         elif model.window:
             share = self.used_tokens / model.window
             if share >= FULL_SHARE:

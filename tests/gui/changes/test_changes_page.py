@@ -193,7 +193,7 @@ def test_a_grey_commit_button_says_why_and_where_other_changes_are_committed(
     changes.git_repository.committed.append((everything, "All of it"))
     page.reload_changes()
     assert not page.commit_button.isEnabled()
-    assert page._note.text().endswith("Nothing in this list is left to commit.")
+    assert page._note.text().endswith("There is nothing to commit in this list.")
     changes.git_repository.has_other_changes = True
     page.reload_changes()
     assert "The repository has other uncommitted changes" in page._note.text()
@@ -201,7 +201,7 @@ def test_a_grey_commit_button_says_why_and_where_other_changes_are_committed(
     changes.git_repository.committed.clear()
     page.reload_changes()
     assert page.commit_button.isEnabled()
-    assert "left to commit" not in page._note.text()
+    assert "nothing to commit" not in page._note.text()
     assert page.commit_button.toolTip() == ""
 
 
@@ -354,7 +354,7 @@ def test_a_rule_that_leaves_out_several_folders_is_named_once() -> None:
 @pytest.mark.parametrize("width", [1_100, 700, 420])
 def test_the_note_above_the_changes_is_never_cut(page: ChangesPage, width: int) -> None:
     """The defect: “This list shows changes by the agent and its comma…” stood there."""
-    page._note_on_commit = "Commits are made where the workspace was opened first: in another window, or on the other computer."
+    page._note_on_commit = "You can commit only where the workspace was opened first: in another window, or on the other computer."
     page._show_coverage_note(State("ready", 20_000, 20_000))  # type: ignore[arg-type]
     page.resize(width, 700)
     page.show()

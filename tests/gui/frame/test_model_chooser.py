@@ -197,7 +197,7 @@ def test_a_smaller_window_says_how_full_the_conversation_would_be_there(
     assert "58% full" in row.data(Qt.ItemDataRole.AccessibleTextRole)
 
     chooser.open_below(anchor, SONNET.name, used_tokens=9_000)
-    assert notes()[LOCAL.name] == ("too small here",)
+    assert notes()[LOCAL.name] == ("too small",)
     chooser.open_below(anchor, SONNET.name)
     assert notes()[LOCAL.name] == (), "a new conversation fills nothing"
 
