@@ -219,11 +219,17 @@ def format_token_count(tokens: float) -> str:
 
 def round_tokens_as_shown(tokens: float) -> float:
     """Returns the number that `format_token_count` shows, to compute with what people can add up."""
+    unit = token_rounding(tokens)
+    return round(tokens / unit) * unit
+
+
+def token_rounding(tokens: float) -> int:
+    """Returns what the last digit that `format_token_count` shows stands for."""
     if tokens < 1_000:
-        return tokens
+        return 1
     if tokens < 999_950:
-        return round(tokens / 100) * 100
-    return round(tokens / 10_000) * 10_000
+        return 100
+    return 10_000
 
 
 def describe_token_count(tokens: float) -> str:

@@ -105,6 +105,7 @@ from tests.gui.fake_setup import FakeInstallation, FakeSetup
 Seen = Iterator[tuple[str, str]]
 COMPARED = ("Saved about ", "Shortening has ")
 SAVINGS = (*COMPARED, "So far, shortening", "Without shortening, this conversation")
+COUNTED_DIFFERENTLY = ("Extra in the model's own count", "Less in the model's own count")
 PAID_BEFORE = " before import or fork"
 STORIES = int(os.environ.get("HELIX_STORIES", "4"))
 FIRST_SEED = int(os.environ.get("HELIX_FIRST_SEED", "0"))
@@ -162,7 +163,7 @@ def shown_by_boxes(text: str) -> Seen:
 def counted_by_model(lines: Sequence[str]) -> Seen:
     """How far the model's own count is from the sizes of the parts."""
     for line in lines:
-        if line.startswith("The model counts "):
+        if line.startswith(COUNTED_DIFFERENTLY):
             # The tooltip puts a colon where the boxes have a column of their own.
             yield "counted by the model", line.replace("  ", ": ")
 

@@ -19,6 +19,7 @@ from helix_desktop.gui.context_meter import (
     describe_token_count,
     format_token_count,
     round_tokens_as_shown,
+    token_rounding,
 )
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -424,10 +425,9 @@ def describe_context_after_undo(after: ContextAfterUndo) -> str:
     if not after.fits:
         sentences.append(
             tr(
-                "At most {most} fit, because {reserve} stay free for the reply and a summary. That is {excess} too many, so this cannot be undone now.",
+                "At most {most} fit, because {reserve} stay free for the reply and a summary, so this cannot be undone now.",
                 most=format_token_count(after.most_that_fits),
                 reserve=format_token_count(after.reserve),
-                excess=format_token_count(after.used - after.most_that_fits),
             )
         )
         return " ".join(sentences)
@@ -448,29 +448,20 @@ def describe_context_after_undo(after: ContextAfterUndo) -> str:
 def _describe_sum_after_undo(after: ContextAfterUndo) -> str:
     """Returns what the context holds now, and what is added, so that a reader can add it up.
 
-    The rows of folds have the tokens that were counted when each text was made, and the window is
-    measured as the model counts: what lies between is said, too.
+    The window is measured as the model counts, and the rows of folds have the tokens that were
+    counted when each text was made. Where what comes back is another number than theirs, the words
+    say whose it is. They give no third number: a correction beside both was read as a sum that
+    goes up in one place of the page and down in another.
     """
-    shown_sum = round_tokens_as_shown(after.used_now) + round_tokens_as_shown(after.put_back)
-    counted_by_model = round_tokens_as_shown(after.used) - shown_sum
+    put_back = after.put_back
+    put_back_as_shown = round_tokens_as_shown(after.used) - round_tokens_as_shown(after.used_now)
+    if put_back_as_shown > 0:
+        put_back = round(put_back_as_shown)
     now = format_token_count(after.used_now)
-    put_back = format_token_count(after.put_back)
-    difference = format_token_count(abs(counted_by_model))
-    if counted_by_model > 0:
-        return tr(
-            "{now} now, {n} more from Undo, and {difference} because the model counts them higher",
-            now=now,
-            n=put_back,
-            difference=difference,
-        )
-    if counted_by_model < 0:
-        return tr(
-            "{now} now, {n} more from Undo, less {difference} because the model counts them lower",
-            now=now,
-            n=put_back,
-            difference=difference,
-        )
-    return tr("{now} now and {n} more from Undo", now=now, n=put_back)
+    more = format_token_count(put_back)
+    if abs(put_back - after.put_back) <= token_rounding(after.used):
+        return tr("{now} now and {n} more from Undo", now=now, n=more)
+    return tr("{now} now and {n} more from Undo, as the model counts", now=now, n=more)
 
 
 def describe_fold_details(event: TimelineEvent) -> str:
