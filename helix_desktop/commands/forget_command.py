@@ -27,6 +27,7 @@ from helix_desktop.resident.schedules import read_schedules
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.message_queue_files import MessageQueueFiles
+from helix_desktop.workbench.partial_replies import delete_partial_replies
 from helix_desktop.workbench.pending_questions import PendingQuestions
 
 STANDARD = "-"
@@ -72,11 +73,14 @@ async def forget_in_workspace(
         return workspace_access.ASKING
 
     result = await forget_everywhere(arguments.places, workspace, text=text, entries=entries)
-    has_removed = bool(result.entries or result.facts)
     sentence = "Nothing in this workspace contains what you want to remove."
-    if has_removed:
+    if result.has_removed:
         backups = format_things(result.backups, "backup", "backups")
-        sentence = f"Removed {{entries}}. Changed {{facts}}, and {backups}. Files in the workspace's folders were not changed."
+        sentence = f"Removed {{entries}}. Changed {{facts}}, and {backups}."
+        if result.outside_facts:
+            texts = format_things(result.outside_facts, "text", "texts")
+            sentence += f" Also removed it from {texts} not recorded yet or describing an entry."
+        sentence += " Files in the workspace's folders were not changed."
     summary = _describe_forget_result(result, sentence)
     await print_result(arguments, console, _result_as_json(result), summary)
 
@@ -84,7 +88,7 @@ async def forget_in_workspace(
         await console.print_error(place)
     for place in result.ciphertext:  # Encrypted, so it does not count as left.
         await console.print_error(place)
-    if has_removed and not result.elsewhere:
+    if result.has_removed and not result.elsewhere:
         return 0
     return 1
 
@@ -100,11 +104,15 @@ async def forget_everywhere(
     returns what was removed from tasks and workspace together, and where the text is still. Every
     command that forgets a text calls this.
     """
+    outside_facts = 0
     if text:
-        await asyncio.to_thread(delete_failed_copies, places, TextForms(text).occurs_in_bytes)
+        has_text = TextForms(text).occurs_in_bytes
+        outside_facts += await asyncio.to_thread(delete_failed_copies, places, has_text)
         # An open workspace forgets these itself, while its agents stand still.
         if workspace.content_forgetter == workspace.forget_content:
-            await asyncio.to_thread(_forget_what_a_killed_program_left, workspace.folder, text)
+            outside_facts += await asyncio.to_thread(
+                _forget_what_a_killed_program_left, workspace.folder, text
+            )
     changed_tasks, places_left_in_tasks = await forget_text_in_tasks(workspace, text)
     removed = await workspace.content_forgetter(text=text, entries=entries)
     places_outside: list[str] = []
@@ -114,22 +122,19 @@ async def forget_everywhere(
         removed,
         facts=removed.facts + changed_tasks,
         elsewhere=(*removed.elsewhere, *places_left_in_tasks, *places_outside),
+        outside_facts=removed.outside_facts + outside_facts,
     )
 
 
-def _forget_what_a_killed_program_left(workspace: Path, text: str) -> None:
+def _forget_what_a_killed_program_left(workspace: Path, text: str) -> int:
     """Removes it from replies that were cut off, from messages that wait and from the words of
-    denials: all become a part of their conversations when these are opened.
+    denials: all become a part of their conversations when these are opened. Returns from how many.
     """
     folder = workspace / "partial"
-    forms = TextForms(text)
-    # The second are new versions that were being written.
-    files = [*folder.glob("*.json"), *folder.glob(".*.json-????????")]
-    for file in files:
-        if forms.occurs_in_bytes(file.read_bytes()):
-            file.unlink(missing_ok=True)
-    PendingQuestions(folder).forget_text(text)
-    MessageQueueFiles(folder, lambda _conversation: None).forget_text(text)
+    changed = delete_partial_replies(folder, text)
+    changed += PendingQuestions(folder).forget_text(text)
+    changed += MessageQueueFiles(folder, lambda _conversation: None).forget_text(text)
+    return changed
 
 
 async def _print_what_would_be_removed(
@@ -139,7 +144,7 @@ async def _print_what_would_be_removed(
     found, size = await workspace.find_content_to_forget(arguments.text, entries)
     sentence = _describe_forget_result(
         found,
-        f"This would remove {{entries}} ({size:,} bytes), and change {{facts}}, and backups.",
+        f"This would remove {{entries}} ({size:,} bytes), and change {{facts}}, backups, and messages and replies that are not recorded yet.",
     )
     found_as_json = _result_as_json(found)
     found_as_json["bytes"] = size

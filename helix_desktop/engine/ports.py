@@ -154,6 +154,9 @@ class SearchIndex(Protocol):
 class ForgetResult:
     """`conversations`: those with changed facts. `elsewhere`: sentences on what the
     user must do.
+
+    `outside_facts`: how many texts were removed or changed that are no entries and not in facts,
+    such as replies that were cut off, messages that wait and descriptions of entries that stay.
     """
 
     entries: tuple[Digest, ...]
@@ -162,6 +165,11 @@ class ForgetResult:
     backups: int
     elsewhere: tuple[str, ...] = ()
     ciphertext: tuple[str, ...] = ()  # Places in a shared store that may still hold it, encrypted.
+    outside_facts: int = 0
+
+    @property
+    def has_removed(self) -> bool:
+        return bool(self.entries or self.facts or self.backups or self.outside_facts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ class ForgetTextDialog(widgets.TransientDialog):
 
 def describe_forgotten(result: ForgetResult) -> str:
     """Describes what was forgotten, then one line for each place the user has to clean up."""
-    if not result.entries and not result.facts:
+    if not result.has_removed:
         summary = tr("Not found: no message or stored output in this workspace contains this text.")
     else:
         entries = format_count(len(result.entries), "{n} stored output", "{n} stored outputs")
@@ -193,6 +193,14 @@ def describe_forgotten(result: ForgetResult) -> str:
             backups=backups,
         )
     lines = [summary]
+    if result.outside_facts:
+        lines.append(
+            format_count(
+                result.outside_facts,
+                "Also removed from {n} text that was not recorded yet or describes a stored output.",
+                "Also removed from {n} texts that were not recorded yet or describe a stored output.",
+            )
+        )
     lines.extend(result.elsewhere)
     return "\n".join(lines)
 

@@ -34,13 +34,16 @@ COMPARED_BYTES = 4096  # So many at a copy's end show whether the file was rewri
 FOLDER_NAME = "recorder"  # Beside the workspaces.
 
 
-def delete_failed_copies(folder: Path, is_to_be_forgotten: Callable[[bytes], bool]) -> None:
-    """Delete the copies that could never be imported and that have such content."""
+def delete_failed_copies(folder: Path, is_to_be_forgotten: Callable[[bytes], bool]) -> int:
+    """Delete the copies that could never be imported and that have such content. Return how many."""
+    deleted = 0
     for failed_copy in folder.glob("*.failed"):
         for file, _ in list_tree_files(failed_copy):
             if is_to_be_forgotten(file.read_bytes()):
                 delete_folder_tree(failed_copy, ignore_errors=True)
+                deleted += 1
                 break
+    return deleted
 
 
 def path_of_copy(folder: Path, file: Path) -> Path:

@@ -93,9 +93,9 @@ def folder_of_pending_copies(where: ProgramFolders) -> Path:
 
 def delete_failed_copies(
     where: ProgramFolders, is_to_be_forgotten: Callable[[bytes], bool] = lambda _: True
-) -> None:
-    """Delete copies that could never be imported."""
-    pending_copies.delete_failed_copies(folder_of_pending_copies(where), is_to_be_forgotten)
+) -> int:
+    """Delete copies that could never be imported. Return how many."""
+    return pending_copies.delete_failed_copies(folder_of_pending_copies(where), is_to_be_forgotten)
 
 
 def find_waiting_copies(

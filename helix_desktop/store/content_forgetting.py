@@ -302,9 +302,17 @@ def append_forgotten_facts(
 # --- What is left
 
 
-def delete_damaged_copies(workspace: Path) -> None:
-    """Delete the copies of damaged files that were kept aside."""
-    delete_folder_tree(workspace / "damaged", ignore_errors=True)
+def delete_damaged_copies(workspace: Path, wanted: ForgetRequest | None = None) -> int:
+    """Delete the copies of damaged files that were kept aside. Return how many had the text."""
+    damaged = workspace / "damaged"
+    copies_with_text = 0
+    if wanted is not None and wanted.traces is not None:
+        for path, status in list_tree_files(damaged):
+            is_file = S_ISREG(status.st_mode)
+            if is_file and _remaining_trace_in_file(path, wanted.traces) is not None:
+                copies_with_text += 1
+    delete_folder_tree(damaged, ignore_errors=True)
+    return copies_with_text
 
 
 def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[str]:

@@ -287,7 +287,9 @@ class StoredWorkspace:
         changed_backups = await run_in_background(
             journal_backups.change_each_backup, self.folder, purge_backup
         )
-        await run_in_background(forgetting.delete_damaged_copies, self.folder)
+        damaged_copies = await run_in_background(
+            forgetting.delete_damaged_copies, self.folder, wanted
+        )
 
         await run_work(forgetting.append_forgotten_facts, stores.journal, changed_counts, wanted)
         if sync_state is not None:
@@ -303,6 +305,7 @@ class StoredWorkspace:
             conversations=tuple(changed_counts),
             backups=changed_backups,
             elsewhere=tuple(elsewhere),
+            outside_facts=len(wanted.named) + damaged_copies,
         )
 
     async def _sync_state_if_shared(self) -> SyncState | None:

@@ -179,22 +179,26 @@ class MessageQueueFiles:
             for damaged in self._folder.glob(f"{path.stem}*{DAMAGED_ENDING}"):
                 damaged.unlink()
 
-    def forget_text(self, text: str) -> None:
+    def forget_text(self, text: str) -> int:
         """Take back every waiting message that has the text in one of its forms. What could not be
-        read is forgotten as a whole if the text is in it.
+        read is forgotten as a whole if the text is in it. Return how many messages and unreadable
+        files went.
         """
         forms = TextForms(text)
+        removed = 0
         for conversation in list(self._queues):
             session = self._find_open_session(conversation)
             if session is not None:
-                _take_back_messages_with(forms, session)
+                removed += _take_back_messages_with(forms, session)
         files_of_open_queues = {self._file_of(conversation) for conversation in self._queues}
         for path in self._folder.glob(f"*{ENDING}"):
             if path not in files_of_open_queues:
-                _forget_messages_in_file(path, forms)
+                removed += _forget_messages_in_file(path, forms)
         for path in self._folder.glob(f"*{DAMAGED_ENDING}"):
             if forms.occurs_in_bytes(path.read_bytes()):
                 path.unlink()
+                removed += 1
+        return removed
 
     # --- The file of a conversation
 
@@ -268,17 +272,18 @@ def _set_damaged_file_aside(path: Path) -> Path:
     return kept_as
 
 
-def _forget_messages_in_file(path: Path, forms: TextForms) -> None:
+def _forget_messages_in_file(path: Path, forms: TextForms) -> int:
     """The same for a conversation that is not open. Its other messages go on waiting."""
     if not forms.occurs_in_bytes(path.read_bytes()):
-        return
+        return 0
     try:
         kept_messages = _read_queue_file(path)
     except UNREADABLE:
         path.unlink()
-        return
+        return 1
     remaining = [kept for kept in kept_messages if not _has_text(kept.message, forms)]
     _replace_queue_file(path, remaining)
+    return len(kept_messages) - len(remaining)
 
 
 def find_unrecorded_messages(
@@ -312,10 +317,13 @@ def _pop_message_with_parts(
     return None
 
 
-def _take_back_messages_with(forms: TextForms, session: Session) -> None:
+def _take_back_messages_with(forms: TextForms, session: Session) -> int:
+    taken_back = 0
     for index in range(len(session.queue) - 1, -1, -1):
         if _has_text(session.queue[index], forms):
             session.queue.take_back_queued(index)
+            taken_back += 1
+    return taken_back
 
 
 def _has_text(message: QueuedMessage, forms: TextForms) -> bool:

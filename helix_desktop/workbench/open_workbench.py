@@ -941,21 +941,25 @@ class Workbench:
             self.sessions.opening,
             self.sessions.hold_all_sessions_still(),
         ):
-            await asyncio.to_thread(self._partial.delete_all_partial_replies)
+            outside_facts = 0
             if text:
+                outside_facts += await asyncio.to_thread(self._partial.forget_text, text)
                 if self._shared.pending_copies is not None:
                     has_text = TextForms(text).occurs_in_bytes
-                    await asyncio.to_thread(
+                    outside_facts += await asyncio.to_thread(
                         delete_failed_copies, self._shared.pending_copies, has_text
                     )
-                self.queue_files.forget_text(text)
-                await asyncio.to_thread(self._pending_questions.forget_text, text)
+                outside_facts += self.queue_files.forget_text(text)
+                outside_facts += await asyncio.to_thread(self._pending_questions.forget_text, text)
             changed_tasks, tasks_elsewhere = await forget_text_in_tasks(self.workspace, text)
             result = await self.workspace.forget_content(text=text, entries=entries, report=report)
             await self._meters.reread_rows_and_meters(result.conversations)
-        changed_count = result.facts + changed_tasks
-        elsewhere = tuple(result.elsewhere) + tuple(tasks_elsewhere)
-        return replace(result, facts=changed_count, elsewhere=elsewhere)
+        return replace(
+            result,
+            facts=result.facts + changed_tasks,
+            elsewhere=tuple(result.elsewhere) + tuple(tasks_elsewhere),
+            outside_facts=result.outside_facts + outside_facts,
+        )
 
     async def empty_conversation_trash(self, ids_instead: Collection[str] = ()) -> EmptyTrashResult:
         """Delete the trash, or only these, for good, with what only they use. Refused

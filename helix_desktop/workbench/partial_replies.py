@@ -15,6 +15,7 @@ from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import ModelReplied, Rewound, Stop, Text, ToolReturned, TurnEnded
+from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.engine.session_events import Event, FactAppended, ReplyStreamed, ToolPrinted
@@ -52,6 +53,19 @@ def file_name_of_conversation(conversation: str) -> str:
     if fact_encoding.CONVERSATION_ID.fullmatch(conversation):
         return conversation
     return hashlib.sha256(conversation.encode(errors="replace")).hexdigest()
+
+
+def delete_partial_replies(folder: Path, text: str) -> int:
+    """Delete the files that have the text, and new versions of them that were being written. Return
+    how many.
+    """
+    forms = TextForms(text)
+    deleted = 0
+    for file in [*folder.glob("*.json"), *folder.glob(".*.json-????????")]:
+        if forms.occurs_in_bytes(file.read_bytes()):
+            file.unlink(missing_ok=True)
+            deleted += 1
+    return deleted
 
 
 def _key_of_output(conversation: str, call: str) -> str:
@@ -149,11 +163,13 @@ class PartialReplies:
             await conversation.append_facts(ModelReplied((part,), model, Stop.CUT, saw=after))
         await asyncio.to_thread(self._delete_partial_reply, conversation.id)
 
-    def delete_all_partial_replies(self) -> None:
-        """Delete all partial replies, so that forgotten text does not survive in them."""
+    def forget_text(self, text: str) -> int:
+        """Delete the partial replies that have the text, and return how many. No reply is arriving
+        meanwhile. Those of other conversations stay: a killed program left them, and they become
+        facts when their conversations are opened.
+        """
         self._of.clear()
-        for file in self._folder.glob("*.json"):
-            file.unlink(missing_ok=True)
+        return delete_partial_replies(self._folder, text)
 
     async def _write_due_replies(self) -> None:
         """Save what has come since the last time, until nothing is left to save."""

@@ -113,20 +113,25 @@ class PendingQuestions:
             return
         self._denials[event.conversation, call_id] = path
 
-    def forget_text(self, text: str) -> None:
-        """Take a text out of the words of all denials that are not recorded yet. A call that was
-        denied stays so: without its note, it would be taken for one that ran.
+    def forget_text(self, text: str) -> int:
+        """Take a text out of the words of all denials that are not recorded yet, and return how
+        many had it. A call that was denied stays so: without its note, it would be taken for one
+        that ran.
         """
         forms = TextForms(text)
+        changed_denials = 0
         for path in self._folder.glob(f"*{DENIAL_ENDING}"):
             denial = _read_denial(path)
             if denial is None:
                 if forms.occurs_in_bytes(path.read_bytes()):
                     path.unlink(missing_ok=True)
+                    changed_denials += 1
                 continue
             words = forms.blank_out(denial.words, FORGOTTEN_MARK)
             if words != denial.words:
                 _write_denial(path, words, denial.device)
+                changed_denials += 1
+        return changed_denials
 
     async def recover_questions(
         self, conversation: Conversation, cache: ContentCache, tokens: TokenCounter

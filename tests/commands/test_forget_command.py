@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.resident import schedules
+from helix_desktop.store.journal_file import JournalFile
 from tests.commands.conftest import NOT_CONFIRMED, Helix
 
 SECRET = "the-old-password-77"
@@ -72,6 +74,46 @@ def test_what_a_killed_window_left_does_not_bring_a_text_back(
     assert (code, err) == (0, "")
     assert holding(workspace) == []
     assert other_reply.exists()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["partial/c1.json", "partial/c1.queue-damaged", "partial/1.denial", "damaged/c", "copy"],
+)
+def test_what_is_only_in_texts_that_are_not_recorded_counts_as_removed(
+    helix: Helix, workspace: Path, place: str
+) -> None:
+    """It was removed, but the command said that nothing contained it, and returned 1."""
+    left_file = workspace / place
+    if place == "copy":
+        data = program_folders.find_program_folders().data
+        left_file = data / "recorder" / "1.failed" / "s.jsonl"
+    left_file.parent.mkdir(exist_ok=True, parents=True)
+    left_file.write_text(json.dumps({"after": 1, "words": "only-here-4711", "device": ""}))
+    code, out, err = helix("forget", "-w", "Work", "--text", "only-here-4711", "--yes")
+    assert (code, err) == (0, "")
+    assert "Also removed it from 1 text not recorded yet" in out
+    assert helix("forget", "-w", "Work", "--text", "only-here-4711", "--yes")[:2] == (
+        1,
+        "Nothing in this workspace contains what you want to remove.\n",
+    )
+
+
+def test_what_is_only_in_backups_counts_as_removed(helix: Helix, workspace: Path) -> None:
+    workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
+
+    async def back_up_what_is_lost_then() -> None:
+        opened = await workspaces.open_stored_workspace(workspace.name)
+        await opened.journal.append_to_journal("c2", [UserSaid((Text("only-here-4711", 3),))])
+        await opened.back_up_now()
+        await opened.aclose()
+
+    asyncio.run(back_up_what_is_lost_then())
+    with closing(JournalFile(workspace / "journal.sqlite3")) as journal:
+        journal.delete_conversation("c2")
+    code, out, err = helix("forget", "-w", "Work", "--text", "only-here-4711", "--yes")
+    assert (code, err) == (0, "")
+    assert out.startswith("Removed 0 entries. Changed 0 facts in 0 conversations, and 1 backup.")
 
 
 def test_the_words_of_a_denial_lose_the_text_and_the_call_stays_denied(
@@ -155,7 +197,7 @@ def test_what_would_go_is_said_first(helix: Helix, workspace: Path) -> None:
     assert (code, err) == (1, NOT_CONFIRMED)
     assert (
         out
-        == "This would remove 1 entry (26 bytes), and change 1 fact in 1 conversation, and backups.\n"
+        == "This would remove 1 entry (26 bytes), and change 1 fact in 1 conversation, backups, and messages and replies that are not recorded yet.\n"
     )
     code, out, _ = helix("forget", "-w", "Work", "--text", SECRET, "--json")
     would = json.loads(out)["would_remove"]

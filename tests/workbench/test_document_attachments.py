@@ -228,3 +228,20 @@ async def test_forgetting_in_an_open_workspace_deletes_copies_of_failed_imports_
         for file in data.rglob("*")
         if file.is_file() and b"swordfish-4711" in file.read_bytes()
     ]
+
+
+async def test_forgetting_in_an_open_workspace_leaves_the_replies_of_others_that_were_cut_off(
+    desks: Desks, folder: Path
+) -> None:
+    """All were deleted, although a killed program had left them for when they are opened."""
+    bench = await bench_on(desks, folder)
+    partial = bench.workspace.folder / "partial"
+    partial.mkdir(exist_ok=True)
+    other_reply = partial / "c2.json"
+    other_reply.write_text(json.dumps({"after": 1, "text": "an hour of work"}))
+    for name in ("c1.json", ".c1.json-0123abcd"):
+        (partial / name).write_text(json.dumps({"after": 1, "text": "it is swordfish-4711"}))
+    forgotten = await bench.forget_content(text="swordfish-4711")
+    assert forgotten.elsewhere == ()
+    assert forgotten.outside_facts == 2
+    assert list(partial.iterdir()) == [other_reply]
