@@ -2,7 +2,7 @@
 output, memory and work.
 
 A body of 58 KB can expand to gigabytes, and libraries decompress a piece as a whole
-before anybody can check its size. Each coding here passes on at most 64 KiB at a time
+before anybody can check its size. Each coding here passes on at most 256 KiB at a time
 and counts it, so no layer of nested codings can produce more than the limit. The work
 is bounded too, and may be done in a thread. Everything that reads compressed bytes from
 outside uses this module.
@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Protocol, cast
 
 import zstandard
 
@@ -26,6 +26,7 @@ MOST_ARCHIVE_MEMBERS = 100
 _LONGEST_ARCHIVE_READ = 4 << 20
 _OUTPUT_PIECE_BYTES = 64 << 10
 _INPUT_PIECE_BYTES = 16 << 10
+_ZSTD_BLOCK_BYTES = 128 << 10  # The most that a block of zstd stands for.
 _ZSTD_WINDOW_BYTES = 8 << 20  # The window size that RFC 8878 asks every zstd decoder to support.
 _SPARE_BYTES = 64 << 10  # Compressed data may exceed the limit by this many bytes.
 
@@ -59,11 +60,13 @@ class BodyDecompressor:
             )
         self._limit_bytes = limit_bytes
         self._decoded = bytearray()
+        self._decoders: list[_Decoder] = []
         last_step = _LimitedSink(self._append_decoded, limit_bytes)
         self._first_step: Sink = last_step.pass_on_or_raise_at_limit
         for name in names:  # The coding that was applied last is decoded first.
             decoder = _build_decoder(name, self._first_step)
-            step = _LimitedSink(decoder, limit_bytes + _SPARE_BYTES)
+            self._decoders.append(decoder)
+            step = _LimitedSink(decoder.decode_piece, limit_bytes + _SPARE_BYTES)
             self._first_step = step.pass_on_or_raise_at_limit
 
     def decode_piece(self, data: bytes | bytearray) -> bytes:
@@ -85,6 +88,14 @@ class BodyDecompressor:
             raise UnreadableCoding(f"its compression is damaged: {error}") from None
         return self._pop_decoded()
 
+    def require_end(self) -> None:
+        """Raises UnreadableCoding if the body ends before its compression does. Whoever takes the
+        text for whole calls this, because the end of a connection says nothing about it.
+        """
+        for decoder in self._decoders:
+            if not decoder.is_complete():
+                raise UnreadableCoding("its compressed data ends too early, so a part is missing")
+
     def _append_decoded(self, data: bytes) -> None:
         self._decoded += data
 
@@ -95,18 +106,27 @@ class BodyDecompressor:
 
 
 def decompress_body(
-    content: bytes | bytearray, content_encoding: str, limit_bytes: int
+    content: bytes | bytearray, content_encoding: str, limit_bytes: int, *, may_be_cut: bool = False
 ) -> bytearray:
-    """Decompresses a whole body. Raises DecodedTooLarge or UnreadableCoding."""
-    return BodyDecompressor(content_encoding, limit_bytes).decode_large_piece(content)
+    """Decompresses a whole body. Raises DecodedTooLarge or UnreadableCoding.
+
+    `may_be_cut`: of a body that ends too early, what is there is returned.
+    """
+    body = BodyDecompressor(content_encoding, limit_bytes)
+    decoded = body.decode_large_piece(content)
+    if not may_be_cut:
+        body.require_end()
+    return decoded
 
 
 def decompress_zstd_frame(content: bytes, limit_bytes: int) -> bytes:
-    """Decompresses a whole zstd frame. Its declared size is checked before memory is allocated."""
+    """Decompresses one whole zstd frame. Its declared size is checked before memory is allocated.
+    Raises ZstdError if it is damaged or cut off, or if it says its size and anything follows it.
+    """
     if zstandard.frame_content_size(content) > limit_bytes:
         raise DecodedTooLarge(limit_bytes)
     return zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompress(
-        content, max_output_size=limit_bytes
+        content, max_output_size=limit_bytes, allow_extra_data=False
     )
 
 
@@ -161,17 +181,24 @@ class _ArchiveFile(io.BufferedReader):
         return super().read(size)
 
 
-def _build_decoder(name: str, sink: Sink) -> Sink:
+class _Decoder(Protocol):
+    """Decodes one coding, and passes what it decodes on to its sink."""
+
+    def decode_piece(self, data: bytes, /) -> object: ...
+
+    def is_complete(self) -> bool:
+        """Whether nothing has come, or all that has come is decoded up to the end of its data."""
+        ...
+
+
+def _build_decoder(name: str, sink: Sink) -> _Decoder:
     match name:
         case "gzip" | "x-gzip":
-            return _Gzip(sink).decode_gzip_piece
+            return _Gzip(sink)
         case "deflate":
-            return _Deflate(sink).decode_deflate_piece
+            return _Deflate(sink)
         case "zstd":
-            target = cast("IO[bytes]", _ZstdTarget(sink))
-            decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
-            writer = decompressor.stream_writer(target, write_size=_OUTPUT_PIECE_BYTES)
-            return writer.write
+            return _Zstd(sink)
     raise UnreadableCoding(f"its coding {name[:40]!r} is not read")
 
 
@@ -192,14 +219,50 @@ class _LimitedSink:
             raise DecodedTooLarge(self._limit_bytes)
 
 
+class _Zstd:
+    """Decodes the frames of a zstd stream in turn."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._target = _ZstdTarget(sink)
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+        # Room for the rest of one block and for the next, which the last byte may complete.
+        self._writer = decompressor.stream_writer(
+            cast("IO[bytes]", self._target), write_size=2 * _ZSTD_BLOCK_BYTES
+        )
+
+    def decode_piece(self, data: bytes) -> None:
+        # The writer calls the library as long as there is input, even if decoded bytes are left in
+        # the library then. Before the last byte, it passes on what is left of all before it.
+        self._writer.write(data[:-1])
+        self._writer.write(data[-1:])
+
+    def is_complete(self) -> bool:
+        """The library does not say whether a frame has ended. A frame that is written now is decoded
+        to its own content only behind a complete one. Nothing can be decoded after this.
+        """
+        decoded_test_frame = bytearray()
+        self._target.sink = decoded_test_frame.extend
+        try:
+            # A whole frame in one piece would be decoded even behind half a header of another.
+            for byte in _TEST_FRAME:
+                self._writer.write(bytes([byte]))
+        except zstandard.ZstdError:
+            return False
+        return decoded_test_frame == _TEST_CONTENT
+
+
+_TEST_CONTENT = b"the end of the frames before"
+_TEST_FRAME = zstandard.ZstdCompressor().compress(_TEST_CONTENT)
+
+
 class _ZstdTarget:
     """A sink in the form zstandard writes to."""
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        self.sink = sink
 
     def write(self, data: bytes) -> int:
-        self._sink(bytes(data))
+        self.sink(bytes(data))
         return len(data)
 
 
@@ -210,9 +273,14 @@ class _Gzip:
         self._sink = sink
         self._members = 1
         self._decompressor = zlib.decompressobj(wbits=31)
+        self._has_begun = False
 
-    def decode_gzip_piece(self, data: bytes) -> None:
+    def is_complete(self) -> bool:
+        return self._decompressor.eof or not self._has_begun
+
+    def decode_piece(self, data: bytes) -> None:
         while data:
+            self._has_begun = True
             if self._decompressor.eof:
                 data = data.lstrip(b"\0")
                 if not data:
@@ -233,7 +301,12 @@ class _Deflate:
         self._header = b""
         self._decompressor: zlib._Decompress | None = None
 
-    def decode_deflate_piece(self, data: bytes) -> None:
+    def is_complete(self) -> bool:
+        if self._decompressor is None:
+            return not self._header
+        return self._decompressor.eof
+
+    def decode_piece(self, data: bytes) -> None:
         if self._decompressor is None:
             self._header += data
             if len(self._header) < 2:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import itertools
+import random
 import time
 import tracemalloc
 import zipfile
@@ -17,6 +18,7 @@ from helix_desktop.decompression import (
     DecodedTooLarge,
     UnreadableCoding,
     decompress_body,
+    decompress_zstd_frame,
     open_foreign_archive,
     read_archive_member,
 )
@@ -83,9 +85,57 @@ def test_members_one_after_the_other_and_padding_are_read() -> None:
         == b"ab"
     )
     assert decompress_body(zlib.compress(b"a") + b"left over", "deflate", LIMIT) == b"a"
-    assert (
-        decompress_body(zlib.compress(b"a")[:-2], "deflate", LIMIT) == b"a"
-    )  # cut short: what there is
+    assert decompress_body(b"", "gzip, zstd, deflate", LIMIT) == b""  # a reply without a body
+
+
+def test_a_body_that_is_cut_off_anywhere_is_said_to_be() -> None:
+    """What was there of a cut-off body passed for the whole of it."""
+    names = [name for name in CODINGS if name not in ("ZSTD", "identity")]
+    tried = 0
+    for inner, outer in itertools.product([*names, "identity"], names):
+        content = CODINGS[outer](CODINGS[inner](SAID))
+        if outer == "gzip":
+            content += gzip.compress(b"a second member")
+        if outer == "zstd":
+            content += zstandard.ZstdCompressor(write_checksum=True).compress(b"a second frame")
+        for end in range(1, len(content)):
+            body = BodyDecompressor(f"{inner}, {outer}", LIMIT)
+            try:
+                decoded = body.decode_piece(content[:end])
+                body.require_end()
+            except UnreadableCoding:
+                tried += 1
+            else:
+                # Where one member or frame ends, nobody can know that another one should follow.
+                assert decoded == SAID, (inner, outer, end)
+                assert outer in ("gzip", "zstd")
+    assert tried > 2_000
+    assert decompress_body(zlib.compress(b"a")[:-2], "deflate", LIMIT, may_be_cut=True) == b"a"
+
+
+@pytest.mark.parametrize("size", [1, 65_536, 65_537, 131_072, 131_073, 200_000, 300_000, 2_000_000])
+def test_all_that_a_server_has_flushed_comes_at_once(size: int) -> None:
+    """Of zstd, up to 128 KB waited for the next piece: for the last event, without end."""
+    for plain in (b"a" * size, random.Random(size).randbytes(size)):
+        flushed = zstandard.ZstdCompressor().compressobj()
+        content = flushed.compress(plain) + flushed.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+        assert BodyDecompressor("zstd", 1 << 22).decode_piece(content) == plain
+
+
+def test_a_frame_that_is_cut_off_or_followed_by_something_is_no_frame() -> None:
+    compressors = (
+        zstandard.ZstdCompressor(),
+        zstandard.ZstdCompressor(write_checksum=True),
+        zstandard.ZstdCompressor(write_content_size=False),
+    )
+    for compressor in compressors:
+        frame = compressor.compress(SAID)
+        spoiled = [frame[:end] for end in range(len(frame))]
+        if zstandard.frame_content_size(frame) != -1:
+            spoiled += [frame + frame, frame + b"a"]
+        for content in spoiled:
+            with pytest.raises(zstandard.ZstdError):
+                decompress_zstd_frame(content, LIMIT)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -4,7 +4,7 @@ What exceeds them is not lost: the agent gets the bytes as they came.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -85,7 +85,7 @@ async def read_refusal(response: httpx.Response) -> ProviderRefusal:
         raise httpx.DecodingError(f"a refusal of more than {MOST_REPLY_BYTES:,} bytes")
     try:
         text: bytes | bytearray = decompress_body(
-            content, coding_of_reply(response), MOST_REFUSAL_BYTES
+            content, coding_of_reply(response), MOST_REFUSAL_BYTES, may_be_cut=True
         )
     except DecodedTooLarge as error:
         text = error.decoded
@@ -120,10 +120,12 @@ async def read_reply_to_own_question(wire: Any, response: httpx.Response) -> Jso
     return await parse_whole_reply(content, coding)
 
 
-def parse_reply_events(wire: Any, content: bytes, coding: str) -> Json:
-    """Return a stream's reply as it would be without a stream."""
+def parse_reply_events(wire: Any, content: bytes, coding: str, *, may_be_cut: bool = False) -> Json:
+    """Return a stream's reply as it would be without a stream. Raises ValueError if it is cut off
+    within its compression, unless it may be.
+    """
     assembler = wire.ReplyAssembler()
-    decoded = bytes(decompress_body(content, coding, MOST_REPLY_BYTES))
+    decoded = bytes(decompress_body(content, coding, MOST_REPLY_BYTES, may_be_cut=may_be_cut))
     # The empty line ends an event that the server has not ended.
     for raw_event in RawEventSplitter().feed_raw_chunk(decoded + b"\n\n"):
         event = parse_event_data(raw_event)
@@ -133,10 +135,13 @@ def parse_reply_events(wire: Any, content: bytes, coding: str) -> Json:
 
 
 async def decode_reply_chunks(
-    chunks: AsyncIterator[bytes], coding: str
+    chunks: AsyncIterator[bytes], coding: str, has_last_event: Callable[[], bool]
 ) -> AsyncIterator[tuple[bytes, bytes]]:
     """Yield each chunk of a stream as it came, with its decompressed content in small
     pieces: the chunk comes with the first.
+
+    Raises UnreadableReply for what cannot be decompressed, and for compressed data that ends too
+    early, unless the last event was in it: some servers never end it.
     """
     chunk = b""
     try:
@@ -150,5 +155,8 @@ async def decode_reply_chunks(
             for begin in range(_PIECE, len(decoded), _PIECE):
                 await asyncio.sleep(0)
                 yield b"", decoded[begin : begin + _PIECE]
+        chunk = b""
+        if not has_last_event():
+            body.require_end()
     except (DecodedTooLarge, UnreadableCoding) as error:
         raise UnreadableReply(str(error), chunk) from error

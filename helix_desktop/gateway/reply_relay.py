@@ -298,7 +298,9 @@ class ReplyRelay:
         """
         stream = _RelayedStream(response, assembler, tools=self.tools)
         chunks = response.aiter_raw()
-        decoded_chunks = provider_reply_bodies.decode_reply_chunks(chunks, stream.coding)
+        decoded_chunks = provider_reply_bodies.decode_reply_chunks(
+            chunks, stream.coding, lambda: assembler.is_done
+        )
         try:
             async for chunk, decoded in decoded_chunks:
                 await self._start_reply_of_stream(stream)
@@ -384,7 +386,8 @@ class ReplyRelay:
         unread = error.chunk
         if not stream.coding:  # What was held back of an event that had not ended.
             unread = bytes(stream.splitter.unfinished) + unread
-        await self.sending.send(unread)
+        if unread:  # An empty piece would end a reply that is sent in chunks.
+            await self.sending.send(unread)
         async for chunk in chunks:
             await self.sending.send(chunk)
 

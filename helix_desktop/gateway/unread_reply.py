@@ -65,6 +65,7 @@ class UnreadReply:
                     wire,
                     bytes(self._content),
                     self._coding,
+                    may_be_cut=True,  # The agent may have stopped it. It has cost something.
                 )
             else:
                 value = await provider_reply_bodies.parse_whole_reply(self._content, self._coding)

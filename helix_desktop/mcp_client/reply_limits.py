@@ -36,10 +36,11 @@ async def limit_reply_body(response: httpx2.Response) -> None:
     if not isinstance(response.stream, httpx2.AsyncByteStream):
         return
     # A stream of events has no end. Each event's length is limited where it is read.
-    if not coding and content_type.startswith("text/event-stream"):
+    is_event_stream = content_type.startswith("text/event-stream")
+    if not coding and is_event_stream:
         response.stream = _LimitedEventStream(response.stream)
     else:
-        response.stream = _LimitedReplyStream(response.stream, coding)
+        response.stream = _LimitedReplyStream(response.stream, coding, may_be_cut=is_event_stream)
 
 
 def _too_many_values_error() -> httpx2.StreamError:
@@ -47,11 +48,17 @@ def _too_many_values_error() -> httpx2.StreamError:
 
 
 class _LimitedReplyStream(httpx2.AsyncByteStream):
-    """The decompressed body, up to the limit for a server's message."""
+    """The decompressed body, up to the limit for a server's message.
 
-    def __init__(self, stream: httpx2.AsyncByteStream, coding: str) -> None:
+    `may_be_cut`: each event in it is whole by itself, so its compression need not end.
+    """
+
+    def __init__(
+        self, stream: httpx2.AsyncByteStream, coding: str, *, may_be_cut: bool = False
+    ) -> None:
         self._stream = stream
         self._coding = coding
+        self._may_be_cut = may_be_cut
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the decompressed pieces, and fail once they exceed a limit."""
@@ -63,6 +70,8 @@ class _LimitedReplyStream(httpx2.AsyncByteStream):
                 if limit.is_exceeded_with(decoded):
                     raise _too_many_values_error()
                 yield decoded
+            if not self._may_be_cut:
+                body.require_end()
         except (DecodedTooLarge, UnreadableCoding) as error:
             raise httpx2.StreamError(f"the server's reply cannot be read: {error}") from error
 

@@ -406,6 +406,7 @@ class HttpAnswer:
                 decoded = body.decode_piece(piece)
                 if decoded:
                     yield decoded
+            body.require_end()
         except (DecodedTooLarge, UnreadableCoding) as error:
             raise ProviderUnreachable(
                 f"The reply from {self._where} cannot be read: {error}."

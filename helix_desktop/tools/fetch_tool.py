@@ -173,6 +173,7 @@ async def _body_pieces_cut_at_limit(
         body = BodyDecompressor(response.headers.get("content-encoding", ""), LARGEST)
         async for piece in response.aiter_raw(1 << 16):
             yield await asyncio.to_thread(body.decode_piece, piece)
+        body.require_end()
     except DecodedTooLarge as error:
         yield bytes(error.decoded) + f"\n[cut: pages are read up to {LARGEST:,} bytes]\n".encode()
     except UnreadableCoding as error:

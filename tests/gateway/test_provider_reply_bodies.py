@@ -145,7 +145,9 @@ async def test_a_chunk_that_stands_for_much_comes_in_pieces_and_as_it_came_once(
     async def chunks() -> AsyncIterator[bytes]:
         yield sent
 
-    found = [pair async for pair in provider_reply_bodies.decode_reply_chunks(chunks(), "gzip")]
+    found = [
+        pair async for pair in provider_reply_bodies.decode_reply_chunks(chunks(), "gzip", bool)
+    ]
     assert [(raw, len(piece)) for raw, piece in found] == [(sent, 100), (b"", 100), (b"", 50)]
     assert b"".join(piece for _, piece in found) == b"ab" * 125
 
@@ -155,5 +157,5 @@ async def test_a_chunk_that_cannot_be_read_is_given_back() -> None:
         yield b"plain words"
 
     with pytest.raises(provider_reply_bodies.UnreadableReply) as refused:
-        [pair async for pair in provider_reply_bodies.decode_reply_chunks(chunks(), "gzip")]
+        [pair async for pair in provider_reply_bodies.decode_reply_chunks(chunks(), "gzip", bool)]
     assert refused.value.chunk == b"plain words"

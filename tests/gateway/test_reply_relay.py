@@ -46,6 +46,7 @@ from helix_desktop.protocols.gateway_message import Piece, PieceKind
 from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
 from tests.conftest import Expect
 from tests.gateway.running import PROTOCOLS, TOOL, Agent, running
+from tests.hostile_bodies import CODINGS
 from tests.peers.agent_provider import WRITERS, Asked, Block, Calls, Provider, Raw, Says, Thinks
 
 MANY = 200 << 20
@@ -874,6 +875,34 @@ async def test_a_stream_without_its_last_event_is_recorded_and_what_is_unfinishe
         empty = await Relayed(provider, tools=tools).run(stream(b"", coding))
         assert (empty.began.status, empty.content, empty.told) == (200, b"", [])
         assert empty.began.headers.get("content-encoding", "") == ("" if tools else coding)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd", "deflate"])
+async def test_half_a_compressed_stream_is_no_stream_that_ended(
+    provider: Provider, coding: str
+) -> None:
+    """An agent that gets its events decompressed could not know that they were cut off."""
+    says = Says("all is fine. " * 20_000)  # so that several blocks come whole
+    *all_but_last, last = list(WRITERS["anthropic"].events([says], USAGE, "1"))
+    told = b"".join(all_but_last)
+    cut = CODINGS[coding](told)[:-3]
+    got = await Relayed(provider, tools=True).run(stream(cut, coding))
+    *_, error_event = got.content.split(b"\n\n")[:-1]
+    assert error_event.startswith(b"event: error\n")
+    assert b"a part is missing" in error_event
+    assert [one.replied.stop for one in got.told if one.replied] == [Stop.CUT]
+    as_it_came = await Relayed(provider, tools=False).run(stream(cut, coding))
+    assert as_it_came.content == cut
+    # What only lacks the end of its compression is whole.
+    flushed = zstandard.ZstdCompressor().compressobj()
+    whole = {
+        "gzip": gzip.compress(told + last)[:-8],
+        "deflate": zlib.compress(told + last)[:-4],
+        "zstd": flushed.compress(told + last) + flushed.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK),
+    }[coding]
+    got = await Relayed(provider, tools=True).run(stream(whole, coding))
+    assert b"event: error" not in got.content
+    assert [one.replied.stop for one in got.told if one.replied] == [Stop.END]
 
 
 @pytest.mark.parametrize("coding", ["", "gzip"])

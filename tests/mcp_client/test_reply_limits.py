@@ -77,6 +77,17 @@ async def test_what_is_no_such_coding_fails_with_a_sentence() -> None:
         await read([b"not gzip at all"], content_encoding="gzip")
 
 
+@pytest.mark.parametrize("end", range(1, len(gzip.compress(b"[1, 2]"))))
+async def test_half_a_compressed_reply_fails_with_a_sentence(end: int) -> None:
+    half = gzip.compress(b"[1, 2]", mtime=0)[:end]
+    with pytest.raises(httpx2.StreamError, match="a part is missing"):
+        await read([half], content_encoding="gzip")
+    # Whole events are whole, even if the server never ends its compression.
+    event = gzip.compress(EVENT)[:-8]
+    headers = {"content_encoding": "gzip", "content_type": "text/event-stream"}
+    assert await read([event], **headers) == EVENT
+
+
 EVENT = b"data: [1,2,3,4,5,6]\n\n"
 
 

@@ -31,6 +31,7 @@ from helix_desktop.providers.http_transport import (
 )
 from helix_desktop.providers.json_fetching import fetch_json
 from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client
+from tests.hostile_bodies import CODINGS
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.company_proxy import create_certificate
 from tests.peers.peer import Peer, sse
@@ -367,3 +368,14 @@ async def test_a_small_reply_that_stands_for_gigabytes_is_refused(
         200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b"all"))
     )
     assert await http_transport.HttpAnswer(small, "work", QUICK).read_whole_body() == b"all"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
+async def test_half_a_compressed_reply_is_not_taken_for_the_whole(coding: str) -> None:
+    content = CODINGS[coding](b'{"models": ["a", "b"]}')
+    for end in range(1, len(content)):
+        response = httpx.Response(
+            200, headers={"content-encoding": coding}, stream=httpx.ByteStream(content[:end])
+        )
+        with pytest.raises(ProviderUnreachable, match="so a part is missing"):
+            await http_transport.HttpAnswer(response, "work", QUICK).read_whole_body()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gzip
 import resource
 import socket
 from collections.abc import AsyncIterator
@@ -57,7 +58,12 @@ async def server() -> AsyncIterator[tuple[str, list[bytes]]]:
             line = f"HTTP/1.1 302 Found\r\nlocation: {path[4:]}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
             writer.write(line.encode())
         else:
-            if path == "/bomb":
+            if path == "/half":
+                status = 200
+                kind = "text/plain"
+                body = gzip.compress(b"the first half. " * 100 + b"and the second")[:-12]
+                coding = "content-encoding: gzip\r\n"
+            elif path == "/bomb":
                 status = 200
                 kind = "text/plain"
                 body = await asyncio.to_thread(gigabyte_of_zeros)
@@ -180,6 +186,13 @@ async def test_a_redirect_to_another_host_of_the_open_internet_is_asked_for(
             f"{base}/to//json"
         ]  # the same host once
     assert second
+
+
+async def test_half_a_compressed_page_is_not_taken_for_the_whole(online: World) -> None:
+    async with server() as (base, _):
+        done = await online.run("fetch_url", url=f"{base}/half")
+    assert not done.ok
+    assert "cannot be read: its compressed data ends too early" in online.text(done)
 
 
 async def test_a_small_page_that_stands_for_a_gigabyte_is_cut_like_any_other(online: World) -> None:
