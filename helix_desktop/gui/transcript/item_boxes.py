@@ -1,6 +1,7 @@
 """Builds the boxes of each item, as generators: a long item is laid out in slices."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -78,6 +79,7 @@ USER_LIMIT = 4_000
 MORE = 48_000  # The characters that "Show more" adds.
 NESTED = 40  # So many of a sub-agent's last items are shown at its call.
 LONGEST_NOTE = 4_000
+ESCAPE_IN_JSON = re.compile(r"\\.")
 ARGUMENT_LINES = 12  # So many lines of a call's arguments are shown until the user asks for more.
 # So much of what a running command printed is shown.
 PRINTED_CHARACTERS = 16_000
@@ -569,8 +571,16 @@ def _mark_up_long_arguments(text: str) -> str:
         indented = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return mark_text(text)
-    # The text of a file in an argument is read line by line.
-    return mark_text(indented.replace("\\n", "\n"))
+    # The text of a file in an argument is read line by line. A backslash of the text itself stands
+    # twice in JSON, and what follows it is no line end.
+    lines = ESCAPE_IN_JSON.sub(_break_line_at_escape, indented)
+    return mark_text(lines)
+
+
+def _break_line_at_escape(escape: re.Match[str]) -> str:
+    if escape[0] == "\\n":
+        return "\n"
+    return escape[0]
 
 
 def _build_live_call_box(request: BoxBuildRequest) -> Iterator[LayoutBox]:

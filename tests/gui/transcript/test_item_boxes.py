@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
 from PySide6.QtGui import QImage
 
 from helix_desktop.engine.facts import (
@@ -44,10 +47,14 @@ from helix_desktop.gui.transcript.chat_actions import (
     OpenAttachment,
 )
 from helix_desktop.gui.transcript.code_box import CodeBox
-from helix_desktop.gui.transcript.item_boxes import LINES_OF_CLOSED_CALL
+from helix_desktop.gui.transcript.item_boxes import (
+    LINES_OF_CLOSED_CALL,
+    _mark_up_long_arguments,
+)
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from tests.gui.transcript.facts import OUTPUT, Told, call
 from tests.gui.transcript.laid_out_items import NoContents, kinds, laid, page_of
+from tests.unmarking import unmark_text
 
 
 def test_what_is_pinned_says_so(theme: Theme) -> None:
@@ -268,3 +275,11 @@ def test_a_picture_that_a_user_sends_beside_a_reminder_is_shown(theme: Theme) ->
 def lines_of(page: LayoutContext, index: int) -> list[str]:
     """The text of each box of an item."""
     return [box.text for box in laid(page, index).boxes]
+
+
+@given(st.text(st.sampled_from('abn"\\\n {}:,'), min_size=60, max_size=80))
+def test_what_an_opened_call_shows_is_what_the_agent_asked_for(command: str) -> None:
+    arguments = {"command": command, "keep": "the last lines"}
+    shown = _mark_up_long_arguments(json.dumps(arguments))
+    # Line ends within a text are shown as such, and spaces before them by a mark.
+    assert json.loads(unmark_text(shown), strict=False) == arguments
