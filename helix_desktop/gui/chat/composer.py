@@ -143,7 +143,7 @@ class Composer(QWidget):
         stop_hint = tr("Stop the agent (Esc)")
         self._stop = self._build_composer_button(tr("Stop"), "", stop_hint)
         steer_hint = tr("Send as soon as the running tool or answer has ended (Ctrl+Enter)")
-        self._steer = self._build_composer_button(tr("After this step"), "", steer_hint)
+        self._steer = self._build_composer_button(tr("Send now"), "", steer_hint)
         self._steer.hide()
         send_hint = tr("Send the message (Enter)")
         self._send = self._build_composer_button(tr("Send"), "primary", send_hint)
@@ -640,7 +640,7 @@ class Composer(QWidget):
         was_stop_beside = self._is_stop_beside
         self._is_stop_beside = False
         self._send.setText(self._send_words)
-        self._steer.setText(tr("After this step"))
+        self._steer.setText(tr("Send now"))
         least_beside = self._theme.zoomed_pixels(LEAST_BESIDE_WAYS)
         needed_for_one_line = self._width_of_shown(self._ways()) + least_beside
         if self._inner_width() < needed_for_one_line:
@@ -654,7 +654,7 @@ class Composer(QWidget):
             if self._running in WORKING_STATES and not self._do_ways_fit():
                 self._send.setText(tr("When done"))
                 if not self._do_ways_fit():
-                    self._steer.setText(tr("Next"))
+                    self._steer.setText(tr("Now"))
         if self._is_stop_beside and not was_stop_beside:
             self._beside.insertWidget(2, self._stop)
         elif was_stop_beside and not self._is_stop_beside:

@@ -49,6 +49,15 @@ class WaitingMessageRow(QWidget):
         self.more = build_tool_button(tr("More actions"), self, "⋯")
         self.more.clicked.connect(self._open_message_menu)
         self.more.hide()
+        self._buttons_left_out: set[QPushButton] = set()
+
+    def leave_room_of_button(self, button: QPushButton) -> None:
+        """Hides a button for good. The others stay where they are."""
+        self._buttons_left_out.add(button)
+        policy = button.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)
+        button.setSizePolicy(policy)
+        button.hide()
 
     def add_control(self, control: QWidget) -> None:
         layout = self.layout()
@@ -56,7 +65,11 @@ class WaitingMessageRow(QWidget):
             layout.addWidget(control)
 
     def _message_buttons(self) -> list[QPushButton]:
-        return self.findChildren(QPushButton)
+        buttons: list[QPushButton] = []
+        for button in self.findChildren(QPushButton):
+            if button not in self._buttons_left_out:
+                buttons.append(button)
+        return buttons
 
     def show_buttons_or_menu(self, width: int) -> None:
         metrics = self.fontMetrics()
@@ -71,7 +84,10 @@ class WaitingMessageRow(QWidget):
     def _open_message_menu(self) -> None:
         menu = build_popup_menu(self)
         for button in self._message_buttons():
-            action = menu.addAction(button.toolTip() or button.text(), button.click)
+            label = button.text()
+            if len(label) == 1:  # An arrow alone would say too little in a menu.
+                label = button.toolTip()
+            action = menu.addAction(label, button.click)
             action.setEnabled(button.isEnabled())
         menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
 
@@ -144,10 +160,12 @@ class WaitingMessageList(QWidget):
         its whole turn.
         """
         state = tr("When done")
-        other_time = tr("Send after this step")
+        other_time = tr("Send now")
+        hint_for_other_time = tr("Goes to the agent as soon as the running tool or answer has ended")
         if is_steering:
             state = tr("After this step")
             other_time = tr("Send when done")
+            hint_for_other_time = tr("Goes to the agent when it is done")
         if self._waits_for_user:
             state = tr("When you continue")
 
@@ -166,7 +184,9 @@ class WaitingMessageList(QWidget):
 
         if not self._waits_for_user:  # There is no running step or turn to wait for.
             send_at_other_time = partial(self.steering.emit, index, not is_steering)
-            self._add_row_button(row, other_time, send_at_other_time)
+            self._add_row_button(
+                row, other_time, send_at_other_time, name=other_time, hint=hint_for_other_time
+            )
         edit = partial(self.editing.emit, index)
         remove = partial(self.discarding.emit, index)
         self._add_row_button(row, tr("Edit"), edit)
@@ -177,21 +197,32 @@ class WaitingMessageList(QWidget):
     def _add_move_buttons(
         self, row: WaitingMessageRow, index: int, first_place: int, last_place: int
     ) -> None:
-        """Adds both buttons to each row, so that the others keep their places when a row goes."""
+        """Adds both buttons to each row, so that the others keep their places when a row goes. A
+        message that waits alone has the room for them, but no buttons.
+        """
         move_up = partial(self.moving.emit, index, -1)
-        earlier = self._add_row_button(row, "↑", move_up, tr("Send this message earlier"))
+        earlier = self._add_row_button(row, "↑", move_up, hint=tr("Send this message earlier"))
         earlier.setEnabled(index > first_place)
         move_down = partial(self.moving.emit, index, 1)
-        later = self._add_row_button(row, "↓", move_down, tr("Send this message later"))
+        later = self._add_row_button(row, "↓", move_down, hint=tr("Send this message later"))
         later.setEnabled(index < last_place)
+        if len(self.shown_messages) == 1:
+            row.leave_room_of_button(earlier)
+            row.leave_room_of_button(later)
 
     def _add_row_button(
-        self, row: WaitingMessageRow, label: str, act: Callable[[], object], hint: str = ""
+        self,
+        row: WaitingMessageRow,
+        label: str,
+        act: Callable[[], object],
+        *,
+        name: str = "",
+        hint: str = "",
     ) -> QPushButton:
         # A screen reader must say which of the messages the button is for.
         message = message_as_one_line(self.shown_messages[self._rows.count()])[:80]
-        name = f"{hint or label}: {message}"
-        button = build_push_button(label, row, act, "link", name=name)
+        spoken_name = f"{name or hint or label}: {message}"
+        button = build_push_button(label, row, act, "link", name=spoken_name)
         button.setToolTip(safe_tooltip(hint))
         row.add_control(button)
         return button

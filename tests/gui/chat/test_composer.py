@@ -158,7 +158,7 @@ def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) ->
     composer.show_run_state(ConversationActivity.TOOLS)
     assert shown() == ["Stop"]
     QTest.keyClicks(composer.text, "next")
-    assert shown() == ["Stop", "After this step", "Send when done"]
+    assert shown() == ["Stop", "Send now", "Send when done"]
     composer.show_run_state(ConversationActivity.IDLE)
     assert shown() == ["Send"]
 
