@@ -303,6 +303,7 @@ class OpenAgentConversation:
             tokens = await self.count_tokens_of_texts(texts)
             settings_facts.append(facts.ToolsOffered(arrival.tools, tokens))
         settings_facts.append(self._policy_to_apply(fold=arrival.fold))
+        await self._note_model_to_go_on_with(arrival)
         settings_facts.append(self._model_to_apply(arrival))
 
         new_facts: list[facts.Fact] = []
@@ -312,6 +313,32 @@ class OpenAgentConversation:
         if new_facts:
             await conversation.append_facts(*new_facts)
         self.applied_settings = self.settings_of_arrival(arrival)
+
+    async def _note_model_to_go_on_with(self, arrival: Arrival) -> None:
+        """Record the agent's model as the conversation's own when the agent begins to use it, if a
+        provider that is set up here has it.
+
+        Whoever goes on in the window gets the model that has answered until then. A model that the
+        user has chosen there since stays until the agent changes its own.
+        """
+        info = self._find_model_that_is_set_up(arrival)
+        if info is None:
+            return
+        state = self.conversation.state
+        recorded_model = state.settings.model_for_role(facts.ModelRole.MAIN)
+        # Recorded by the name that `_find_model_of_arrival` gives it.
+        is_in_use = (
+            recorded_model is not None and recorded_model.model == f"{arrival.wire}/{arrival.model}"
+        )
+        if is_in_use and state.own_model:
+            return
+        if state.own_model != info.name:
+            await self.bench.append_conversation_model(self.conversation, info.name)
+
+    def _find_model_that_is_set_up(self, arrival: Arrival) -> ModelInfo | None:
+        with suppress(ConfigFileMistake):  # The mistake is shown where models are chosen.
+            return self.bench.models.find_model_at(arrival.address, arrival.model)
+        return None
 
     def _model_to_apply(self, arrival: Arrival) -> facts.ModelSet:
         model = self._find_model_of_arrival(arrival)
@@ -325,9 +352,7 @@ class OpenAgentConversation:
 
         What the user has set for it, or its provider has reported, counts for agents as well.
         """
-        info: ModelInfo | None = None
-        with suppress(ConfigFileMistake):  # The mistake is shown where models are chosen.
-            info = self.bench.models.find_model_at(arrival.address, arrival.model)
+        info = self._find_model_that_is_set_up(arrival)
         if info is None:
             info = merge_model_knowledge(arrival.wire, arrival.model)
         # Replies name their model by the protocol, whatever the provider is called here.

@@ -344,6 +344,8 @@ class MainWindow(WindowFrame):
     def _refresh_conversations_of(self, bench: ShownWorkspace) -> None:
         if self.showing.workspace is bench:
             self.sides.refresh_conversations()
+            # An agent of another program may have gone on with another model.
+            self._show_model_and_start_panel()
 
     def _show_state_in_list(
         self, activity: WorkspaceActivity, conversation: str, running: ConversationActivity

@@ -178,14 +178,32 @@ class FleetTaskRun:
         else:
             session = await bench.open_session(task.id)
 
-        if task.order.model:
-            bench.set_model_until_closed(task.id, task.order.model)
-        elif not bench.model_of_conversation(task.id):
+        await self._choose_model(session)
+        return session
+
+    async def _choose_model(self, session: Session) -> None:
+        """Give the task's conversation the model of its order, or else keep the workspace's of now
+        for it: whoever goes on there later gets the model that has worked on it.
+        """
+        bench = self._bench
+        task = self._task
+        own_model = session.conversation.state.own_model
+        wanted_model = task.order.model or own_model or bench.main_model_name
+        if not wanted_model:
             raise errors.NotFound(
                 f"No model has been chosen for {bench.name}.",
                 remedy="Specify a model with --model.",
             )
-        return session
+        try:
+            bench.models.model_by_name(wanted_model)
+        except errors.HelixError:
+            # The machine that had the task before has other providers than this one.
+            if task.order.model or not bench.main_model_name:
+                raise
+            bench.set_model_until_closed(task.id, bench.main_model_name)
+            return
+        if wanted_model != own_model:
+            await bench.append_conversation_model(session.conversation, wanted_model)
 
     async def _start_task_conversation(self) -> Session:
         bench = self._bench

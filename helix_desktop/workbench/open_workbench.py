@@ -641,8 +641,12 @@ class Workbench:
         if name:
             self.models.model_by_name(name)
         session = await self.open_session(conversation)
-        await session.conversation.append_facts(facts.ConversationChanged(model=name))
-        self._apply_conversation_model(conversation, name)
+        await self.append_conversation_model(session.conversation, name)
+
+    async def append_conversation_model(self, conversation: Conversation, name: str) -> None:
+        """Record an open conversation's main model, as `save_conversation_model` does."""
+        await conversation.append_facts(facts.ConversationChanged(model=name))
+        self._apply_conversation_model(conversation.id, name)
 
     def _apply_conversation_model(self, conversation: str, name: str) -> None:
         if name:

@@ -901,3 +901,41 @@ async def test_how_long_a_request_asks_to_be_cached_is_what_folds_are_weighed_wi
         await agent.room._tasks.wait_for_all_tasks()
         opened = agent.room._open_conversations[sent.ticket.conversation]
         assert cache_lifetime_seconds(opened.conversation.state) == lifetime
+
+
+async def test_whoever_goes_on_in_an_agents_conversation_gets_the_agents_model(
+    agent: Room, tmp_path: Path
+) -> None:
+    address = "http://127.0.0.1:8877/v1"
+    configured = ConfiguredProviders(program_folders.find_program_folders(tmp_path).providers_file)
+    configured.save_provider(ProviderConfig("local", base_url=address))
+    for model in ("large", "small", "other"):
+        configured.correct_model("local", model, {"window": 16_000})
+
+    async def go_on(model: str) -> str:
+        sent = await agent.send(anthropic_gateway.user_message("on"), model=model, address=address)
+        await agent.answer(sent, Says("Yes."))
+        await agent.facts(sent)
+        conversation: str = sent.ticket.conversation
+        return conversation
+
+    await agent.bench.choose_model_for_role("local/small")
+    conversation = await go_on("large")
+    await agent.bench.choose_model_for_role("local/other")
+    assert agent.bench.model_of_conversation(conversation) == "local/large"
+    # A choice for this conversation holds until the agent uses another model.
+    await agent.bench.save_conversation_model(conversation, "local/small")
+    assert await go_on("large") == conversation
+    assert agent.bench.model_of_conversation(conversation) == "local/small"
+    assert await go_on("other") == conversation
+    assert agent.bench.model_of_conversation(conversation) == "local/other"
+
+
+async def test_the_model_of_an_agent_whose_provider_is_not_set_up_here_is_not_gone_on_with(
+    agent: Room,
+) -> None:
+    sent = await agent.send(anthropic_gateway.user_message("hello"))
+    await agent.answer(sent, Says("Hello."))
+    await agent.facts(sent)
+    conversation = sent.ticket.conversation
+    assert agent.bench.model_of_conversation(conversation) == agent.bench.main_model_name

@@ -11,10 +11,11 @@ import pytest
 
 from helix_desktop import errors
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import ToolCall, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import ConversationChanged, ToolCall, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.view import build_state
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import (
     FleetTask,
@@ -364,6 +365,35 @@ async def test_what_another_computer_wrote_in_the_conversation_loses_the_task(
         with pytest.raises(LostFleetTask, match="Another computer wrote to this task"):
             await run.run_task()
         assert claimed.lease is TaskLease.TAKEN
+
+
+# --- The model
+
+
+@pytest.mark.parametrize("ordered", ["", "peer/other"])
+async def test_a_task_keeps_the_model_that_worked_on_it_when_another_is_chosen_later(
+    desks: Desks, folder: Path, ordered: str
+) -> None:
+    async with running(desks, folder, DONE) as runs:
+        run, claimed = await runs.new(FleetTaskOrder("write", model=ordered))
+        await run.run_task()
+        await runs.bench.choose_model_for_role("peer/third")
+        used_model = ordered or "peer/scripted"
+        assert runs.bench.model_of_conversation(claimed.task.id) == used_model
+        facts = await runs.bench.read_conversation_facts(claimed.task.id)
+        assert build_state(facts).own_model == used_model
+
+
+async def test_a_task_from_a_machine_with_other_providers_goes_on_with_the_model_of_this_one(
+    desks: Desks, folder: Path
+) -> None:
+    async with running(desks, folder, DONE) as runs:
+        run, claimed = await runs.new()
+        session = await runs.bench.start_conversation(identity=claimed.task.id)
+        await session.conversation.append_facts(ConversationChanged(model="elsewhere/large"))
+        await run.run_task()
+        assert runs.bench.model_of_conversation(claimed.task.id) == "peer/scripted"
+        assert len(runs.server.bodies) == 1
 
 
 # --- Steps

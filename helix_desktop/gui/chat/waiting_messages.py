@@ -161,7 +161,9 @@ class WaitingMessageList(QWidget):
         """
         state = tr("When done")
         other_time = tr("Send now")
-        hint_for_other_time = tr("Goes to the agent as soon as the running tool or answer has ended")
+        hint_for_other_time = tr(
+            "Goes to the agent as soon as the running tool or answer has ended"
+        )
         if is_steering:
             state = tr("After this step")
             other_time = tr("Send when done")
