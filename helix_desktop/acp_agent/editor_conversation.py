@@ -64,10 +64,16 @@ class EditorConversation:
         abilities: ClientAbilities,
         client: Connection,
         spawn: SpawnTask,
+        beginning: asyncio.Lock,
     ) -> None:
+        """`beginning`: held while the conversation is created. An editor may close it meanwhile
+        and write to it again, so it is shared by all objects with this id.
+        """
         self.id = identity
-        self.is_begun = bench.conversation_row(identity) is not None
         self._bench = bench
+        self._beginning = beginning
+        # It stays so: a conversation that was deleted meanwhile does not begin again.
+        self._was_stored = bench.conversation_row(identity) is not None
         self._client = client
         self._abilities = abilities
         self._spawn = spawn
@@ -78,6 +84,9 @@ class EditorConversation:
         self._turn_is_over: asyncio.Future[None] | None = None
         self._turn_end: TurnEnded | None = None
         self._is_answering = False
+        # The session of the answer. None while it is being opened: what runs in it then is
+        # somebody else's turn.
+        self._answering_session: Session | None = None
         self._is_cancelled = False
         self._is_closed = False
         # What the editor was told last.
@@ -87,16 +96,22 @@ class EditorConversation:
         if abilities.reads_files:
             bench.kit.resources.editor_files[identity] = self._read_editor_file
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether it is stored, by this object or by another one with this id."""
+        return self._was_stored or self._bench.conversation_row(self.id) is not None
+
     async def open_session(self) -> Session:
         """Opens the conversation's session, and creates the conversation if it is new."""
-        if self.is_begun:
-            return await self._bench.open_session(self.id)
-        self.is_begun = True
-        model = self._bench.model_of_conversation(self.id)
-        session = await self._bench.start_users_conversation(self.id)
-        if model != self._bench.main_model_name:
-            await self._bench.save_conversation_model(self.id, model)
-        return session
+        async with self._beginning:
+            if self.is_begun:
+                return await self._bench.open_session(self.id)
+            model = self._bench.model_of_conversation(self.id)
+            session = await self._bench.start_users_conversation(self.id)
+            self._was_stored = True
+            if model != self._bench.main_model_name:
+                await self._bench.save_conversation_model(self.id, model)
+            return session
 
     def close(self) -> None:
         """Stops the turn of a conversation that the editor closed, and keeps what was said."""
@@ -114,22 +129,25 @@ class EditorConversation:
         """
         if self._is_answering:
             raise InvalidInput("The agent is still answering the last message.", remedy="Wait until the agent has finished, or cancel the answer first.")  # fmt: skip
-        if self.is_begun:
-            await self.open_session()  # The session must be open to find the model.
-        if not self._bench.model_of_conversation(self.id):
-            raise RequestError(
-                AUTHENTICATION_REQUIRED,
-                f"No model has been chosen for {self._bench.name}. {SIGN_IN}",
-            )
-
+        # This comes before all that is awaited: the next message may be here already, or the
+        # cancellation of this one.
         self._is_answering = True
         self._is_cancelled = False
         self._turn_end = None
         try:
+            if self.is_begun:
+                await self.open_session()  # The session must be open to find the model.
+            if not self._bench.model_of_conversation(self.id):
+                raise RequestError(
+                    AUTHENTICATION_REQUIRED,
+                    f"No model has been chosen for {self._bench.name}. {SIGN_IN}",
+                )
             session = await self.open_session()
+            self._answering_session = session
             message = await self._bench.slash_commands.expand_command_message(session, parts)
             await self._tell_of_cold_cache(session)
-            # The editor may cancel while a slash command runs its shell lines.
+            # The editor may cancel while the conversation is opened, or while a slash command runs
+            # its shell lines.
             if self._is_cancelled:
                 return "cancelled"
             self._turn_is_over = asyncio.get_running_loop().create_future()
@@ -138,6 +156,7 @@ class EditorConversation:
             await self._turn_is_over
         finally:
             self._turn_is_over = None
+            self._answering_session = None
             self._is_answering = False
 
         await self._wait_until_updates_are_sent()
@@ -167,10 +186,9 @@ class EditorConversation:
 
     def cancel_turn(self) -> None:
         """Stops the turn that the editor awaits. A turn that somebody else started goes on."""
-        session = self._bench.sessions.find_open_session(self.id)
         self._is_cancelled = True
-        if session is not None and self._is_answering:
-            session.stop_turn()
+        if self._answering_session is not None:
+            self._answering_session.stop_turn()
 
     def queue_event_for_editor(self, event: session_events.Event) -> None:
         """Queues an event of this conversation, to be sent after the earlier ones."""

@@ -1,9 +1,11 @@
 """Implements the protocol for an agent: one object for each editor and workspace."""
 
+import asyncio
 import base64
 import binascii
 import os
 import re
+import weakref
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -49,6 +51,10 @@ class EditorAgent:
         self._bench = bench
         self._tasks = concurrency.OwnedTasks("editor")
         self._open: dict[str, EditorConversation] = {}
+        # By conversation, as long as an object of that conversation is in use.
+        self._beginnings: weakref.WeakValueDictionary[str, asyncio.Lock] = (
+            weakref.WeakValueDictionary()
+        )
         self._abilities = ClientAbilities()
 
     async def serve_editor(self, console: Console) -> None:
@@ -211,8 +217,9 @@ class EditorAgent:
             raise ActionRefused(
                 f"More than {MOST_OPEN} sessions are open.", remedy="Close some sessions first."
             )
+        beginning = self._beginnings.setdefault(identity, asyncio.Lock())
         conversation = EditorConversation(
-            self._bench, identity, self._abilities, self._client, self._tasks.spawn_task
+            self._bench, identity, self._abilities, self._client, self._tasks.spawn_task, beginning
         )
         self._open[identity] = conversation
         return conversation

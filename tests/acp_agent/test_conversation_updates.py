@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -139,7 +140,7 @@ async def test_an_editor_that_shows_notices_hears_that_the_cache_has_expired(
     tasks = OwnedTasks("editor")
     abilities = ClientAbilities(notices=notices)
     conversation = EditorConversation(
-        bench, "c", abilities, cast(Connection, Client()), tasks.spawn_task
+        bench, "c", abilities, cast(Connection, Client()), tasks.spawn_task, asyncio.Lock()
     )
     session = await conversation.open_session()
     monkeypatch.setattr(type(session.context), "next_message_cost", lambda _: EXPIRED)
@@ -211,13 +212,17 @@ async def test_a_form_of_a_server_is_filled_in_by_editors_that_show_forms(
     ):
         client = AnsweringClient(answer)
         able = ClientAbilities(fills_forms=True)
-        there = EditorConversation(bench, "c", able, cast(Any, client), owner.spawn_task)
+        there = EditorConversation(
+            bench, "c", able, cast(Any, client), owner.spawn_task, asyncio.Lock()
+        )
         found = await there._ask_editor_to_fill_form(question)
         assert found is not None
         assert (found.allowed, found.values) == (allowed, '{"a": 1}' if allowed else "")
         assert client.asked[0][0] == "elicitation/create"
     client = AnsweringClient(None)
-    there = EditorConversation(bench, "c", ClientAbilities(), cast(Any, client), owner.spawn_task)
+    there = EditorConversation(
+        bench, "c", ClientAbilities(), cast(Any, client), owner.spawn_task, asyncio.Lock()
+    )
     assert await there._ask_editor_to_fill_form(question) is None
     assert "shows no forms" in str(client.asked)
     await owner.aclose()
@@ -231,7 +236,7 @@ async def test_an_editor_that_does_not_give_a_file_leaves_it_to_the_disk(
     owner = OwnedTasks("test")
     able = ClientAbilities(reads_files=True)
     there = EditorConversation(
-        bench, "c", able, cast(Any, AnsweringClient(answer)), owner.spawn_task
+        bench, "c", able, cast(Any, AnsweringClient(answer)), owner.spawn_task, asyncio.Lock()
     )
     assert await bench.kit.resources.editor_files["c"](folder / "README.md") is None
     there.close()

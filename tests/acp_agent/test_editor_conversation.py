@@ -21,7 +21,14 @@ from helix_desktop.acp_agent.editor_conversation import (
     _offer_scope,
 )
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import Text, ToolCall, ToolReturned, TurnEnd, TurnEnded
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Text,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+)
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity
 from helix_desktop.workbench import Workbench
@@ -113,6 +120,71 @@ async def test_a_second_message_is_refused_while_the_agent_answers_and_a_cancell
         assert not (folder / "new.txt").exists()
         answer = await editor.prompt(session, "read README.md")
         assert answer == {"stopReason": "end_turn"}, "the next turn is not cancelled"
+
+
+async def begun_again(editor: EditorInProcess, bench: Workbench) -> str:
+    """A stored conversation that the editor has closed, so that its next message opens it."""
+    session = await new_session(editor, bench)
+    await editor.prompt(session, "read README.md")
+    await editor.request("session/close", sessionId=session)
+    return session
+
+
+async def test_each_of_several_messages_is_answered_while_their_conversation_is_being_opened(
+    bench: Workbench,
+) -> None:
+    async with connected(bench) as editor:
+        session = await begun_again(editor, bench)
+        about_session: dict[str, Any] = {"sessionId": session, "prompt": words("read README.md")}
+        async with bench.sessions.opening:
+            turns = [editor.begin_request("session/prompt", **about_session) for _ in range(3)]
+            await editor.request("session/list")  # By now, all three have been read.
+        answers = [await asyncio.wait_for(turn, 60) for turn in turns]
+        assert answers[0]["result"] == {"stopReason": "end_turn"}
+        for refused in answers[1:]:
+            assert "still answering" in refused["error"]["message"]
+
+
+@pytest.mark.parametrize("method", ["session/cancel", "session/close", "session/delete"])
+async def test_a_message_whose_conversation_is_being_opened_can_be_cancelled(
+    bench: Workbench, folder: Path, method: str
+) -> None:
+    async with connected(bench) as editor:
+        editor.answers["session/request_permission"] = choose("once:0")
+        session = await begun_again(editor, bench)
+        async with bench.sessions.opening:
+            turn = editor.begin_request(
+                "session/prompt", sessionId=session, prompt=words("write new.txt: text")
+            )
+            ending: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+            if method == "session/cancel":
+                editor.pipe.send_message(ending | {"params": {"sessionId": session}})
+            else:
+                editor.begin_request(method, sessionId=session)
+            await editor.request("session/list")  # By now, both have been read.
+        assert (await asyncio.wait_for(turn, 60))["result"] == {"stopReason": "cancelled"}
+        await (await bench.open_session(session)).wait_until_idle()
+        assert not (folder / "new.txt").exists()
+
+
+async def test_a_conversation_begins_once_though_it_is_closed_and_written_to_meanwhile(
+    bench: Workbench,
+) -> None:
+    async with connected(bench) as editor:
+        session = await new_session(editor, bench)
+        about_session: dict[str, Any] = {"sessionId": session, "prompt": words("read README.md")}
+        first = editor.begin_request("session/prompt", **about_session)
+        editor.begin_request("session/close", sessionId=session)
+        second = editor.begin_request("session/prompt", **about_session)
+        assert (await asyncio.wait_for(first, 60))["result"] == {"stopReason": "cancelled"}
+        assert (await asyncio.wait_for(second, 60))["result"] == {"stopReason": "end_turn"}
+        stored = await bench.open_session(session)
+        begun = [
+            recorded
+            for recorded in stored.all_facts
+            if isinstance(recorded.fact, ConversationStarted)
+        ]
+        assert len(begun) == 1
 
 
 async def test_a_turn_that_somebody_else_began_is_not_stopped_by_the_editor(
@@ -355,7 +427,9 @@ async def conversation_with(
 ) -> AsyncIterator[tuple[EditorConversation, AnsweringClient]]:
     owner = OwnedTasks("editor of a trial")
     client = AnsweringClient(answer)
-    there = EditorConversation(bench, "c", ClientAbilities(), cast(Any, client), owner.spawn_task)
+    there = EditorConversation(
+        bench, "c", ClientAbilities(), cast(Any, client), owner.spawn_task, asyncio.Lock()
+    )
     yield there, client
     there.close()
     await owner.aclose()
