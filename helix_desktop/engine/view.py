@@ -92,9 +92,17 @@ class ConversationState(Moment):
         settings_tokens = self.settings.settings_tokens
         tokens_by_kind = self.branch.tokens_by_kind(settings_tokens)
         tokens_without_folds = self.branch.unfolded + settings_tokens
+        tokens_shown = sum(tokens_by_kind)
         self.record.ledger.append_view_tokens_of_fact(
-            sum(tokens_by_kind), tokens_without_folds, tokens_by_kind
+            tokens_shown, tokens_without_folds, tokens_by_kind
         )
+        fold_savings = self.record.ledger.fold_savings
+        tokens_missing = tokens_without_folds - tokens_shown
+        if isinstance(fact, Rewound):
+            path = self.record.runs_leading_to(recorded.seq)
+            fold_savings.follow_kept_out_to_branch(recorded.seq, tokens_missing, self.branch, path)
+        else:
+            fold_savings.follow_kept_out_tokens(recorded, tokens_missing, self.branch)
 
     def skip_unknown_facts(self, next_known: Recorded) -> None:
         """Take the facts before `next_known` for ones that change nothing: they are not known yet.

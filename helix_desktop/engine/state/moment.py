@@ -21,6 +21,7 @@ from helix_desktop.engine.fold_kinds import KINDS_OF_PARTS
 from helix_desktop.engine.messages import Block, View
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.fact_tree import FactTree
+from helix_desktop.engine.state.fold_savings import SavedByFolds
 from helix_desktop.engine.state.live_folds import LiveFolds
 from helix_desktop.engine.state.request_settings import RequestSettings
 from helix_desktop.engine.state.token_ledger import Savings
@@ -115,6 +116,10 @@ class Moment:
         chosen = self.settings.model_for_role(ModelRole.MAIN)
         is_priced = chosen is not None and chosen.price_input > 0
         return self.record.ledger.savings_until(self.seq, is_priced=is_priced)
+
+    def saved_by_folds(self, names: Iterable[str]) -> SavedByFolds:
+        """Return what these folds have saved together until then, as tokens are counted here."""
+        return self.record.ledger.saved_by_folds_until(self.seq, names)
 
     def get_view(self) -> View:
         blocks = list(self.settings.settings_blocks)

@@ -9,6 +9,10 @@ paid for a step is multiplied by what list prices say of the one and of the othe
 provider that bills less saves nothing. A provider whose cache was empty would have had to
 read everything anew without folds, too. All are running sums, so each question is one
 look-up. Other programs' requests save us nothing.
+
+What was saved is also known for each fold (`fold_savings.py`), in tokens as they are counted here.
+What lies between their sum and what was saved has two names in `Savings`: what the summaries would
+have changed that there would have been without folds, and how the model counts.
 """
 
 from __future__ import annotations
@@ -28,6 +32,12 @@ from helix_desktop.engine.fold_economics import (
     reserved_tokens_in_window,
 )
 from helix_desktop.engine.messages import ContextKind
+from helix_desktop.engine.state.fold_savings import (
+    FoldSavings,
+    Replaced,
+    SavedByFolds,
+    join_row_runs,
+)
 from helix_desktop.fast_dataclass import dataclass
 
 # Claude models bill this many tokens for each one we count, as 600 requests showed.
@@ -63,7 +73,18 @@ MOST_UNPRICED_SHARE = 0.1
 OWN_SUMMARY_SHARES = {"Codex": 0.9}
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
-COLUMNS = ("steps", "sent", "without", "read", "output", "unpriced", "free", "shortening")
+COLUMNS = (
+    "steps",
+    "sent",
+    "without",
+    "read",
+    "output",
+    "unpriced",
+    "free",
+    "shortening",
+    "by_folds",
+    "by_other_summaries",
+)
 # Requests that there would have been without folds, too.
 NOT_FOR_FOLDS = frozenset(
     {
@@ -92,6 +113,9 @@ class Savings:
 
     `sent` includes the requests that folds needed. `paid_before`: by other programs, or
     before a fork.
+
+    `saved_tokens` is a sum: `by_folds`, and `by_other_summaries`, less `shortening`, and what the
+    model counts more or fewer (`counted_otherwise`).
     """
 
     steps: int
@@ -106,6 +130,21 @@ class Savings:
     # What the requests took that wrote summaries and notes. It is part of `sent` and `paid`.
     shortening: int = 0
     paid_for_shortening: float = 0.0
+    # What all folds together kept out of requests, as it is counted here (`SavedByFolds`).
+    by_folds: int = 0
+    # What the summaries would have changed that there would have been without folds: their
+    # requests are saved, and what they would have left out of later ones is not.
+    by_other_summaries: int = 0
+
+    @property
+    def saved_as_counted(self) -> int:
+        """Return how many tokens fewer were sent, as the texts of folds are counted here."""
+        return self.by_folds + self.by_other_summaries - self.shortening
+
+    @property
+    def counted_otherwise(self) -> int:
+        """Return how many more tokens were saved as the model counts; negative if fewer."""
+        return self.saved_tokens - self.saved_as_counted
 
     @property
     def is_saved_in_dollars(self) -> bool:
@@ -214,6 +253,21 @@ class BilledStep:
         """Return the price of the step, in the unit of `prices`. `reply`: the reply's tokens."""
         sent = self.cached * prices.read + (self.sent - self.cached) * prices.write
         return sent + (reply + self.summary) * prices.output
+
+
+@dataclass(frozen=True, slots=True)
+class StepWithoutFolds:
+    """A step of the conversation without folds: what it would have been billed.
+
+    `longer`: how many tokens its request would have had more, as we count them, beside one for a
+    summary. `asked`: what the provider would have billed for that one. `replaced`: what a summary
+    stands for from this step on.
+    """
+
+    billed: BilledStep
+    longer: int = 0
+    asked: int = 0
+    replaced: Replaced = Replaced.NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +381,7 @@ class SummaryBaseline:
 
     def bill_step(
         self, shown: int, whole: int, sent: int, read: int, *, is_cold: bool = False
-    ) -> BilledStep:
+    ) -> StepWithoutFolds:
         """Return what a step would have been billed without folds, with a summary if needed.
 
         `shown`, `whole`: the view's tokens by our count, as it is and without folds. `sent`,
@@ -337,12 +391,14 @@ class SummaryBaseline:
         tokens_read = min(max(0, read), sent)
         as_sent = BilledStep(sent, tokens_read)
         if not shown or not whole:
-            return as_sent
+            return StepWithoutFolds(as_sent)
         read_share = self._read_share_without_folds(shown, whole, sent, tokens_read)
         if is_cold:
             read_share = 0.0
+        replaced = Replaced.NOTHING
         if whole < self._whole:  # A rewind or an exclusion has shortened the conversation.
             self._left_out = 0
+            replaced = Replaced.NOTHING_ANY_MORE
         # What the step would have sent without folds, in tokens as we count them.
         unfolded_tokens = whole - self._left_out
         self._growth.add_step(shown, sent)
@@ -361,8 +417,9 @@ class SummaryBaseline:
         if self.window == 0 or round(unfolded_tokens * factor_that_fits) <= limit:
             self._remember_step(whole, unfolded_tokens)
             if unfolded_tokens == shown:
-                return as_sent
-            return _bill_counted_tokens(unfolded_tokens, round(old_tokens * read_share), factor)
+                return StepWithoutFolds(as_sent, replaced=replaced)
+            billed = _bill_counted_tokens(unfolded_tokens, round(old_tokens * read_share), factor)
+            return StepWithoutFolds(billed, unfolded_tokens - shown, replaced=replaced)
 
         # It does not fit the window, so a summary would have replaced what is old.
         new_tokens = max(0, unfolded_tokens - old_tokens)
@@ -374,10 +431,15 @@ class SummaryBaseline:
         if summary is None:
             # What is new is shortened, as it is here.
             self._remember_step(whole, shown)
-            return as_sent
+            return StepWithoutFolds(as_sent, replaced=Replaced.AS_HERE)
         sent_after_summary = summary.left + new_tokens
         self._remember_step(whole, sent_after_summary)
-        return summary.bill_with_step(sent_after_summary, factor)
+        return StepWithoutFolds(
+            summary.bill_with_step(sent_after_summary, factor),
+            longer=sent_after_summary - shown,
+            asked=summary.asked,
+            replaced=Replaced.OLD_MESSAGES,
+        )
 
     def _billed_per_unfolded_token(self, unfolded_tokens: int, shown: int, sent: int) -> float:
         """Return how many tokens the provider would bill for one that we count, if none were
@@ -461,6 +523,8 @@ class TokenLedger:
     rewinds: list[Run] = field(default_factory=list)
     # Where another main model, or another price of it, was chosen.
     model_changes: array[int] = field(default_factory=lambda: array("q"))
+    # What each fold has saved. It follows the facts by itself.
+    fold_savings: FoldSavings = field(default_factory=FoldSavings)
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
     # Connected agents fill the window up to the point where they summarize, or are refused.
     _is_agents_conversation: bool = False
@@ -857,7 +921,50 @@ class TokenLedger:
             free=sums_here["free"],
             shortening=sums_here["shortening"],
             paid_for_shortening=paid_for_shortening,
+            by_folds=sums_here["by_folds"],
+            by_other_summaries=sums_here["by_other_summaries"],
         )
+
+    def saved_by_folds_until(self, seq: int, names: Iterable[str]) -> SavedByFolds:
+        """Return what these folds have saved together up to `seq`, in requests that were paid for
+        here.
+        """
+        tokens = 0
+        runs_in_force: list[Run] = []
+        runs_that_count: list[Run] = []
+        for name in names:
+            for run in self.fold_savings.runs.get(name, ()):
+                rows = (run.first, run.end)
+                runs_in_force.append(rows)
+                if run.counts and run.tokens:
+                    runs_that_count.append(rows)
+                    tokens += run.tokens * self._count_steps_paid_here((rows,), seq)
+        return SavedByFolds(
+            tokens=tokens,
+            counted=self._count_steps_paid_here(join_row_runs(runs_that_count), seq),
+            requests=self._count_steps_paid_here(join_row_runs(runs_in_force), seq),
+        )
+
+    def _count_steps_paid_here(self, runs_of_rows: Iterable[Run], seq: int) -> int:
+        """Return how many steps up to `seq` are in these rows, without imports and copied facts."""
+        steps = self.sums["steps"]
+        end_of_rows = bisect_right(self.requests, seq)
+        rows_paid_elsewhere: list[Run] = []
+        for first_seq, end_seq in self._runs_paid_elsewhere():
+            first_row = bisect_left(self.requests, first_seq)
+            rows_paid_elsewhere.append((first_row, bisect_left(self.requests, end_seq)))
+        count = 0
+        for first, end in runs_of_rows:
+            last_end = min(end, end_of_rows)
+            if first >= last_end:
+                continue
+            count += steps[last_end] - steps[first]
+            for first_elsewhere, end_elsewhere in rows_paid_elsewhere:
+                first_common = max(first, first_elsewhere)
+                end_common = min(last_end, end_elsewhere)
+                if first_common < end_common:
+                    count -= steps[end_common] - steps[first_common]
+        return count
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
         """Return a running sum up to `seq`, without imports and copied facts."""
@@ -896,6 +1003,9 @@ class TokenLedger:
         without_folds = self._baseline.bill_step(
             shown, whole, sent, usage.cache_read, is_cold=is_cold
         )
+        by_folds = self.fold_savings.count_request_of_step(
+            len(self.requests), newest_seen, without_folds.replaced
+        )
         self._time_of_last_step = recorded.time
         self._append_running_sums(
             recorded.seq,
@@ -903,13 +1013,15 @@ class TokenLedger:
             reply.model,
             steps=1,
             sent=sent,
-            without=without_folds.sent,
+            without=without_folds.billed.sent,
             output=reported_output,
+            by_folds=by_folds,
+            by_other_summaries=without_folds.longer - by_folds + without_folds.asked,
         )
 
         read_from_cache = min(max(0, usage.cache_read), sent)
         as_sent = BilledStep(sent, read_from_cache)
-        cost_without = self._cost_without_folds(usage.cost, as_sent, without_folds, written)
+        cost_without = self._cost_without_folds(usage.cost, as_sent, without_folds.billed, written)
         self.paid_without[-1] += cost_without
         paid_now = _PaidReply(recorded.time, usage.cost, cost_without)
         self._take_back_reply_imported_in_part(paid_now)
