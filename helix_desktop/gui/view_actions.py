@@ -1,17 +1,34 @@
-"""The actions on the window itself: its pages and panels, its look, the settings and the help."""
+"""The actions on the window itself: its menu, pages and panels, its look, the settings and the
+help.
+"""
 
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import QObject, QPoint, Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.gui import tab_order
+from helix_desktop.gui.common.widgets import build_popup_menu
 from helix_desktop.gui.frame.top_bar import PAGES
+from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.program_settings import THEME, ZOOM
 
+# What the window's menu offers, with a line between its groups. Everything else is a page, stands
+# beside what it acts on, or is found with the search of everything.
+OTHER_WAYS_TO_A_WORKSPACE = (
+    "open-folder-elsewhere",
+    "join-workspace",
+    "import-workspace",
+    "workspace-trash",
+)
+GROUPS_OF_MENU = (
+    ("bring-in", "connect-agent", "share-workspace", "fleet"),
+    ("inspector", "palette", "help", "tour"),
+    ("settings",),
+)
 HELP_OF_PAGES = {"changes": "changes.md", "cache": "cache.md", "timeline": "context.md"}
 
 
@@ -26,6 +43,7 @@ class ViewActions(QObject):
         self._palette = contents.palette
         self._sides = contents.sides
         self._workspaces = contents.workspaces
+        self._declare_menu()
         self._declare_page_actions()
         self._declare_look_actions()
         self._declare_settings_and_help()
@@ -35,6 +53,28 @@ class ViewActions(QObject):
         self._pages.page_made.connect(self._connect_built_page)
         parts.actions.shortcuts_changed.connect(self._show_shortcuts_in_search_fields)
         self._show_shortcuts_in_search_fields()
+
+    # --- The menu
+
+    def _declare_menu(self) -> None:
+        self._frame.rail.menu_wanted.connect(self._open_menu_at)
+        self._parts.actions.set_action_handler("menu", self._frame.rail.menu_button.click)
+
+    def _open_menu_at(self, button: QWidget) -> None:
+        """Opens the window's menu beside its button, upwards: the button is at the lower edge."""
+        actions = self._parts.actions
+        actions.update_enabled()
+        menu = build_popup_menu(self._frame)
+        menu.addAction(actions["open-folder"])
+        other_ways = menu.addMenu(tr("Other ways to a workspace"))
+        for name in OTHER_WAYS_TO_A_WORKSPACE:
+            other_ways.addAction(actions[name])
+        for group in GROUPS_OF_MENU:
+            menu.addSeparator()
+            for name in group:
+                menu.addAction(actions[name])
+        above_lower_edge = QPoint(button.width(), button.height() - menu.sizeHint().height())
+        menu.popup(button.mapToGlobal(above_lower_edge))
 
     # --- Pages and panels
 

@@ -45,12 +45,8 @@ class WorkspaceActions(QObject):
 
     def _connect_rail(self) -> None:
         rail = self._frame.rail
-        actions = self._parts.actions
         rail.chosen.connect(self._go_to_chosen_workspace)
-        rail.add_wanted.connect(actions["open-folder"].trigger)
-        rail.add_action_wanted.connect(lambda name: actions[name].trigger())
         rail.ordered.connect(self._workspaces.save_workspace_order)
-        rail.settings_wanted.connect(actions["settings"].trigger)
         rail.workspace_action_wanted.connect(self.run_workspace_action)
         for number in range(1, 10):
             shortcut = QShortcut(QKeySequence(f"Ctrl+{number}"), self._frame)

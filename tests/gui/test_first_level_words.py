@@ -32,7 +32,6 @@ TABLES = (
     "state of a task",
     "state of a conversation",
     "action of a workspace",
-    "way to a workspace",
     "filter of entries",
     "fold on request",
     "model of a role",

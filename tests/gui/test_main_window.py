@@ -1097,6 +1097,8 @@ def test_a_laptop_at_150_or_200_per_cent_has_room_for_what_sends(
     qt_works(20)
     assert (window.width(), window.height()) == (width, height)
     composer = window.chat.composer
+    composer.text.setPlainText("next")
+    qt_works(20)
     controls = [composer._send, composer.context_button, window.top.model]
     for control in controls:
         assert control.isVisible()

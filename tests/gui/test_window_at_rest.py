@@ -5,40 +5,81 @@ from __future__ import annotations
 import re
 
 import pytest
-from PySide6.QtCore import QEvent, QPoint
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QAbstractSlider,
     QApplication,
     QComboBox,
     QLabel,
     QLineEdit,
+    QMenu,
     QPlainTextEdit,
     QPushButton,
-    QSlider,
+    QTabBar,
     QTextEdit,
     QWidget,
 )
 
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.gui.frame.workspace_rail import WorkspaceButton
+from helix_desktop.gui.frame.conversation_list import ConversationList
 from helix_desktop.gui.main_window import MainWindow
+from tests.gui.fake_desk import FakeDesk
 
 MOST_CONTROLS = 14
 MOST_FIGURES = 6
+# Of these, each row and each word is something of its own.
+ROWS_AND_WORDS = (ConversationList,)
+KINDS_OF_CONTROLS = (
+    QAbstractButton,
+    QAbstractSlider,
+    QComboBox,
+    QLineEdit,
+    QPlainTextEdit,
+    QTabBar,
+    QTextEdit,
+)
 FIGURE = re.compile(r"\d[\d.,]*")
 
 
 def controls_in_sight(window: MainWindow) -> list[str]:
-    """What can be pressed or written in, without the rows of workspaces and conversations.
+    """What a stranger counts who looks at the window: everything in sight that does something when
+    it is clicked, the squares of the workspaces too. Not the rows of the list of conversations,
+    and not what was said in the conversation.
 
     "Continue" does not count: it is there because the last turn of the story was stopped.
     """
-    kinds = (QAbstractButton, QLineEdit, QTextEdit, QPlainTextEdit, QComboBox, QSlider)
-    found = [
-        each for kind in kinds for each in window.findChildren(kind) if is_in_sight(window, each)
+    named = [
+        name_of(widget)
+        for widget in window.findChildren(QWidget)
+        if is_in_sight(window, widget) and reacts_to_click(widget)
     ]
-    named = [name_of(each) for each in found if not isinstance(each, WorkspaceButton)]
     return sorted(name for name in named if name != "Continue")
+
+
+def reacts_to_click(widget: QWidget) -> bool:
+    """Whether a click on this widget does something, as far as its class and looks tell."""
+    is_passed_through = widget.testAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+    if is_passed_through or not widget.isEnabled() or isinstance(widget, ROWS_AND_WORDS):
+        return False
+    if isinstance(widget, KINDS_OF_CONTROLS):
+        return True
+    if isinstance(widget, QLabel) and widget.textFormat() is not Qt.TextFormat.PlainText:
+        return "<a " in widget.text()
+    is_pointed_at = widget.cursor().shape() is Qt.CursorShape.PointingHandCursor
+    return is_pointed_at or hears_the_mouse(type(widget))
+
+
+def hears_the_mouse(kind: type[QWidget]) -> bool:
+    """Whether the program has written what happens when one of these is pressed."""
+    handlers = ("mousePressEvent", "mouseReleaseEvent", "mouseDoubleClickEvent")
+    return any(
+        handler in vars(each)
+        for each in kind.__mro__
+        if each.__module__.startswith("helix_desktop")
+        for handler in handlers
+    )
 
 
 def name_of(control: QWidget) -> str:
@@ -64,7 +105,14 @@ def is_in_sight(window: MainWindow, widget: QWidget) -> bool:
     )
 
 
-def test_at_rest_the_window_shows_few_controls_and_figures(window: MainWindow) -> None:
+def test_at_rest_the_window_shows_few_controls_and_figures(
+    window: MainWindow, desk: FakeDesk
+) -> None:
+    """With two workspaces, as in the walks of strangers. The fourth control too much was the
+    second way to add a workspace, and Send where nothing was written yet.
+    """
+    desk.benches.pop("infra")
+    window.workspaces.refresh_workspaces()
     window.resize(1440, 900)
     QApplication.processEvents()
     # Without a screen, the pointer stays where an earlier test left it, and Qt never
@@ -75,7 +123,41 @@ def test_at_rest_the_window_shows_few_controls_and_figures(window: MainWindow) -
     assert len(controls) <= MOST_CONTROLS, controls
     assert len(figures) <= MOST_FIGURES, figures
     assert len(controls) > MOST_CONTROLS - 4, "the test must see them"
+    assert [name for name in controls if name.startswith("Workspace ")] == [
+        "Workspace parser",
+        "Workspace storage-engine",
+    ]
     assert all(controls), "each has a name"
+
+
+def test_send_stands_there_as_soon_as_there_is_something_to_send(window: MainWindow) -> None:
+    composer = window.chat.composer
+    QApplication.processEvents()
+    height = composer.height()
+    assert "Send the message (Enter)" not in controls_in_sight(window)
+    QTest.keyClicks(composer.text, "a")
+    QApplication.processEvents()
+    assert "Send the message (Enter)" in controls_in_sight(window)
+    assert composer.height() == height, "what is read above the box stays where it is"
+    QTest.keyClick(composer.text, Qt.Key.Key_Backspace)
+    assert "Send the message (Enter)" not in controls_in_sight(window)
+
+
+def test_the_menu_of_the_window_opens_with_the_keyboard_and_does_what_it_says(
+    window: MainWindow,
+) -> None:
+    assert QTest.qWaitForWindowActive(window)
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_F10)
+    menu = QApplication.activePopupWidget()
+    assert isinstance(menu, QMenu)
+    offered = [action.text() for action in menu.actions() if not action.isSeparator()]
+    assert offered[0] == "Open folder as workspace…"
+    assert offered[-1] == "Settings", "nearest to the button"
+    wanted = QSignalSpy(window.parts.requests.settings_wanted)
+    QTest.keyClick(menu, Qt.Key.Key_Up)
+    QTest.keyClick(menu, Qt.Key.Key_Return)
+    assert wanted.count() == 1
+    assert QApplication.activePopupWidget() is None
 
 
 def test_the_context_opens_above_the_meter_and_closes_again(window: MainWindow) -> None:

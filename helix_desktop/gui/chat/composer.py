@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QTextCursor
-from PySide6.QtWidgets import QBoxLayout, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QBoxLayout, QPushButton, QSizePolicy, QSpacerItem, QWidget
 
 from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.facts import Attachment, Recorded, Text, UserPart
@@ -159,6 +159,9 @@ class Composer(QWidget):
         narrow window.
         """
         self._beside = build_row(self._attach, self._mode, 1, self.price, self.context_button)
+        # As high as "Send", which comes with the first letter: the box must not grow then.
+        self._height_of_row = QSpacerItem(0, 0)
+        self._beside.addItem(self._height_of_row)
         self._ways_row = build_row(1, self._fold, self._stop, self._steer, self._send)
         self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._row.addLayout(self._beside, 1)
@@ -561,16 +564,15 @@ class Composer(QWidget):
         is_working = self._running in WORKING_STATES
         words = self.text.toPlainText()
         has_message = bool(words.strip() or self.attachments.listed_attachments)
-        shows_send = has_message or not is_working
         # An edited message takes the place of an earlier one, for which the agent has to be idle.
         shows_steer = has_message and is_working and not self._edited
 
-        is_send_changed = self._send.isHidden() is shows_send
+        is_send_changed = self._send.isHidden() is has_message
         is_steer_changed = self._steer.isHidden() is shows_steer
         is_first_or_last_letter = has_message is self._was_empty
         if is_send_changed or is_steer_changed or is_first_or_last_letter:
             self._was_empty = not has_message
-            self._send.setVisible(shows_send)
+            self._send.setVisible(has_message)
             self._steer.setVisible(shows_steer)
             self._fit_controls_to_width()
 
@@ -737,6 +739,8 @@ class Composer(QWidget):
         px = self._theme.zoomed_pixels
         self._beside.setSpacing(px(10))
         self._ways_row.setSpacing(px(10))
+        self._height_of_row.changeSize(0, self._send.sizeHint().height())
+        self._beside.invalidate()
         around_box = px(16)
         inside_box = px(14)
         if self._is_window_low():

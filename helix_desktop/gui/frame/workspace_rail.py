@@ -12,10 +12,9 @@ from PySide6.QtCore import (
     QSize,
     Qt,
     Signal,
-    SignalInstance,
 )
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractButton, QApplication, QSizePolicy, QToolButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QSizePolicy, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.colours import readable_text_colour
@@ -216,16 +215,14 @@ class WorkspaceButton(QAbstractButton):
 
 class WorkspaceRail(QWidget):
     """`chosen` carries a workspace's id, `workspace_action_wanted` an action on it
-    ("rename", "settings", "trash", ...), `add_action_wanted` an action that adds a
-    workspace, and `ordered` the ids in the user's order.
+    ("rename", "settings", "trash", ...), and `ordered` the ids in the user's order.
+    `menu_wanted` carries the button that the window's menu opens at.
     """
 
     chosen = Signal(str)
     ordered = Signal(object)
-    add_wanted = Signal()
-    settings_wanted = Signal()
+    menu_wanted = Signal(QWidget)
     workspace_action_wanted = Signal(str, str)
-    add_action_wanted = Signal(str)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, accessibleName=tr("Workspaces"))
@@ -240,11 +237,10 @@ class WorkspaceRail(QWidget):
         self.area = widgets.build_scroll_area(self._inside, self)
         self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._layout = build_column((self.area, 1), owner=self, margins=(0, 12, 0, 12), spacing=GAP)
-        self._add = self._add_rail_button("plus", tr("Open folder as workspace"), self.add_wanted)
-        self._add.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self._add.customContextMenuRequested.connect(self._show_add_menu)
         self._layout.addStretch()
-        self._settings = self._add_rail_button("settings", tr("Settings"), self.settings_wanted)
+        self.menu_button = widgets.build_tool_button(tr("Menu"), self)
+        self.menu_button.clicked.connect(self._request_menu)
+        self._layout.addWidget(self.menu_button, 0, Qt.AlignmentFlag.AlignHCenter)
         self._fit_rail_to_theme()
         theme.changed.connect(self._fit_rail_to_theme)
 
@@ -285,11 +281,9 @@ class WorkspaceRail(QWidget):
         self._inside.setMinimumWidth(width)
         for button in self._buttons:
             button.setFixedSize(width, square)
-        for tool in (self._add, self._settings):
-            tool.setIconSize(QSize(square // 2, square // 2))
-            tool.setFixedSize(square, square - 8)
-            tool.setIcon(build_icon(tool.objectName(), self._theme.colour_of_token("muted")))
-        # Without workspaces, a height of 0 keeps the “+” button at the top.
+        self.menu_button.setIconSize(QSize(square // 2, square // 2))
+        self.menu_button.setFixedSize(square, square - 8)
+        self.menu_button.setIcon(build_icon("menu", self._theme.colour_of_token("muted")))
         height = max(len(self._buttons) * (square + GAP) - GAP, 0)
         self._inside.setFixedHeight(height)
         self.area.setMaximumHeight(height)
@@ -362,12 +356,8 @@ class WorkspaceRail(QWidget):
             return ""
         return self._buttons[number - 1].workspace
 
-    def _add_rail_button(self, name: str, text: str, signal: SignalInstance) -> QToolButton:
-        button = widgets.build_tool_button(text, self)
-        button.setObjectName(name)
-        button.clicked.connect(signal)
-        self._layout.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
-        return button
+    def _request_menu(self) -> None:
+        self.menu_wanted.emit(self.menu_button)
 
     def show_workspace_menu(self, workspace: str, position: QPoint) -> None:
         menu = widgets.build_popup_menu(self)
@@ -381,12 +371,3 @@ class WorkspaceRail(QWidget):
             menu.addAction(tr("Move up")).triggered.connect(move_up)
             menu.addAction(tr("Move down")).triggered.connect(move_down)
         menu.popup(position)
-
-    def _show_add_menu(self) -> None:
-        menu = widgets.build_popup_menu(self)
-        for action, title in read_shown_names()["way to a workspace"].items():
-            request = partial(self.add_action_wanted.emit, action)
-            menu_line = menu.addAction(tr(title))
-            menu_line.triggered.connect(request)
-        beside_button = self._add.mapToGlobal(self._add.rect().topRight())
-        menu.popup(beside_button)

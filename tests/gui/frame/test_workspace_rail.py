@@ -79,7 +79,7 @@ def test_workspaces_with_one_initial_can_be_told_apart(
 def test_everything_has_a_name_for_a_screen_reader(theme: Theme) -> None:
     rail = WorkspaceRail(theme)
     rail.show_workspace_buttons(FakeDesk().list_workspaces(), "")
-    names = [button.accessibleName() for button in (rail._add, rail._settings, *squares(rail))]
+    names = [button.accessibleName() for button in (rail.menu_button, *squares(rail))]
     assert all(names)
 
 
@@ -115,18 +115,15 @@ def shown(rail: WorkspaceRail, number: int) -> list[WorkspaceButton]:
 
 
 @pytest.mark.parametrize("number", [3, 47, 500])
-def test_any_number_of_workspaces_keeps_its_squares_apart_and_the_tools_in_sight(
+def test_any_number_of_workspaces_keeps_its_squares_apart_and_the_menu_in_sight(
     rail: WorkspaceRail, number: int
 ) -> None:
     placed = [square.mapTo(rail, QPoint(0, 0)).y() for square in shown(rail, number)]
     assert all(below - above >= 36 for above, below in itertools.pairwise(placed))
-    tools = [
-        QRect(tool.mapTo(rail, QPoint(0, 0)), tool.size()) for tool in (rail._add, rail._settings)
-    ]
-    assert all(rail.rect().contains(tool) for tool in tools)
-    assert not tools[0].intersects(tools[1])
-    if number == 3:
-        assert tools[0].top() - (placed[-1] + 36) < 30  # right below the last square
+    menu = QRect(rail.menu_button.mapTo(rail, QPoint(0, 0)), rail.menu_button.size())
+    assert rail.rect().contains(menu)
+    end_of_list = rail.area.mapTo(rail, QPoint(0, rail.area.height())).y()
+    assert menu.top() >= end_of_list
 
 
 def test_that_there_are_more_below_is_seen_and_the_bar_covers_no_dot(rail: WorkspaceRail) -> None:
@@ -178,7 +175,7 @@ def test_squares_and_tools_grow_with_the_text_at_once_and_after_a_restart(theme:
     again.show_workspace_buttons(many(3), "w0")
     for each in (rail, again):
         assert [square.height() for square in squares(each)] == [2 * RAIL_SQUARE] * 3
-        assert each._settings.iconSize().width() == 36
+        assert each.menu_button.iconSize().width() == 36
         assert each.width() == rail_width(2.0)
     theme.set_zoom(0.5)
     assert squares(rail)[0].height() == RAIL_SQUARE, (
