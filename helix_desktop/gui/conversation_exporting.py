@@ -105,8 +105,8 @@ class ConversationExport:
             DialogChoice(tr("Save as it is"), save_as_it_is),
         ]
         shown_keys = ", ".join(export.keys[:MOST_NAMED_KEYS])
-        text = tr("This conversation contains text that looks like keys: {keys}\n\nWithout them, the file shows only the ends of each key. Nothing has been saved yet.", keys=shown_keys)  # fmt: skip
-        title = tr("Save the keys, too?")
+        text = tr("This conversation contains text that looks like passwords or other secrets: {keys}\n\nWithout them, the file shows only the beginning and end of each. Nothing has been saved yet.", keys=shown_keys)  # fmt: skip
+        title = tr("Save the secrets, too?")
         ask_to_choose_one(self.parts.widget, title, text, choices, is_first_usual=True)
 
     def copy_as_markdown(self) -> None:
@@ -123,8 +123,8 @@ class ConversationExport:
             DialogChoice(tr("Copy as it is"), partial(self._copy_text, export.text)),
         ]
         shown_keys = ", ".join(export.keys[:MOST_NAMED_KEYS])
-        text = tr("This conversation contains text that looks like keys: {keys}\n\nWithout them, the copy shows only the ends of each key. Nothing has been copied yet.", keys=shown_keys)  # fmt: skip
-        title = tr("Copy the keys, too?")
+        text = tr("This conversation contains text that looks like passwords or other secrets: {keys}\n\nWithout them, the copy shows only the beginning and end of each. Nothing has been copied yet.", keys=shown_keys)  # fmt: skip
+        title = tr("Copy the secrets, too?")
         ask_to_choose_one(self.parts.widget, title, text, choices, is_first_usual=True)
 
     def _copy_without_keys(self, text: str) -> None:

@@ -208,7 +208,7 @@ def describe_forgotten(result: ForgetResult) -> str:
 def _explain_forgetting(workspace: str) -> list[str]:
     return [
         tr(
-            "Text to remove from the workspace {name} (for example, a key or a password):",
+            "Text to remove from the workspace {name} (for example, a password):",
             name=workspace,
         ),
         tr(

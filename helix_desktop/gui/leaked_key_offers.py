@@ -85,8 +85,8 @@ class LeakedKeyOffers(QObject):
 
         masked_keys = [mask_key(key) for key in keys]
         listed_keys = ", ".join(masked_keys)
-        text = tr("This conversation contains text that looks like keys: {keys}", keys=listed_keys)
-        button = format_count(len(keys), "Forget the key…", "Forget the {n} keys…")
+        text = tr("This conversation contains text that looks like passwords or other secrets: {keys}", keys=listed_keys)
+        button = format_count(len(keys), "Forget the secret…", "Forget the {n} secrets…")
         ask_to_forget = partial(self._ask_to_forget, bench, place, masked_keys)
         take_keys = partial(self._take_keys, place)
         self._parts.notices.show_notice(
@@ -120,7 +120,7 @@ class LeakedKeyOffers(QObject):
             await bench.forget_content(text=key)
             # The user may have pasted it, or sent it from here.
             self._parts.state_file.forget_remembered_text(key, within=bench.id)
-        notice = format_count(len(keys), "{n} key was removed.", "{n} keys were removed.")
+        notice = format_count(len(keys), "{n} secret was removed.", "{n} secrets were removed.")
         self._parts.notices.show_notice(notice)
 
 

@@ -40,7 +40,7 @@ class OpenFolderElsewhereDialog(TransientDialog):
         self._workspaces = workspaces
         self._runner = runner
         self._opened = opened
-        explanation = tr("The agent works there, with that computer’s files, tools and sandbox. Conversations stay there too; this window shows them. Your keys stay on this computer.")  # fmt: skip
+        explanation = tr("The agent works there, with that computer’s files, tools and sandbox. Conversations stay there too; this window shows them. Your model keys stay on this computer.")  # fmt: skip
         self.machine = build_line_edit(tr("Computer"), tr("user@computer"), self)
         self.folder = build_line_edit(tr("Folder there"), "~/project", self)
         self.connect_button = build_push_button(tr("Connect"), self, self._connect, "primary")

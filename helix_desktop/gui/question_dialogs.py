@@ -59,8 +59,8 @@ def ask_to_confirm(
 def ask_to_forget_keys(
     parent: QWidget, masked_keys: Sequence[str], then: Callable[[], object]
 ) -> QMessageBox:
-    text = tr("These keys will be permanently removed from conversations, outputs and backups. The other programs' files will still contain them:\n\n{keys}", keys="\n".join(masked_keys[:MOST_KEYS_SHOWN]))  # fmt: skip
-    return ask_to_confirm(parent, tr("Forget keys"), text, tr("Forget them"), then)
+    text = tr("These secrets will be permanently removed from conversations, outputs and backups. The other programs' files will still contain them:\n\n{keys}", keys="\n".join(masked_keys[:MOST_KEYS_SHOWN]))  # fmt: skip
+    return ask_to_confirm(parent, tr("Forget secrets"), text, tr("Forget them"), then)
 
 
 def ask_allow_all_for_an_hour(parent: QWidget, then: Callable[[], object]) -> QMessageBox:

@@ -320,7 +320,7 @@ class WorkspaceActions(QObject):
     def _notice_workspace_exported(
         self, row: KnownWorkspace, path: Path, damaged: Sequence[str]
     ) -> None:
-        text = tr("“{name}” was exported to {file}, with its history and cache but without any keys.", name=row.name, file=path.name)  # fmt: skip
+        text = tr("“{name}” was exported to {file}, with its history and cache but without model keys.", name=row.name, file=path.name)  # fmt: skip
         if not damaged:
             self._parts.notices.show_notice(text)
             return

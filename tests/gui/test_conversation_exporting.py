@@ -92,7 +92,7 @@ def test_an_export_asks_about_keys_before_the_file_is_written(
     save_to(window, file)
     assert not file.exists()
     question = window.findChildren(QMessageBox)[-1]
-    assert "text that looks like keys: sk-ant-…9f" in question.text()
+    assert "text that looks like passwords or other secrets: sk-ant-…9f" in question.text()
     assert question.defaultButton().text() == "Save without them"
     press(window, "Save without them")
     text = file.read_text("utf-8")

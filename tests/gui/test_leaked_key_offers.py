@@ -26,7 +26,7 @@ def test_keys_in_a_recorded_conversation_are_offered_once_to_be_forgotten(
     window.sides.show_session_or_new(session)
     assert (
         window.notices.shown_text
-        == "This conversation contains text that looks like keys: ghp_aB3…3d"
+        == "This conversation contains text that looks like passwords or other secrets: ghp_aB3…3d"
     )
     window.notices.run_notice_action()
     question = window.findChildren(QMessageBox)[-1]
@@ -40,7 +40,7 @@ def test_keys_in_a_recorded_conversation_are_offered_once_to_be_forgotten(
     draft = state_file.get_remembered("draft", bench.id, session.id, default=dict[str, str]())
     history = state_file.get_remembered("history", bench.id, default=list[str]())
     assert (draft, history) == ({"text": "use "}, ["use ", "other"])
-    assert window.notices.shown_text == "1 key was removed."
+    assert window.notices.shown_text == "1 secret was removed."
     window.notices.hide()
     window.sides.show_session_or_new(session)
     assert window.notices.isHidden(), "it is offered once"
@@ -54,7 +54,7 @@ def test_the_notice_about_keys_goes_and_comes_back_with_its_conversation(
     bench.rows[session.id] = replace(bench.rows[session.id], recorded_from="Claude Code")
     window.sides.show_session_or_new(session)
     about_keys = window.notices.shown_text
-    assert about_keys.startswith("This conversation contains text that looks like keys")
+    assert about_keys.startswith("This conversation contains text that looks like passwords or other secrets")
 
     window.window_actions["new"].trigger()
     assert window.notices.isHidden(), "an empty conversation is shown"

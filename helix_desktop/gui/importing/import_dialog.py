@@ -373,7 +373,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         workspace, _conversation = outcome.first_conversation
         self._show_first.setVisible(bool(workspace))
         key_count = len(outcome.masked_keys)
-        forget_keys = format_count(key_count, "Forget the key…", "Forget the {n} keys…")
+        forget_keys = format_count(key_count, "Forget the secret…", "Forget the {n} secrets…")
         self._keys.setText(forget_keys)
         self._keys.setVisible(key_count > 0)
         self._complaints = self.found.show_reasons_and_return_others(outcome.complaints)
@@ -420,7 +420,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
     def _show_keys_forgotten(self, number: int) -> None:
         self._keys.hide()
         self._message_label.setText(
-            format_count(number, "{n} key was removed.", "{n} keys were removed.")
+            format_count(number, "{n} secret was removed.", "{n} secrets were removed.")
         )
         self._on_conversations_changed()
 
@@ -458,7 +458,7 @@ def _describe_import_outcome(outcome: history_import_port.ImportOutcome) -> list
     if outcome.masked_keys:
         first_keys = ", ".join(outcome.masked_keys[:NAMED_KEYS])
         key_sentence = tr(
-            "The imported conversations contain text that looks like keys: {keys}",
+            "The imported conversations contain text that looks like passwords or other secrets: {keys}",
             keys=first_keys,
         )
         sentences.append(key_sentence)

@@ -79,7 +79,7 @@ class ProvidersPage(SettingsPage):
         self._setup = setup
         self._runner = runner
         self.add_sentence(
-            tr("Keys are stored in the system's keyring, or in a file if you allow this.")
+            tr("Model keys are stored in the system's keyring, or in a file if you allow this.")
         )
         self._rows = build_column(spacing=4)
         self.add_page_layout(self._rows)

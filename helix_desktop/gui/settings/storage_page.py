@@ -79,14 +79,14 @@ class StoragePage(SettingsPage):
         export = partial(self.wanted.emit, "export-workspace")
         self.add_page_button(tr("Export workspace…"), export)
         about_export = tr(
-            "The file contains the workspace's history and cache, but never its keys."
+            "The file contains the workspace's history and cache. Passwords and other secrets that stand in conversations go along; model keys never do."
         )
         self._add_button_explanation(about_export)
 
         forget = partial(self.wanted.emit, "forget-text")
         self.add_page_button(tr("Forget text everywhere…"), forget)
         about_forgetting = tr(
-            "Permanently removes a leaked key or password from conversations, the cache and backups."
+            "Permanently removes a leaked password or other secret from conversations, the cache and backups."
         )
         self._add_button_explanation(about_forgetting)
 

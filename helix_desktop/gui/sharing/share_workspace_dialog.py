@@ -248,5 +248,5 @@ class ShareWorkspaceDialog(SharingFormDialog):
 
 
 def _build_sentence_on_keys() -> QLabel:
-    text = tr("Keys and passwords in conversations go along: exporting a conversation asks whether to leave them out, and “Forget text everywhere…” (Ctrl+K) removes one from the whole workspace before you share it.")  # fmt: skip
+    text = tr("Passwords and other secrets that stand in conversations go along; model keys never do. “Forget text everywhere…” (Ctrl+K) removes a secret from the whole workspace before you share it. Exporting a conversation asks whether to leave secrets out.")  # fmt: skip
     return build_plain_label(text, "muted")

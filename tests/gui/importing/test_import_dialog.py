@@ -145,7 +145,7 @@ def test_keys_are_shown_masked_and_forgotten_after_a_question(window: MainWindow
     dialog.find_conversations()
     dialog.import_checked_groups()
     assert "sk-ant-…9f" in words(dialog)
-    pressed(dialog, "Forget the key…")
+    pressed(dialog, "Forget the secret…")
     box = dialog.findChild(QMessageBox)
     assert box is not None
     assert not histories.forgotten
