@@ -85,7 +85,10 @@ class LeakedKeyOffers(QObject):
 
         masked_keys = [mask_key(key) for key in keys]
         listed_keys = ", ".join(masked_keys)
-        text = tr("This conversation contains text that looks like passwords or other secrets: {keys}", keys=listed_keys)
+        text = tr(
+            "This conversation contains text that looks like passwords or other secrets: {keys}",
+            keys=listed_keys,
+        )
         button = format_count(len(keys), "Forget the secret…", "Forget the {n} secrets…")
         ask_to_forget = partial(self._ask_to_forget, bench, place, masked_keys)
         take_keys = partial(self._take_keys, place)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, QPoint
+from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.gui.common.widgets import add_menu_choice, build_popup_menu
+from helix_desktop.gui.common.widgets import add_menu_choice, build_popup_menu, open_menu_below
 from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.frame.connect_model_panel import DEMO_MODEL
 from helix_desktop.gui.frame.model_chooser import ModelChooser
@@ -216,8 +216,7 @@ class ModelActions(QObject):
             name = _agent_menu_label(foreign.name)
             nothing = menu.addAction(tr("{agent} has no options to choose from", agent=name))
             nothing.setEnabled(False)
-        below_button = QPoint(0, self._model_button.height() + 4)
-        menu.popup(self._model_button.mapToGlobal(below_button))
+        open_menu_below(menu, self._model_button, gap=4)
 
     def _choose_agent_option(
         self, session: Session, foreign: ForeignConversation, option_id: str, value: str

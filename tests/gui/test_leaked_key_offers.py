@@ -54,7 +54,9 @@ def test_the_notice_about_keys_goes_and_comes_back_with_its_conversation(
     bench.rows[session.id] = replace(bench.rows[session.id], recorded_from="Claude Code")
     window.sides.show_session_or_new(session)
     about_keys = window.notices.shown_text
-    assert about_keys.startswith("This conversation contains text that looks like passwords or other secrets")
+    assert about_keys.startswith(
+        "This conversation contains text that looks like passwords or other secrets"
+    )
 
     window.window_actions["new"].trigger()
     assert window.notices.isHidden(), "an empty conversation is shown"

@@ -48,6 +48,7 @@ from helix_desktop.gui.common.widgets import (
     build_popup_menu,
     build_push_button,
     build_scroll_area,
+    open_menu_below,
     set_surface_look,
 )
 from helix_desktop.gui.deep_links import open_file_or_its_folder
@@ -670,8 +671,7 @@ class ChangesPage(QWidget):
             show_turn = partial(self.show_since_checkpoint, turn)
             checkpoint_menu.addAction(safe_label, show_turn)
         menu.addAction(tr("Since a git revision…"), self._ask_revision_and_show_changes_since)
-        below_button = self.scope.mapToGlobal(self.scope.rect().bottomLeft())
-        menu.popup(below_button)
+        open_menu_below(menu, self.scope)
 
     def show_scope(self, scope: str, revision: str = "") -> None:
         """Shows the changes of a scope: "turns", "conversation" or "revision"."""
@@ -707,8 +707,7 @@ class ChangesPage(QWidget):
         choose_side_by_side = partial(self._choose_columns, two=True)
         add_menu_choice(menu, tr("Unified"), choose_unified, chosen=not has_two_columns)
         add_menu_choice(menu, tr("Side by side"), choose_side_by_side, chosen=has_two_columns)
-        below_button = self.columns.mapToGlobal(self.columns.rect().bottomLeft())
-        menu.popup(below_button)
+        open_menu_below(menu, self.columns)
 
     def _choose_columns(self, *, two: bool) -> None:
         self.show_columns(two=two)

@@ -28,7 +28,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_time_of_day
 from helix_desktop.gui.common.tool_words import words_for_tool
-from helix_desktop.gui.common.widgets import build_popup_menu
+from helix_desktop.gui.common.widgets import build_popup_menu, open_menu_below
 from helix_desktop.gui.sentence_translation import join_sentences
 from helix_desktop.gui.shown_workspace import ShownFileChanges
 from helix_desktop.gui.theme import Theme
@@ -169,8 +169,7 @@ class ChangesUndo(QObject):
             self._add_undo_action(menu, label, _sources_of_turns(turns_since))
 
         self._add_other_turns(menu, turn, turns, undone)
-        below_button = self._button.mapToGlobal(self._button.rect().bottomLeft())
-        menu.popup(below_button)
+        open_menu_below(menu, self._button)
 
     def _add_other_turns(
         self,
@@ -190,8 +189,12 @@ class ChangesUndo(QObject):
 
     def _add_undo_action(self, menu: QMenu, label: str, sources: Sequence[ChangeSource]) -> None:
         confirm = partial(self.confirm_and_undo_sources, sources, label)
+        shown_label = label
+        # The dots at the end say that a question comes. A name that was cut has such dots already.
+        if label.count("…") > 1:
+            shown_label = label.removesuffix("…")
         # Qt would take "&" for the mark of a shortcut key.
-        menu.addAction(label.replace("&", "&&"), confirm)
+        menu.addAction(shown_label.replace("&", "&&"), confirm)
 
     def confirm_and_undo_since_turn(
         self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges]

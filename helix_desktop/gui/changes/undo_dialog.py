@@ -58,9 +58,10 @@ class UndoChangesDialog(widgets.TransientDialog):
         conflicts = [undo for undo in planned if undo.how is UndoOutlook.CONFLICT]
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts), 1)
-        note = widgets.build_plain_label(
-            tr("Only these files are changed. You can reverse this later."), "small", self
-        )
+        note_words = tr("Only these files are changed. You can reverse this later.")
+        if len(_mentioned_changes(planned)) == 1:
+            note_words = tr("Only this file is changed. You can reverse this later.")
+        note = widgets.build_plain_label(note_words, "small", self)
         column.addWidget(note)
         if not conflicts:
             column.addStretch(1)
@@ -189,12 +190,8 @@ def _group_plan(planned: Sequence[PlannedUndo]) -> _PlanGroups:
     """Sorts the files of a planned undo by what will happen to them, for the sentences
     of the question.
     """
-    mentioned = [undo for undo in planned if not _is_of_folder(undo)]
-    # Folders are mentioned only if nothing else changes.
-    if not mentioned:
-        mentioned = list(planned)
     groups = _PlanGroups()
-    for undo in mentioned:
+    for undo in _mentioned_changes(planned):
         if undo.how is UndoOutlook.CONFLICT:
             groups.conflicting.append(undo)
         elif undo.how is UndoOutlook.ALREADY:
@@ -204,6 +201,12 @@ def _group_plan(planned: Sequence[PlannedUndo]) -> _PlanGroups:
         else:
             groups.restored.append(undo)
     return groups
+
+
+def _mentioned_changes(planned: Sequence[PlannedUndo]) -> Sequence[PlannedUndo]:
+    """Leaves out folders, unless nothing else changes."""
+    changes_of_files = [undo for undo in planned if not _is_of_folder(undo)]
+    return changes_of_files or planned
 
 
 def _is_of_folder(undo: PlannedUndo) -> bool:

@@ -15,6 +15,7 @@ from helix_desktop.gui.common.widgets import (
     build_popup_menu,
     build_push_button,
     build_tool_button,
+    open_menu_below,
     set_surface_look,
 )
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
@@ -89,7 +90,7 @@ class WaitingMessageRow(QWidget):
                 label = button.toolTip()
             action = menu.addAction(label, button.click)
             action.setEnabled(button.isEnabled())
-        menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+        open_menu_below(menu, self.more)
 
 
 class WaitingMessageList(QWidget):

@@ -221,6 +221,16 @@ def build_popup_menu(parent: QtWidgets.QWidget) -> QtWidgets.QMenu:
     return menu
 
 
+def open_menu_below(menu: QtWidgets.QMenu, button: QtWidgets.QWidget, gap: int = 0) -> None:
+    """Opens a menu below a button, further left if it would hang over the window's right edge."""
+    window = button.window()
+    place = button.mapToGlobal(QPoint(0, button.height() + gap))
+    left_edge = window.mapToGlobal(QPoint(0, 0)).x()
+    last_left = left_edge + window.width() - menu.sizeHint().width()
+    place.setX(max(left_edge, min(place.x(), last_left)))
+    menu.popup(place)
+
+
 def add_menu_choice(menu: QtWidgets.QMenu, words: str, act: Action, *, chosen: bool) -> QAction:
     """Adds a line to a menu, checked if it is the current choice."""
     action = menu.addAction(words.replace("&", "&&"), act)

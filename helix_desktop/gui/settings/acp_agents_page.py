@@ -18,6 +18,7 @@ from helix_desktop.gui.common.widgets import (
     build_popup_menu,
     build_push_button,
     build_surface,
+    open_menu_below,
 )
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -88,8 +89,7 @@ class AcpAgentsPage(SettingsPage):
             copy_command = partial(self._copy_install_command, command)
             menu_line = menu.addAction(name)
             menu_line.triggered.connect(copy_command)
-        below_button = self._install.mapToGlobal(self._install.rect().bottomLeft())
-        menu.popup(below_button)
+        open_menu_below(menu, self._install)
 
     def _copy_install_command(self, command: str, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
         """Copies the command and shows it, as nobody runs in a terminal what they have not read."""

@@ -2,11 +2,11 @@
 
 from functools import partial
 
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.gui.common.policy_names import list_named_presets, list_plain_choices
-from helix_desktop.gui.common.widgets import add_menu_choice, build_popup_menu
+from helix_desktop.gui.common.widgets import add_menu_choice, build_popup_menu, open_menu_below
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
@@ -79,5 +79,4 @@ class PolicyChoicePill(ChoicePill):
             menu.addSeparator()
         more = menu.addAction(tr("More…"))
         more.triggered.connect(self.more_wanted)
-        below_pill = self.mapToGlobal(QPoint(0, self.height() + 4))
-        menu.popup(below_pill)
+        open_menu_below(menu, self, gap=4)

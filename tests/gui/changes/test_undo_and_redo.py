@@ -161,6 +161,8 @@ def test_a_long_path_pushes_nothing_out_of_the_dialog(page: ChangesPage, theme: 
     QApplication.processEvents()
     (area,) = dialog.findChildren(QScrollArea)
     assert area.horizontalScrollBar().maximum() == 0
+    labels = [label.text() for label in dialog.findChildren(QLabel)]
+    assert "Only this file is changed. You can reverse this later." in labels
     dialog.reject()
 
 
@@ -186,7 +188,7 @@ def test_undo_offers_each_step_the_turn_and_all_since(
     page.undo_button.click()
     words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
     assert words == [
-        "Undo only “Run a, b, …”…",
+        "Undo only “Run a, b, …”",  # The dots of a cut name say that a question comes, too.
         "Undo only “Edit src/R&&D.md”…",
         "Undo “Extract it”…",
         "Undo everything since “Extract it”…",

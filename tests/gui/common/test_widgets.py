@@ -124,3 +124,21 @@ def test_a_choice_among_the_settings_is_called_by_its_title(application: QApplic
         row = build_field_row(declared, lambda _value: None, page)
         assert names_told(row.findChildren(QComboBox)[0]) == [title or "What a fold makes."]
     page.deleteLater()
+
+
+def test_a_menu_below_a_button_at_the_right_stays_within_the_window(
+    application: QApplication,
+) -> None:
+    window = QWidget()
+    window.setGeometry(40, 40, 500, 200)
+    button = build_push_button("Undo", window)
+    button.move(400, 10)
+    window.show()
+    menu = widgets.build_popup_menu(button)
+    menu.addAction("Undo everything since “A message with many words”…")
+    widgets.open_menu_below(menu, button)
+    right_edge = window.mapToGlobal(window.rect().topRight()).x()
+    assert menu.geometry().right() <= right_edge
+    assert menu.geometry().left() < button.mapToGlobal(button.rect().topLeft()).x()
+    menu.close()
+    window.deleteLater()

@@ -79,7 +79,9 @@ def test_it_says_before_sharing_that_keys_go_along(
     dialog.open()
     assert "Passwords and other secrets that stand in conversations go along" in shown(dialog)
     dialog.with_database.click()
-    assert shown(dialog).count("Passwords and other secrets that stand in conversations go along") == 1
+    assert (
+        shown(dialog).count("Passwords and other secrets that stand in conversations go along") == 1
+    )
 
 
 def test_a_password_in_the_address_is_hidden_at_once(
