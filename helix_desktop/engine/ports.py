@@ -111,7 +111,8 @@ class SearchHit:
     or only some.
 
     `said_by`: who said a fact: user, agent, or the kind of fold whose text it is.
-    `page_unit` and `page`: where in a document it is, such as page 3.
+    `page_unit` and `page`: where in a document it is, such as page 3. `time`: when it was stored
+    or said; 0 if that is unknown.
     """
 
     snippet: str
@@ -124,6 +125,7 @@ class SearchHit:
     said_by: str = ""
     page_unit: str = ""
     page: int = 0
+    time: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Builds suggestions for the command palette and for `@` and `/` in the message box."""
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, StoreBusy, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
+from helix_desktop.gui.common.figure_formats import format_time_ago
 from helix_desktop.gui.common.found_words import find_needle_spans, list_needles_of_query
 from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.deep_links import WindowPlace
@@ -172,6 +174,7 @@ def suggest_search_hits(
     sources = _map_texts_of_outputs_to_sources(hits)
     item_by_key: dict[tuple[str, str, Digest | None], PaletteItem] = {}
     counts: Counter[tuple[str, str, Digest | None]] = Counter()
+    newest_times: dict[tuple[str, str, Digest | None], float] = {}
     for hit in hits:
         source = hit.about.source or sources.get(hit.snippet, "")
         if hit.page or source in NAMELESS_SOURCES:
@@ -181,13 +184,18 @@ def suggest_search_hits(
         # Outputs with the same line are as many as their contents.
         key = (text, note, hit.digest)
         counts[key] += 1
+        newest_times[key] = max(hit.time, newest_times.get(key, 0.0))
         go_to_hit = partial(go, _place_of_hit(hit, workspace, query))
         icon = _icon_of_hit(hit)
         is_similar = not hit.has_all_words
         item_by_key[key] = PaletteItem(
             text, go_to_hit, icon, note, needles=needles, is_similar=is_similar
         )
-    return [_say_how_often(item, counts[key]) for key, item in item_by_key.items()]
+    items: list[PaletteItem] = []
+    for key, item in item_by_key.items():
+        counted_item = _say_how_often(item, counts[key])
+        items.append(_say_when(counted_item, newest_times[key]))
+    return items
 
 
 def _place_of_hit(hit: SearchHit, workspace: str, query: str) -> WindowPlace:
@@ -239,6 +247,14 @@ def _say_how_often(item: PaletteItem, count: int) -> PaletteItem:
     if item.note:
         note = f"{item.note} · {note}"
     return replace(item, note=note)
+
+
+def _say_when(item: PaletteItem, moment: float) -> PaletteItem:
+    """Adds to an item when it was stored or said, the newest of equal ones, if that is known."""
+    if not moment:
+        return item
+    notes = [item.note, format_time_ago(moment, time.time())]
+    return replace(item, note=" · ".join(filter(None, notes)))
 
 
 def _map_texts_of_outputs_to_sources(hits: Sequence[SearchHit]) -> dict[str, str]:

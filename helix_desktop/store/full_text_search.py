@@ -383,7 +383,15 @@ class _PlaceReader:
             words += self.matching.words_of_row(row.id, text)
         if words:
             said_by = _name_who_said_it(speaker, fact)
-            hit = SearchHit("", None, stored_fact.conversation, stored_fact.seq, 1, said_by=said_by)
+            hit = SearchHit(
+                "",
+                None,
+                stored_fact.conversation,
+                stored_fact.seq,
+                1,
+                said_by=said_by,
+                time=stored_fact.time,
+            )
             worth = self._worth_of_speaker(speaker, text)
             yield FoundPlace(hit, text, 0, worth, words, stored_fact.time)
 
@@ -427,7 +435,7 @@ class _PlaceReader:
                 words = search_words.words_in_text(words, f"{piece}\n{call}")
             if words:
                 line = text.count("\n", 0, row.start) + 1
-                hit = SearchHit("", record.digest, line=line, about=record.about)
+                hit = SearchHit("", record.digest, line=line, about=record.about, time=record.time)
                 pages_of_piece = _pages_from(page_starts, row.start)
                 yield FoundPlace(hit, piece, row.number, 1.0, words, pages=pages_of_piece)
 

@@ -195,6 +195,7 @@ class MemoryIndex:
                 recorded.conversation,
                 recorded.seq,
                 line=text.count("\n", 0, start) + 1,
+                time=recorded.time,
             )
 
 

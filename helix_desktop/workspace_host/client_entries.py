@@ -127,7 +127,11 @@ def _shortened_row(row: EntryRow) -> EntryRow:
 
 
 def shorten_search_hits(hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-    return [replace(hit, snippet=hit.snippet[:LONGEST_TEXT]) for hit in hits]
+    shortened_hits: list[SearchHit] = []
+    for hit in hits:
+        snippet = hit.snippet[:LONGEST_TEXT]
+        shortened_hits.append(replace(hit, snippet=snippet, time=possible_time(hit.time)))
+    return shortened_hits
 
 
 def possible_time(time: float) -> float:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.strategies.handover import TITLE
 from helix_desktop.errors import HelixError, StoreBusy, StoreFailed
 from helix_desktop.gui import search_suggestions
@@ -70,6 +72,25 @@ def test_equal_outputs_are_one_hit_which_leads_to_the_last_of_them() -> None:
     assert [find.note for find in finds] == ["Older · 3 times", "Older"]
     finds[0].act()
     assert went == [WindowPlace("conversation", "one", "a", 9)]
+
+
+def test_a_hit_says_when_it_was_stored_and_equal_ones_when_the_newest_was() -> None:
+    """Six versions of a file stood below each other in equal rows."""
+    now = time.time()
+    about = EntryOrigin("version", "app.py")
+    old, new = Digest(b"o" * 32), Digest(b"n" * 32)
+    hits = [
+        SearchHit("def late_fee(days): return", old, about=about, time=now - 7_300),
+        SearchHit("def late_fee(days): return", new, about=about, time=now - 130),
+        SearchHit("It is done.", conversation="a", seq=3, time=now - 130),
+        SearchHit("It is done.", conversation="a", seq=9, time=now - 3_700),
+    ]
+    finds = search_suggestions.suggest_search_hits(hits, {"a": "Older"}, "one", lambda _: None)
+    assert [find.note for find in finds] == [
+        "Version of a file · app.py · 2 h ago",
+        "Version of a file · app.py · 2 min ago",
+        "Older · 2 times · 2 min ago",
+    ]
 
 
 def test_a_line_that_says_nothing_alone_is_shown_with_its_command() -> None:

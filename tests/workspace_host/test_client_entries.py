@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 
 import pytest
@@ -50,6 +51,7 @@ async def test_messages_are_found_too(client: ClientWorkspace, bench: Workbench)
     await until(lambda: is_done(session), client)
     await bench.workspace.index.wait_until_indexed()
     hits = await client.catalogue.index.search_index("gooseberry please")
+    assert all(time.time() - hit.time < 600 for hit in hits)
     assert {(hit.conversation, hit.digest) for hit in hits} == {(session.id, None)}
     assert await client.catalogue.index.search_index("gooseberry", entries_only=True) == []
 
