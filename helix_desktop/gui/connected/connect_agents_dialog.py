@@ -104,13 +104,19 @@ class ConnectedAgentCard(QWidget):
 
 
 class CopyableCommandLine(QWidget):
-    """`name`: what the command is for, if the line has to say it."""
+    """`name`: what the command is for, if the line has to say it.
+
+    `turn_on_wanted`: the user wants to copy a line whose address is known once the gateway is on.
+    """
+
+    turn_on_wanted = Signal()
 
     def __init__(self, parent: QWidget, name: str = "") -> None:
         super().__init__(parent)
         widgets.set_surface_look(self, "card")
         self.line = widgets.build_plain_label("", "mono")
         self.line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._is_complete = True
         self._copy = widgets.build_push_button(tr("Copy"), self, self._copy_line, "link")
         row = build_row((self.line, 1), self._copy, owner=self, margins=(12, 6, 6, 6), spacing=12)
         if name:
@@ -119,11 +125,28 @@ class CopyableCommandLine(QWidget):
         self.hide()  # Nothing can be copied until the agents are known.
 
     def _copy_line(self) -> None:
+        if self._is_complete:
+            self.copy_command_line()
+        else:
+            self.turn_on_wanted.emit()
+
+    def copy_command_line(self) -> None:
         copy_and_say_so(self.line.text(), self._copy)
 
     def show_command_line(self, text: str) -> None:
         self.line.setText(text)
         self.setVisible(bool(text))
+
+    def show_line_with_address(self, variable: "AddressVariable", address: str) -> None:
+        """Shows how a program gets the gateway's address, or what is missing while it is off."""
+        self._is_complete = bool(address)
+        if address:
+            self._copy.setText(tr("Copy"))
+            self.show_command_line(f"{variable.name}={address}{variable.path}")
+        else:
+            self._copy.setText(tr("Turn on and copy"))
+            self.show_command_line(f"{variable.name}=…")
+        self._copy.setAccessibleName(f"{self._copy.text()} {variable.name}")
 
 
 def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float) -> str:
@@ -264,8 +287,12 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._once_title = widgets.build_plain_label(tr("Just once, from a terminal"), "heading")
         self._once_line = CopyableCommandLine(self)
         self._other_program_lines: list[CopyableCommandLine] = []
+        # The line to be copied as soon as the gateway, which was turned on for it, has an address.
+        self._line_to_copy: CopyableCommandLine | None = None
         for _variable in VARIABLES_OF_OTHER_PROGRAMS:
-            self._other_program_lines.append(CopyableCommandLine(self))
+            line = CopyableCommandLine(self)
+            line.turn_on_wanted.connect(partial(self._turn_on_and_copy, line))
+            self._other_program_lines.append(line)
         self._last_request = widgets.build_plain_label("", "small")
         hint = tr(
             "The provider's own address. Or another server, such as http://127.0.0.1:11434/v1"
@@ -278,7 +305,8 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._timer.timeout.connect(self.refresh_connections)
 
     def _lay_out_gateway_dialog(self) -> None:
-        explanation = tr("Go on using an agent that you know, such as Claude Code in a terminal. Its requests then pass through an address on this computer, the gateway: Helix Desktop stores what the agent sees, sends less of it to the provider, and shows you the agent's conversations here. Short single questions without tools, such as one for a title, are passed on and not listed. Your key is passed on to the provider and is not stored.")  # fmt: skip
+        explanation = tr("Go on using an agent that you know, such as Claude Code in a terminal. Its requests pass through this computer: less of them is sent, and its conversations are shown here.")  # fmt: skip
+        about_requests = tr("The gateway is the address on this computer that the requests pass through. What the agent sees is stored here. Short single questions without tools, such as one for a title, are passed on and not listed. Your key is passed on to the provider and is not stored.")  # fmt: skip
         title = widgets.build_plain_label(tr("Connect an agent"), "large")
         tiles_row = build_row(spacing=12)
         for tile in self._tiles:
@@ -308,20 +336,22 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         column.addSpacing(4)
         self._others_title = widgets.build_plain_label("", "heading")
         column.addWidget(self._others_title)
-        self._about_lines = widgets.build_plain_label("", "muted")
-        column.addWidget(self._about_lines)
+        about_lines = tr("Set one of these lines where the program starts: that of the API that it uses, Anthropic, OpenAI or Gemini.")  # fmt: skip
+        column.addWidget(widgets.build_plain_label(about_lines, "muted"))
         for line in self._other_program_lines:
             column.addWidget(line)
-        self._destinations = widgets.build_plain_label("", "muted")
-        column.addWidget(self._destinations)
         send_to_row = build_labelled_row(
             tr("Send requests to"), "", self._send_to, page, below=True
         )
         column.addWidget(send_to_row)
+        self._destinations = widgets.build_plain_label("", "muted")
+        column.addWidget(self._destinations)
         self._show_destinations()
         column.addSpacing(4)
         column.addLayout(missing_row)
         column.addWidget(self._install_lines)
+        # Who wants to connect an agent comes for a button. What it does exactly is read below.
+        column.addWidget(widgets.build_plain_label(about_requests, "muted"))
         column.addStretch(1)
         self._column = column
         self._scroll_area = widgets.build_scroll_area(page, self)
@@ -386,19 +416,17 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         set_widget_look(self.switch, switch_look)
 
     def _show_lines_for_other_programs(self, address: str) -> None:
-        """Shows a line for each API. Without an address, a sentence says how to get them."""
-        if address:
-            about_lines = tr("Set one of these lines where the program starts: that of the API that it uses, Anthropic, OpenAI or Gemini.")  # fmt: skip
-        else:
-            about_lines = tr("Turn the gateway on to get a line that you set where the program starts. It works for programs that use the API of Anthropic, OpenAI or Gemini.")  # fmt: skip
-        self._about_lines.setText(about_lines)
+        """Shows a line for each API. Without an address, its button turns the gateway on first."""
         for number, line in enumerate(self._other_program_lines):
-            variable = VARIABLES_OF_OTHER_PROGRAMS[number]
-            line_to_copy = ""
-            if address:
-                line_to_copy = f"{variable.name}={address}{variable.path}"
-            line.show_command_line(line_to_copy)
-            line.setVisible(bool(address))
+            line.show_line_with_address(VARIABLES_OF_OTHER_PROGRAMS[number], address)
+        if address and self._line_to_copy is not None:
+            self._line_to_copy.copy_command_line()
+            self._line_to_copy = None
+
+    def _turn_on_and_copy(self, line: CopyableCommandLine) -> None:
+        self._line_to_copy = line
+        if self.switch.isEnabled():  # Otherwise, it is being turned on already.
+            self._turn_gateway_on_or_off()
 
     def _show_destinations(self) -> None:
         """Says where the requests of other programs go, and how long the gateway stays on."""
@@ -646,6 +674,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
 
     def _show_gateway_error(self, error: HelixError) -> None:
         self._shown = None
+        self._line_to_copy = None
         self._error_label.setText(translate_sentences(str(error)))
         self._error_label.show()
 

@@ -204,17 +204,48 @@ def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: Mai
     dialog.reject()
 
 
-def test_lines_are_spoken_of_only_where_they_are(window: MainWindow) -> None:
-    """The words "Use the line for the API…" stood there while the gateway was off and no line was shown."""
-    dialog = open_dialog(window, NoAgents())
+def test_a_line_can_be_copied_before_the_gateway_is_on(window: MainWindow) -> None:
+    """Four paragraphs, and no line to copy until a button far above them had been found."""
+    agents = NoAgents()
+    dialog = open_dialog(window, agents)
     dialog.open()
     dialog.refresh_connections()
-    assert "Turn the gateway on to get a line" in words(dialog)
-    assert "Set one of these lines" not in words(dialog)
+    assert "ANTHROPIC_BASE_URL=…" in words(dialog)
+    assert "OPENAI_BASE_URL=…" in words(dialog)
     assert dialog.switch.property("look") == "primary"
-    dialog.switch.click()
-    assert "Set one of these lines" in words(dialog)
+    QGuiApplication.clipboard().clear()
+    named = [
+        each
+        for each in dialog.findChildren(QPushButton)
+        if each.accessibleName() == "Turn on and copy OPENAI_BASE_URL"
+    ]
+    named[0].click()
+    assert agents.on
+    line = "OPENAI_BASE_URL=http://127.0.0.1:4356/t/token/v1"
+    assert QGuiApplication.clipboard().text() == line
+    assert line in words(dialog)
+    assert named[0].text() == "Copied"
     assert dialog.switch.property("look") == ""
+    dialog.reject()
+
+
+def test_what_the_page_is_for_is_said_in_three_lines_before_its_first_button(
+    window: MainWindow,
+) -> None:
+    dialog = open_dialog(window, Agents())
+    dialog.open()
+    dialog.refresh_connections()
+    QApplication.processEvents()
+    first_button = button(dialog, "Connect…")
+    height_before = first_button.mapTo(dialog, QPoint(0, 0)).y()
+    read_before = [
+        label.text()
+        for label in dialog.findChildren(QLabel)
+        if label.isVisible()
+        and label.mapTo(dialog, QPoint(0, 0)).y() < height_before - 40
+        and label.wordWrap()
+    ]
+    assert len(" ".join(read_before)) < 250, read_before
     dialog.reject()
 
 
@@ -240,7 +271,7 @@ def test_programs_for_each_api_get_an_address_and_the_last_request_is_the_proof(
     dialog.refresh_connections()
     assert dialog._last_request.text().endswith(agents.problem)
     dialog.switch.click()
-    assert not any(line.isVisibleTo(dialog) for line in dialog._other_program_lines)
+    assert "ANTHROPIC_BASE_URL=…" in words(dialog), "that address is no longer answered"
     dialog.reject()
 
 
@@ -255,7 +286,7 @@ def test_a_gateway_that_another_program_started_can_be_turned_on_here(window: Ma
     dialog.refresh_connections()
     assert "Gateway on 127.0.0.1:4356" in words(dialog)
     assert dialog.switch.text() == "Turn on"
-    assert "Turn the gateway on to get a line" in words(dialog)
+    assert "ANTHROPIC_BASE_URL=…" in words(dialog)
     dialog.switch.click()
     assert agents.on
     assert "ANTHROPIC_BASE_URL=http://127.0.0.1:4356/t/token" in words(dialog)
