@@ -175,10 +175,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._left_out = widgets.build_push_button(
             left_out_label, self, self._show_what_was_left_out, "link"
         )
-        show_label = tr("Show the newest")
-        self._show_first = widgets.build_push_button(
-            show_label, self, self._show_first_conversation
-        )
+        self._show_first = widgets.build_push_button("", self, self._show_first_conversation)
         self._close = widgets.build_push_button(tr("Close"), self, self.reject, "")
         self._stop = widgets.build_push_button(tr("Stop"), self, self._histories.stop_import, "")
         self._stop.clicked.connect(lambda: self._stop.setEnabled(False))
@@ -187,7 +184,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         )
         self._hide_buttons_of_result()
         links = [self._undo, self._keys, self._left_out]
-        buttons = [self._show_first, self._close, self._stop, self.import_button]
+        buttons = [self._close, self._show_first, self._stop, self.import_button]
         return build_row(*links, 1, *buttons)
 
     def _hide_buttons_of_result(self) -> None:
@@ -306,10 +303,15 @@ class ImportConversationsDialog(widgets.TransientDialog):
         is_over = has_outcome and not chosen_count
         self.import_button.setVisible(not self._is_importing and not is_over)
         self.import_button.setEnabled(chosen_count > 0 and not self._is_importing)
-        if is_over:
-            set_widget_look(self._close, "primary")
-        else:
-            set_widget_look(self._close, "")
+        look_of_opening = ""
+        look_of_closing = ""
+        # Whoever has imported a conversation wants to go on in it.
+        if is_over and not self._show_first.isHidden():
+            look_of_opening = "primary"
+        elif is_over:
+            look_of_closing = "primary"
+        set_widget_look(self._show_first, look_of_opening)
+        set_widget_look(self._close, look_of_closing)
         if chosen_count:
             label = format_count(
                 chosen_count, "Import {n} conversation", "Import {n} conversations"
@@ -362,16 +364,23 @@ class ImportConversationsDialog(widgets.TransientDialog):
         stood in the conversations can be forgotten from here.
         """
         self._outcome = outcome
+        workspace, _conversation = outcome.first_conversation
+        if outcome.new_count + outcome.grown_count == 1:
+            self._show_first.setText(tr("Open the conversation"))
+        else:
+            self._show_first.setText(tr("Open the newest"))
+        self._show_first.setVisible(bool(workspace))
         self._show_import_running(is_running=False)
         if not outcome.stopped:
             self.found.untick_all()
-        self._close.setFocus()
+        if workspace:
+            self._show_first.setFocus()
+        else:
+            self._close.setFocus()
         sentences = _describe_import_outcome(outcome)
         self._message_label.setText(" ".join(sentences))
         has_changed_something = bool(outcome.new_count or outcome.grown_count)
         self._undo.setVisible(has_changed_something)
-        workspace, _conversation = outcome.first_conversation
-        self._show_first.setVisible(bool(workspace))
         key_count = len(outcome.masked_keys)
         forget_keys = format_count(key_count, "Forget the secret…", "Forget the {n} secrets…")
         self._keys.setText(forget_keys)
@@ -393,6 +402,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._undo.hide()
         self._show_first.hide()
         self._undo.setEnabled(True)
+        self._update_import_button()
         sentences = [
             tr(
                 "The import was undone. The imported conversations are in the trash of their workspaces."
@@ -453,6 +463,8 @@ def _describe_import_outcome(outcome: history_import_port.ImportOutcome) -> list
             "{n} conversations had already been imported.",
         )
         sentences.append(unchanged_sentence)
+    if outcome.new_count:
+        sentences.append(tr("Each can be continued here, with the model that you choose."))
     if outcome.stopped:
         sentences.append(tr("Stopped. Conversations imported so far are kept. To add the rest, start the import again."))  # fmt: skip
     if outcome.masked_keys:

@@ -288,6 +288,7 @@ class ContextInspector(QWidget):
                 format_token_count(part.tokens),
                 mono=name.is_code,
                 act=_toggle_for_block(part),
+                wraps=False,
                 gap=gap,
             )
             gap = 0
@@ -527,4 +528,5 @@ def _build_block_box(ink: DrawingStyle, width: float, part: ListedBlock) -> Layo
         mono=part.shown_name.is_code,
         act=_toggle_for_block(part),
         more=words_on_hover,
+        wraps=False,
     )

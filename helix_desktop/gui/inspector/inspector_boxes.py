@@ -102,6 +102,7 @@ class MeterBox(LayoutBox):
 class FigureBox(LayoutBox):
     """Words at the left, a figure at the right. `dot` is the kind's colour; `ring`
     draws it as a ring. `more` stands beside the figure while the pointer is on the line.
+    `mono`: the words are code. `wraps`: words that are too long go on in a second line, not cut.
     """
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
@@ -117,19 +118,21 @@ class FigureBox(LayoutBox):
         accent: bool = False,
         act: BoxAction | None = None,
         more: str = "",
+        wraps: bool = True,
         gap: float = 0.0,
     ) -> None:
         super().__init__(ink, width, gap=gap)
         self._words = words
         self._figure = figure
+        # A name of a file or a tool is cut at its end, and words are broken between two of them.
+        self._is_on_one_line = mono or not wraps
         self._dot = dot
         self._ring = ring
         self._mono = mono
         self._accent = accent
         self._more = more
         self.height = ink.scaled_pixels(27.5)
-        # A name of a file or a tool is cut at its end, and words are broken between two of them.
-        if not mono:
+        if not self._is_on_one_line:
             self.height += self._height_of_further_lines()
         self.text = f"{words}  {figure}"
         if act is not None:
@@ -176,7 +179,7 @@ class FigureBox(LayoutBox):
             font = ink.mono
         room = self._room_beside(figure)
         words = self._words
-        if self._mono or figure != self._figure:
+        if self._is_on_one_line or figure != self._figure:
             words = QFontMetricsF(font).elidedText(words, Qt.TextElideMode.ElideRight, room)
         words_rect = QRectF(self._words_left, 0, room + 2, self.height)
         painter.setFont(font)

@@ -186,7 +186,10 @@ def test_what_was_imported_is_one_press_away(window: MainWindow) -> None:
     assert not dialog._show_first.isVisibleTo(dialog)
     assert "which costs nothing" in words(dialog), "the column of costs was read as a price"
     dialog.import_checked_groups()
-    pressed(dialog, "Show the newest")
+    assert dialog._show_first.property("look") == "primary"
+    assert dialog._close.property("look") != "primary", "one filled button"
+    assert "can be continued here" in words(dialog)
+    pressed(dialog, "Open the newest")
     assert wanted == [brought[0].first_conversation]
     assert not dialog.isVisible()
 

@@ -31,7 +31,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.inspector.context_inspector import ContextInspector
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.basic_boxes import ToggleSection
+from helix_desktop.gui.transcript.basic_boxes import LayoutBox, ToggleSection
 from helix_desktop.gui.transcript.chat_actions import ChatIntent, OpenFold, ShowInChat
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession, now
@@ -259,3 +259,20 @@ def test_tools_and_largest_parts_open_by_a_click(
     assert "Included above" not in panel.view.all_text()
     text = panel.view.all_text()
     assert text.index("Coming up") < text.index("This session")
+
+
+def test_the_largest_parts_are_one_line_each(
+    panel: ContextInspector, session: Commanded, settle: Settle
+) -> None:
+    """The beginning of the system's text stood there in seven lines."""
+    panel._carry_out_box_action(ToggleSection(("largest",)))
+    panel._carry_out_box_action(ToggleSection(("blocks",)))
+    settle()
+    boxes = [box for box in panel.view._stack.boxes if opens_menu_of_part(box)]
+    assert len(boxes) > 3
+    assert len({box.height for box in boxes}) == 1
+
+
+def opens_menu_of_part(box: LayoutBox) -> bool:
+    acts = [spot.act for spot in box.hot_spots]
+    return any(isinstance(act, ToggleSection) and act.key[0] == "block" for act in acts)

@@ -92,6 +92,7 @@ def test_a_long_name_wraps_and_a_files_name_is_cut(ink: DrawingStyle) -> None:
     wrapped = FigureBox(ink, 300.0, words, "1.5K")
     assert wrapped.height > one_line + 10
     assert FigureBox(ink, 300.0, words, "1.5K", mono=True).height == one_line
+    assert FigureBox(ink, 300.0, words, "1.5K", wraps=False).height == one_line
     assert FigureBox(ink, 4.0, words, "1.5K").height > wrapped.height
 
 
