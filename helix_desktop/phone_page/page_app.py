@@ -86,14 +86,15 @@ class PhonePage:
         code = form.get("code", "")
         name = form.get("name", "")
         try:
-            _, cookie = await asyncio.to_thread(self._devices.pair_device, code, name)
+            device, cookie = await asyncio.to_thread(self._devices.pair_device, code, name)
         except (ActionRefused, InvalidInput) as error:
             page = page_rendering.build_pairing_page(str(error))
             return HTMLResponse(page, status_code=403)
-        response = RedirectResponse("/", status_code=303)
+        response = RedirectResponse(f"{device.own_path}/", status_code=303)
         response.set_cookie(
             COOKIE,
             cookie,
+            path=device.own_path,
             max_age=COOKIE_SECONDS,
             httponly=True,
             samesite="strict",
@@ -143,9 +144,9 @@ class PhonePage:
             await list_changed.wait_for_later_version(version, HEARTBEAT_SECONDS)
 
     async def handle_open_form(self, request: Request) -> Response:
-        await self._check_may_allow(request)
+        device = await self._check_may_allow(request)
         await self._hosts.open_in_own_process(request.path_params["workspace"])
-        return RedirectResponse("/", status_code=303)
+        return RedirectResponse(f"{device.own_path}/", status_code=303)
 
     # --- A conversation
 
@@ -299,7 +300,8 @@ async def _answer_or_show_error(answer: Answer, request: Request) -> Response:
             status = 403
         form = request.scope.get("form", {})
         typed_words = form.get("text") or form.get("words") or ""
-        page = page_rendering.build_error_page(str(error), typed_words)
+        device = request.scope["device"]
+        page = page_rendering.build_error_page(str(error), device, typed_words)
         return HTMLResponse(page, status_code=status)
 
 

@@ -6,8 +6,8 @@ Each check is a rule with its reason. What is refused is told no more than why.
 import asyncio
 import hmac
 import logging
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -29,6 +29,7 @@ MOST_FIELDS = 20
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # These can be had without being paired.
 OPEN_PATHS = frozenset({"/pair", "/style.css", "/page.js", "/icon.svg"})
+_ADDRESS_OF_DEVICE = re.compile(r"(/d/[0-9a-f]{32})(/.*)")
 HEADERS: Mapping[str, str] = {
     # Nothing is loaded from elsewhere, and no page of another origin shows this one in a frame.
     "content-security-policy": (
@@ -56,7 +57,8 @@ class RefusedPageRequest(HelixError):
 class PageGuard:
     """Lets only paired devices and the page for pairing through to the app.
 
-    The app finds the device in `scope["device"]`, and the fields of a form in `scope["form"]`.
+    The app finds the device in `scope["device"]`, and the fields of a form in `scope["form"]`. The
+    device's own path is taken off the address.
     """
 
     def __init__(
@@ -102,7 +104,12 @@ class PageGuard:
             raise RefusedPageRequest(405, "The page answers only GET and POST.")
         self._check_came_from_own_page(method, host, headers)
 
-        device = self._find_device(headers)
+        own_path = ""
+        match = _ADDRESS_OF_DEVICE.fullmatch(scope["path"])
+        if match is not None:
+            own_path = match[1]
+            scope["path"] = match[2]
+        device = self._find_device(own_path, headers)
         if device is None and scope["path"] not in OPEN_PATHS:
             raise RefusedPageRequest(401, "This device is not paired.")
         form: Mapping[str, str] = {}
@@ -120,7 +127,7 @@ class PageGuard:
         form = await _read_form_in_time(headers, receive)
         _check_form_token(form, device)
         # It may have been revoked while the form was on its way, which whoever sends it decides.
-        if self._find_device(headers) is None:
+        if self._find_device(device.own_path, headers) is None:
             raise RefusedPageRequest(401, "This device is not paired.")
         return form
 
@@ -160,15 +167,18 @@ class PageGuard:
         if site not in ("same-origin", "none") and not is_link_followed:
             raise RefusedPageRequest(403, "Another page asked for this.")
 
-    def _find_device(self, headers: Mapping[str, str]) -> PairedDevice | None:
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return None
-        morsel = cookies.get(COOKIE)
-        if morsel is None:
-            return None
-        return self._devices.find_device(morsel.value)
+    def _find_device(self, own_path: str, headers: Mapping[str, str]) -> PairedDevice | None:
+        """Returns the device that the path is for, if one of the cookies is its own. A server at
+        another port of this computer can set cookies of the same name.
+        """
+        for cookie in headers.get("cookie", "").split(";"):
+            name, _, value = cookie.strip().partition("=")
+            if name != COOKIE:
+                continue
+            device = self._devices.find_device(value)
+            if device is not None and device.own_path == own_path:
+                return device
+        return None
 
 
 def _read_headers(scope: Scope) -> Mapping[str, str]:
@@ -228,6 +238,6 @@ async def _send_refused_page(send: Send, refused: RefusedPageRequest) -> None:
     text = refused.what
     if refused.status == 401:
         text += ' <a href="/pair">Pair it</a> with a code from the computer.'
-    body = f'<!doctype html><title>Helix Desktop</title><link rel="stylesheet" href="/style.css"><main class="narrow"><p>{text}</p></main>'
+    body = f'<!doctype html><title>Helix Desktop</title><link rel="stylesheet" href="/style.css"><script src="/page.js" defer></script><main class="narrow"><p>{text}</p></main>'
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body.encode()})

@@ -52,7 +52,7 @@ class ConversationPlace:
 
     @property
     def address(self) -> str:
-        return f"/w/{self.workspace}/c/{self.conversation}"
+        return f"{self.device.own_path}/w/{self.workspace}/c/{self.conversation}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,15 @@ def build_pairing_page(problem: str = "") -> str:
     return build_page("Pair this device", body)
 
 
-def build_error_page(sentence: str, typed_words: str = "") -> str:
+def build_error_page(sentence: str, device: PairedDevice | None, typed_words: str = "") -> str:
     """`typed_words`: what the user sent, which is nowhere else now."""
+    list_address = "/"
+    if device is not None:
+        list_address = f"{device.own_path}/"
     words = ""
     if typed_words:
         words = f'<label>Your words were not sent. Copy them, and try again: <textarea readonly rows="6">{escape_html(typed_words)}</textarea></label>'
-    body = f'<main class="narrow"><p role="alert">{escape_html(sentence)}</p>{words}<p><a href="/">Back to the list</a></p></main>'
+    body = f'<main class="narrow"><p role="alert">{escape_html(sentence)}</p>{words}<p><a href="{list_address}">Back to the list</a></p></main>'
     return build_page("Helix Desktop", body)
 
 
@@ -118,7 +121,7 @@ def build_list_page(list_html: str, device: PairedDevice) -> str:
     if not device.may_allow:
         note = "<p>This device may only look.</p>"
     body = f'<main class="list"><h1>Helix Desktop</h1>{note}<div id="list">{list_html}</div></main>'
-    return build_page("Helix Desktop", body, events="/events")
+    return build_page("Helix Desktop", body, events=f"{device.own_path}/events")
 
 
 def build_list(workspaces: Sequence[ListedWorkspace], device: PairedDevice) -> str:
@@ -128,7 +131,7 @@ def build_list(workspaces: Sequence[ListedWorkspace], device: PairedDevice) -> s
     resting: list[tuple[float, str]] = []  # Each with the time of its last change.
     for workspace in workspaces:
         for listed in _list_own_conversations(workspace):
-            item = _build_row(workspace, listed)
+            item = _build_row(workspace, listed, device)
             if listed.running is ConversationActivity.ASKING:
                 waiting.append(item)
             elif listed.running in (ConversationActivity.THINKING, ConversationActivity.TOOLS):
@@ -163,7 +166,7 @@ def _build_group(title: str, items: Sequence[str]) -> str:
     return f"<h2>{title}</h2><ul>{''.join(items)}</ul>"
 
 
-def _build_row(workspace: ListedWorkspace, listed: HostListRow) -> str:
+def _build_row(workspace: ListedWorkspace, listed: HostListRow, device: PairedDevice) -> str:
     """Builds a link to a conversation, with what it waits for or does now."""
     activity = ""
     if listed.running is ConversationActivity.ASKING:
@@ -176,7 +179,7 @@ def _build_row(workspace: ListedWorkspace, listed: HostListRow) -> str:
     name = escape_foreign_text(workspace.name)
     workspace_id = escape_html(workspace.id)
     conversation_id = escape_html(listed.row.id)
-    path = f"/w/{workspace_id}/c/{conversation_id}"
+    path = f"{device.own_path}/w/{workspace_id}/c/{conversation_id}"
     return f'<li><a href="{path}"><b>{title}</b><span>{name}</span>{activity}</a></li>'
 
 
@@ -188,7 +191,10 @@ def _build_closed_workspaces(workspaces: Sequence[ListedWorkspace], device: Pair
         button = ""
         if device.may_allow:
             button = _build_page_form(
-                f"/w/{workspace.id}/open", device, "<button>Open</button>", css="inline"
+                f"{device.own_path}/w/{workspace.id}/open",
+                device,
+                "<button>Open</button>",
+                css="inline",
             )
         items.append(f"<li><div><b>{escape_foreign_text(workspace.name)}</b>{button}</div></li>")
     return _build_group("Workspaces that are not open", items)
@@ -224,7 +230,7 @@ def build_head(place: ConversationPlace, shown: FollowedConversation) -> str:
         stop = _build_page_form(f"{place.address}/stop", place.device, button, css="inline")
     title = escape_foreign_text(shown.state.title or "New conversation")
     where = escape_foreign_text(f"{place.workspace_name} · on {place.machine}")
-    return f'<a class="back" href="/" aria-label="Back to the list">‹</a><div><h1>{title}</h1><p>{where}</p></div>{stop}'
+    return f'<a class="back" href="{place.device.own_path}/" aria-label="Back to the list">‹</a><div><h1>{title}</h1><p>{where}</p></div>{stop}'
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,16 @@ class PairedDevice:
         key = self.secret_hash.encode()
         return hmac.digest(key, b"form", "sha256").hex()
 
+    @property
+    def own_path(self) -> str:
+        """The path before all addresses of the page for this device. Only its browser knows it.
+
+        Browsers send a cookie to every port of a computer. An agent that serves a page at another
+        port would get this one, if it were not for this path alone.
+        """
+        key = self.secret_hash.encode()
+        return f"/d/{hmac.digest(key, b'path', 'sha256').hex()[:32]}"
+
 
 @dataclass(frozen=True, slots=True)
 class PairingCode:

@@ -3,6 +3,11 @@
 
 const source = document.body.dataset.events;
 
+// A paired device has a path of its own. Its cookie is sent there only, and not to others at this computer.
+const ownPath = /^\/d\/[0-9a-f]{32}\//.exec(location.pathname);
+if (ownPath) localStorage.setItem("own path", ownPath[0]);
+else if (location.pathname === "/" && localStorage.getItem("own path")) location.replace(localStorage.getItem("own path"));
+
 function isAtEnd() {
   return window.innerHeight + window.scrollY >= document.body.scrollHeight - 80;
 }

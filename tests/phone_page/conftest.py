@@ -80,13 +80,18 @@ class Phone:
     def headers(self) -> dict[str, str]:
         return {"cookie": f"{COOKIE}={self.cookie}", "host": HOST}
 
+    def address(self, path: str) -> str:
+        """Below the device's own path, if it is not yet."""
+        own_path = self.device.own_path
+        return path if path.startswith(own_path) else own_path + path
+
     async def get(self, path: str, **headers: str) -> httpx.Response:
-        return await self.browser.get(path, headers={**self.headers, **headers})
+        return await self.browser.get(self.address(path), headers={**self.headers, **headers})
 
     async def post(self, path: str, **fields: str) -> httpx.Response:
         headers = {**self.headers, "origin": ORIGIN, "sec-fetch-site": "same-origin"}
         form = {"token": self.device.form_token, **fields}
-        return await self.browser.post(path, headers=headers, data=form)
+        return await self.browser.post(self.address(path), headers=headers, data=form)
 
 
 def pair(browser: httpx.AsyncClient, devices: PairedDevices, *, may_allow: bool = True) -> Phone:

@@ -60,7 +60,7 @@ async def test_a_tunnel_reaches_it_at_any_port(phone: Phone, host: str) -> None:
 async def test_a_host_or_cookie_that_comes_twice_is_refused(phone: Phone) -> None:
     for name in ("host", "cookie"):
         headers = [*phone.headers.items(), (name, phone.headers[name])]
-        answer = await phone.browser.get("/", headers=headers)
+        answer = await phone.browser.get(phone.address("/"), headers=headers)
         assert answer.status_code == 400
 
 
@@ -83,7 +83,7 @@ async def test_a_form_of_another_page_does_nothing(
 ) -> None:
     session = await bench.start_conversation("Work")
     form = {"token": phone.device.form_token, "text": "hello"}
-    path = f"/w/{bench.id}/c/{session.id}/send"
+    path = phone.address(f"/w/{bench.id}/c/{session.id}/send")
     answer = await phone.browser.post(path, headers={**phone.headers, **origin}, data=form)
     assert answer.status_code == 403
     assert session.conversation.state.seq == 1
@@ -152,13 +152,56 @@ async def test_2500_wrong_cookies_open_nothing(phone: Phone) -> None:
     for _ in range(TRIES):
         cookie = wrong_cookie(chance, phone.cookie)
         headers = {"host": HOST, "cookie": f"{COOKIE}={cookie}".replace("\x00", "")}
-        answer = await phone.browser.get("/", headers=headers)
+        answer = await phone.browser.get(phone.address("/"), headers=headers)
         if answer.status_code == 200:
-            # What follows a semicolon is another cookie, and quotes are no part of the value.
-            assert phone.cookie == cookie.strip(' "')
+            # What follows a semicolon is another cookie.
+            assert phone.cookie == cookie.partition(";")[0].strip()
             continue
         assert answer.status_code == 401
         assert "Pairs" not in answer.text
+
+
+def cookies_sent_by_browser(page: httpx.Response, address: str) -> str:
+    """What a browser that got this answer sends to another address: the port does not matter."""
+    jar = httpx.Cookies()
+    jar.extract_cookies(page)
+    request = httpx.Request("GET", address)
+    jar.set_cookie_header(request)
+    sent: str = request.headers.get("cookie", "")
+    return sent
+
+
+async def test_a_server_at_another_port_of_this_computer_gets_no_cookie(
+    browser: httpx.AsyncClient, devices: PairedDevices
+) -> None:
+    """The cookie was for every path, so an agent that serves a page here got it, and could answer
+    its own questions with it.
+    """
+    code = devices.create_pairing_code(may_allow=True)
+    paired = await browser.post(
+        "/pair", headers={"origin": ORIGIN}, data={"code": code, "name": "x"}
+    )
+    (device,) = devices.list_devices()
+    own_address = paired.headers["location"]
+    assert own_address == f"{device.own_path}/"
+    assert COOKIE in cookies_sent_by_browser(paired, f"{ORIGIN}{own_address}w/a/c/b/send")
+    for port in (80, 3000, 4357, 8080):
+        for path in ("", "/", "/d", "/d/", f"/d/{'0' * 32}/", "/w/a/c/b", "/pair", "/page.js"):
+            assert cookies_sent_by_browser(paired, f"http://127.0.0.1:{port}{path}") == ""
+
+
+async def test_a_cookie_counts_only_at_the_path_of_its_own_device(
+    browser: httpx.AsyncClient, phone: Phone, devices: PairedDevices
+) -> None:
+    code = devices.create_pairing_code(may_allow=True)
+    other, other_cookie = devices.pair_device(code, "Another")
+    bare = {"host": HOST, "cookie": f"{COOKIE}={phone.cookie}"}
+    for path in ("/", "/events", f"{other.own_path}/", f"/d/{'0' * 32}/", phone.device.own_path):
+        assert (await browser.get(path, headers=bare)).status_code == 401
+    # A server at another port can set a cookie of this name for every path, even a real one.
+    for cookies in (f"{COOKIE}=x; {COOKIE}={phone.cookie}", f"{COOKIE}={phone.cookie};{COOKIE}=x", f"a=b,c; {COOKIE}={other_cookie}; {COOKIE}={phone.cookie}"):  # fmt: skip
+        answer = await browser.get(phone.address("/"), headers={"host": HOST, "cookie": cookies})
+        assert answer.status_code == 200
 
 
 async def test_a_stolen_cookie_is_worth_nothing_after_the_device_was_revoked(
@@ -191,7 +234,8 @@ async def test_a_form_that_was_begun_before_the_device_was_revoked_does_nothing(
         yield b"+now"
 
     headers = {**phone.headers, "origin": ORIGIN, "content-type": FORM}
-    answer = await phone.browser.post(f"{path}/send", headers=headers, content=send_slowly())
+    address = phone.address(f"{path}/send")
+    answer = await phone.browser.post(address, headers=headers, content=send_slowly())
     assert answer.status_code == 401
     assert session.conversation.state.seq == 1
 
@@ -255,7 +299,7 @@ async def test_5000_odd_requests_reach_nothing_and_break_nothing(
     chance = random.Random(77)
     session = await bench.start_conversation("Work")
     path = f"/w/{bench.id}/c/{session.id}"
-    paths = ["/", path, f"{path}/send", f"{path}/stop", f"{path}/answer", f"/w/{bench.id}/open", "/events", "//", "/pair/../", "/%2e%2e/", "/w/../c/x"]  # fmt: skip
+    paths = ["/", f"{phone.device.own_path}/", f"/d/{'a' * 32}{path}", path, f"{path}/send", f"{path}/stop", f"{path}/answer", f"/w/{bench.id}/open", "/events", "//", "/pair/../", "/%2e%2e/", "/w/../c/x"]  # fmt: skip
     names = ["host", "origin", "cookie", "sec-fetch-site", "content-type", "x-forwarded-host", "forwarded", "authorization"]  # fmt: skip
     values = [HOST, ORIGIN, "evil", "null", "same-origin", "application/x-www-form-urlencoded", f"{COOKIE}=x", "a" * 5_000, ""]  # fmt: skip
     for _ in range(2 * TRIES):

@@ -116,7 +116,7 @@ def test_what_needs_somebody_stands_first_and_the_newest_of_the_others_before_ol
     assert '<span class="waits">create &lt;b&gt;.txt</span>' in page
     assert page.count("create") == 1  # Only what waits says for what.
     assert [page.count(f"<span>{word}</span>") for word in ("thinking", "running tools", "failed", "idle")] == [1, 1, 1, 0]  # fmt: skip
-    assert '<a href="/w/w1/c/asks">' in page
+    assert f'<a href="{PHONE.own_path}/w/w1/c/asks">' in page
 
 
 @pytest.mark.parametrize("put_away", [{"trashed": True}, {"archived": True}, {"parent": "p"}])
@@ -144,7 +144,7 @@ def test_a_closed_workspace_is_opened_only_by_a_device_that_may_allow() -> None:
         page = page_rendering.build_list([closed], device)
         assert "Workspaces that are not open" in page
         assert "<b>net &amp; co</b>" in page
-        assert ('action="/w/w2/open"' in page) is device.may_allow
+        assert (f'action="{PHONE.own_path}/w/w2/open"' in page) is device.may_allow
 
 
 def test_nothing_on_the_page_turns_the_direction_of_what_stands_beside_it() -> None:
@@ -170,7 +170,7 @@ def test_a_device_that_may_only_look_is_told_so() -> None:
     assert "may only look" in page_rendering.build_list_page("", LOOKER)
     page = page_rendering.build_list_page("", PHONE)
     assert "may only look" not in page
-    assert 'data-events="/events"' in page
+    assert f'data-events="{PHONE.own_path}/events"' in page
 
 
 # --- Pages
@@ -191,17 +191,17 @@ def test_a_refused_code_is_said_on_the_page_for_the_next_try() -> None:
 
 
 def test_an_error_gives_back_what_was_typed() -> None:
-    assert "<textarea" not in page_rendering.build_error_page("It is gone.")
-    page = page_rendering.build_error_page("It is gone.", "my </textarea> words")
+    assert "<textarea" not in page_rendering.build_error_page("It is gone.", PHONE)
+    page = page_rendering.build_error_page("It is gone.", PHONE, "my </textarea> words")
     assert ">my &lt;/textarea&gt; words</textarea>" in page
-    assert 'href="/"' in page
+    assert f'href="{PHONE.own_path}/"' in page
 
 
 def test_a_conversation_has_a_field_for_words_only_where_they_may_be_sent() -> None:
     shown = conversation(said("Begin"))
     page = page_rendering.build_conversation_page(PLACE, shown)
-    assert 'data-events="/w/w1/c/c1/events"' in page
-    assert 'action="/w/w1/c/c1/send"' in page
+    assert f'data-events="{PHONE.own_path}/w/w1/c/c1/events"' in page
+    assert f'action="{PHONE.own_path}/w/w1/c/c1/send"' in page
     assert f'name="token" value="{PHONE.form_token}"' in page
     looking = page_rendering.build_conversation_page(replace(PLACE, device=LOOKER), shown)
     assert "Begin" in looking
@@ -222,7 +222,7 @@ def test_two_pages_send_two_messages_and_one_page_one() -> None:
 def test_what_works_can_be_stopped(activity: str, stops: bool) -> None:
     shown = doing(ConversationActivity(activity))
     head = page_rendering.build_head(PLACE, shown)
-    assert ('action="/w/w1/c/c1/stop"' in head) is stops
+    assert (f'action="{PHONE.own_path}/w/w1/c/c1/stop"' in head) is stops
     assert "/stop" not in page_rendering.build_head(replace(PLACE, device=LOOKER), shown)
     assert words_of(head).startswith("‹ New conversation storage · on workstation")
 
@@ -387,7 +387,7 @@ def test_a_card_marks_the_letters_of_a_program_that_look_like_others() -> None:
 
 def test_an_answer_names_the_question_that_was_read() -> None:
     page = card(QUESTION)
-    assert 'action="/w/w1/c/c1/answer"' in page
+    assert f'action="{PHONE.own_path}/w/w1/c/c1/answer"' in page
     assert '<input type="hidden" name="number" value="7">' in page
     assert f'name="fingerprint" value="{question_fingerprint(QUESTION)}"' in page
 

@@ -82,7 +82,8 @@ async def test_a_phone_hears_the_conversation_grow_until_it_is_revoked(
     device, cookie = devices.pair_device(devices.create_pairing_code(may_allow=True), "Phone")
     session = await bench.start_conversation("Work")
     headers = {"cookie": f"{COOKIE}={cookie}"}
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=LIMIT) as phone:
+    address = url + device.own_path
+    async with httpx.AsyncClient(base_url=address, headers=headers, timeout=LIMIT) as phone:
         assert "Work" in (await phone.get("/")).text
         path = f"/w/{bench.id}/c/{session.id}"
         async with phone.stream("GET", f"{path}/events") as stream:
@@ -110,7 +111,8 @@ async def test_a_workspace_that_a_window_has_open_is_not_opened_twice(
     await bench.start_conversation("From yesterday")
     device, cookie = devices.pair_device(devices.create_pairing_code(may_allow=True), "Phone")
     headers = {"cookie": f"{COOKIE}={cookie}", "origin": url}
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=LIMIT) as phone:
+    address = url + device.own_path
+    async with httpx.AsyncClient(base_url=address, headers=headers, timeout=LIMIT) as phone:
         opened = await phone.post(f"/w/{bench.id}/open", data={"token": device.form_token})
         assert opened.status_code == 303
         assert "From yesterday" in (await phone.get("/")).text
@@ -130,7 +132,8 @@ async def test_without_a_window_a_process_of_its_own_opens_a_workspace(
 ) -> None:
     device, cookie = devices.pair_device(devices.create_pairing_code(may_allow=True), "Phone")
     headers = {"cookie": f"{COOKIE}={cookie}", "origin": url}
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=LIMIT) as phone:
+    address = url + device.own_path
+    async with httpx.AsyncClient(base_url=address, headers=headers, timeout=LIMIT) as phone:
         page = (await phone.get("/")).text
         assert "not open" in page
         workspace = page[page.index("/w/") + 3 :].partition("/")[0]
