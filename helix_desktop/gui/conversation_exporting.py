@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PySide6.QtGui import QGuiApplication
 
-from helix_desktop.engine.facts import Recorded, ToolReturned
+from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
@@ -154,6 +154,7 @@ class ConversationExport:
 
     async def _read_export(self, form: str) -> ReadExport:
         """Reads what the file will contain. Nothing is written yet."""
+        from helix_desktop.histories.leaked_keys import list_outputs_beside_facts
         from helix_desktop.histories.openai_chat_export import digests_needed_for_export
 
         session = await self.bench.open_session(self.row.id)
@@ -163,7 +164,7 @@ class ConversationExport:
         if form == "markdown":
             # Markdown is for readers, who should not take replaced messages for valid ones.
             facts = state.facts_on_path()
-            needed_digests = _digests_of_outputs(facts)
+            needed_digests = list_outputs_beside_facts(facts)
         elif form == "openai":
             needed_digests = digests_needed_for_export(facts)
         contents = await self.bench.workspace.cache.read_contents(needed_digests)
@@ -281,15 +282,6 @@ def _list_masked_keys(text: str) -> list[str]:
     from helix_desktop.histories.leaked_keys import find_keys, mask_key
 
     return sorted({mask_key(key) for key in find_keys(text)})
-
-
-def _digests_of_outputs(facts: Sequence[Recorded]) -> list[Digest]:
-    digests: list[Digest] = []
-    for recorded in facts:
-        fact = recorded.fact
-        if isinstance(fact, ToolReturned) and not fact.head:
-            digests.append(fact.output.digest)
-    return digests
 
 
 def _build_export(

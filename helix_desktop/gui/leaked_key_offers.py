@@ -6,7 +6,7 @@ from functools import partial
 
 from PySide6.QtCore import QObject
 
-from helix_desktop.engine.facts import Recorded, ToolReturned
+from helix_desktop.engine.facts import Recorded
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.question_dialogs import ask_to_forget_keys
@@ -128,12 +128,7 @@ class LeakedKeyOffers(QObject):
 
 
 async def _find_keys(bench: Workbench, facts: Sequence[Recorded]) -> Sequence[str]:
-    from helix_desktop.histories.leaked_keys import find_keys_in_facts
+    from helix_desktop.histories.leaked_keys import find_keys_in_facts, list_outputs_beside_facts
 
-    digests = []
-    for recorded in facts:
-        fact = recorded.fact
-        if isinstance(fact, ToolReturned) and not fact.head:
-            digests.append(fact.output.digest)
-    contents = await bench.workspace.cache.read_contents(digests)
+    contents = await bench.workspace.cache.read_contents(list_outputs_beside_facts(facts))
     return await asyncio.to_thread(find_keys_in_facts, facts, contents.values())

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from helix_desktop.engine.fact_encoding import encode_fact
-from helix_desktop.engine.facts import Recorded
+from helix_desktop.engine.facts import Recorded, ToolReturned
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.resources import read_word_lists
 
 # Each key contains one of these, and most texts contain none. Patterns with a fixed
@@ -48,6 +49,16 @@ def find_keys_in_facts(recorded_facts: Iterable[Recorded], contents: Iterable[by
         for key in find_keys(text):
             keys[_LINE_END.sub("\n", key)] = None
     return list(keys)
+
+
+def list_outputs_beside_facts(recorded_facts: Iterable[Recorded]) -> list[Digest]:
+    """Return the outputs whose text does not stand in the facts, and is searched beside them."""
+    digests: list[Digest] = []
+    for recorded in recorded_facts:
+        fact = recorded.fact
+        if isinstance(fact, ToolReturned) and not fact.head:
+            digests.append(fact.output.digest)
+    return digests
 
 
 def mask_key(key: str) -> str:

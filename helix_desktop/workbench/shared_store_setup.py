@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable
+from helix_desktop.histories import leaked_keys
 from helix_desktop.secrets import SecretStorage, SharedStoreKey
 from helix_desktop.store import workspace_link, workspace_settings
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
@@ -31,6 +32,13 @@ class WorkspaceSharingSetup:
         stored = await self._workspace.index.compute_figures()
         conversations = await self._workspace.journal.list_conversations()
         return len(conversations), stored.entries, stored.size
+
+    async def find_secrets_of_conversation(self, conversation: str) -> list[str]:
+        """Return what looks like a key in the messages and outputs of a conversation."""
+        facts = await self._workspace.journal.read_facts(conversation)
+        digests = leaked_keys.list_outputs_beside_facts(facts)
+        contents = await self._workspace.cache.read_contents(digests)
+        return await asyncio.to_thread(leaked_keys.find_keys_in_facts, facts, contents.values())
 
     async def test_store_address(self, address: str) -> str:
         """Describe the store at an address, or raise why it cannot be used. No

@@ -463,6 +463,7 @@ class FakeSharing:
         self.sharing_state = SharingStatus()
         self.synced_sessions = SimpleNamespace(branch_by_conversation=dict[str, str]())
         self.writing: dict[str, str] = {}
+        self.secrets: dict[str, list[str]] = {}  # By conversation.
         self.listeners: list[Callable[[], object]] = []
         self.refusing = ""
 
@@ -482,6 +483,9 @@ class FakeSharing:
         self.writing.pop(conversation, None)
         if self.refusing:
             raise SharedStoreUnreachable(self.refusing)
+
+    async def find_secrets_of_conversation(self, conversation: str) -> list[str]:
+        return self.secrets.get(conversation, [])
 
     async def measure_shared_amount(self) -> tuple[int, int, int]:
         return 12, 345, 6_700_000

@@ -8,6 +8,18 @@ import psycopg
 from keyring.backends.fail import Keyring as NoKeyring
 
 from helix_desktop import program_folders, program_settings
+from helix_desktop.engine.facts import (
+    ModelReplied,
+    Stop,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.peers import postgres
@@ -48,3 +60,32 @@ async def test_an_empty_workspace_can_be_joined_as_soon_as_it_is_shared(
     finally:
         for each in desks:
             await each.aclose()
+
+
+async def test_what_looks_like_a_key_is_found_in_messages_and_in_long_outputs(
+    tmp_path: Path,
+) -> None:
+    here = desk(tmp_path / "desktop")
+    in_message = "sk-proj-" + "a1b2" * 8
+    in_output = "ghp_" + "c3d4" * 9
+    try:
+        bench = await here.create_workspace("Pairs", tmp_path)
+        session = await bench.start_conversation("Keys")
+        content = f"{'x' * 90_000} {in_output}".encode()
+        await bench.workspace.cache.store_content(content, EntryOrigin("run_command", "env"))
+        output = Stored(Digest.of_content(content), len(content), 1)
+        call = ToolCall("c1", "run_command", "{}", tokens=1)
+        await bench.workspace.journal.append_to_journal(
+            session.id,
+            (
+                UserSaid((Text(f"use {in_message}", 20),)),
+                ModelReplied((call,), "m", Stop.CALLS, Usage()),
+                ToolReturned("c1", output, 20_000),
+            ),
+        )
+        found = await bench.sharing_setup.find_secrets_of_conversation(session.id)
+        assert set(found) == {in_message, in_output}
+        other = await bench.start_conversation("Nothing")
+        assert await bench.sharing_setup.find_secrets_of_conversation(other.id) == []
+    finally:
+        await here.aclose()

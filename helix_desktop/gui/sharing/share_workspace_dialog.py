@@ -2,23 +2,28 @@
 key to copy if it is shared.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QWidget
 
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.common.widgets import build_line_edit, build_plain_label, build_push_button
-from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.question_dialogs import ask_to_confirm, ask_to_forget_keys
 from helix_desktop.gui.rows_and_columns import build_row
-from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.sharing import sharing_sentences
 from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
+from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
+from helix_desktop.histories.leaked_keys import longest_first, mask_key
 
+MOST_SHOWN_SECRETS = 5
 DOCKER_COMMAND = "docker run -d -p 127.0.0.1:5432:5432 -e POSTGRES_PASSWORD=try-it postgres"
 
 
@@ -26,11 +31,13 @@ class ShareWorkspaceDialog(SharingFormDialog):
     """Offers a file first and, if the user asks for it, a database. For a workspace that is shared
     already, it shows how others join.
     `export_wanted` carries the action of the window that writes a file for a colleague. `copy_wanted`:
-    the shown conversation is to be copied as Markdown.
+    the shown conversation is to be copied as Markdown. `secrets_forgotten` carries the secrets that
+    were removed from the workspace, since drafts may have them, too.
     """
 
     export_wanted = Signal(str)
     copy_wanted = Signal()
+    secrets_forgotten = Signal(object)
 
     def __init__(
         self,
@@ -61,7 +68,16 @@ class ShareWorkspaceDialog(SharingFormDialog):
             "link",
             wraps=True,
         )
-        self._file_panel = stack_widgets(self._build_file_section(), self.with_database)
+        self._rows_not_searched = list(bench.list_conversations())
+        self._searched_count = 0
+        self._secrets: list[str] = []
+        self.secrets_label = build_plain_label("", "muted")
+        self.forget_secrets = build_push_button("", self, self._confirm_and_forget_secrets, "link")
+        self.forget_secrets.hide()
+        file_section = stack_widgets(
+            self._build_file_section(), self._build_secrets_row(), spacing=8
+        )
+        self._file_panel = stack_widgets(file_section, self.with_database)
         self._database_panel = stack_widgets(
             build_plain_label(tr("For a team: share it live"), "heading"),
             self._build_sharing_explanation(),
@@ -84,6 +100,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         runner.run_in_background(
             self._setup.measure_shared_amount(), then=self._show_upload_amount, owner=self
         )
+        self._search_next_conversation_for_secrets()
 
     def _build_file_section(self) -> QWidget:
         text = tr("The whole workspace or one conversation, with its outputs. Your colleague opens the file with “Import workspace…” in Helix Desktop, or reads the conversation anywhere as Markdown.")  # fmt: skip
@@ -113,6 +130,85 @@ class ShareWorkspaceDialog(SharingFormDialog):
         return stack_widgets(
             heading, build_plain_label(text), buttons, _build_sentence_on_keys(), spacing=8
         )
+
+    # --- What looks like a secret, before anything leaves this computer
+
+    def _build_secrets_row(self) -> QWidget:
+        row = QWidget(self)
+        build_row((self.secrets_label, 1), self.forget_secrets, owner=row, margins=0, wraps=True)
+        return row
+
+    def _search_next_conversation_for_secrets(self) -> None:
+        """Searches one conversation after another. Closing the dialog ends this."""
+        self._show_found_secrets()
+        if not self._rows_not_searched:
+            return
+        row = self._rows_not_searched.pop(0)
+        self._runner.run_in_background(
+            self._setup.find_secrets_of_conversation(row.id),
+            then=self._add_secrets_and_continue,
+            failed=self._continue_without_conversation,
+            owner=self,
+        )
+
+    def _add_secrets_and_continue(self, found_secrets: Sequence[str]) -> None:
+        self._searched_count += 1
+        for secret in found_secrets:
+            if secret not in self._secrets:
+                self._secrets.append(secret)
+        self._search_next_conversation_for_secrets()
+
+    def _continue_without_conversation(self, _error: HelixError) -> None:
+        # It is not counted: of a conversation that cannot be read, nothing is known.
+        self._search_next_conversation_for_secrets()
+
+    def _show_found_secrets(self) -> None:
+        """Says what was found until now, masked, and how much was looked through."""
+        searched = format_count(
+            self._searched_count,
+            "{n} conversation was searched.",
+            "{n} conversations were searched.",
+        )
+        look = "muted"
+        if self._secrets:
+            look = "danger"
+            masked_secrets = [mask_key(secret) for secret in self._secrets[:MOST_SHOWN_SECRETS]]
+            if len(self._secrets) > MOST_SHOWN_SECRETS:
+                masked_secrets.append("…")
+            listed_secrets = ", ".join(masked_secrets)
+            found = tr("This workspace contains what looks like secrets: {secrets}.", secrets=listed_secrets)  # fmt: skip
+        elif self._rows_not_searched:
+            found = tr("Looking for secrets…")
+        else:
+            found = tr("Nothing that looks like a key was found. Passwords cannot be recognized.")
+        self.secrets_label.setText(join_sentences(found, searched))
+        set_widget_look(self.secrets_label, look)
+        forget_words = format_count(
+            len(self._secrets), "Forget the secret…", "Forget the {n} secrets…"
+        )
+        self.forget_secrets.setText(forget_words)
+        self.forget_secrets.setVisible(bool(self._secrets))
+
+    def _confirm_and_forget_secrets(self) -> None:
+        secrets = list(self._secrets)
+        masked_secrets = [mask_key(secret) for secret in secrets]
+        ask_to_forget_keys(self, masked_secrets, partial(self._forget_secrets, secrets))
+
+    def _forget_secrets(self, secrets: Sequence[str]) -> None:
+        forgetting = self._forget_each_secret(secrets)
+        self._run_sharing_work(forgetting, tr("Forgetting…"), self._say_secrets_forgotten)
+
+    async def _forget_each_secret(self, secrets: Sequence[str]) -> int:
+        for secret in longest_first(secrets):
+            await self._bench.forget_content(text=secret)
+            self._secrets.remove(secret)
+        self.secrets_forgotten.emit(secrets)
+        return len(secrets)
+
+    def _say_secrets_forgotten(self, count: int) -> None:
+        self._show_found_secrets()
+        forgotten = format_count(count, "{n} secret was removed.", "{n} secrets were removed.")
+        self._show_sharing_status(forgotten)
 
     def _export(self, action: str) -> None:
         self.reject()

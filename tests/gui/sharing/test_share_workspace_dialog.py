@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
+from PySide6.QtWidgets import QLabel, QLineEdit, QMessageBox, QPushButton
 
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.sharing.share_workspace_dialog import ShareWorkspaceDialog
@@ -84,6 +84,44 @@ def test_it_says_before_sharing_that_keys_go_along(
     )
 
 
+def test_what_looks_like_a_secret_is_shown_before_anything_is_saved(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    """The dialog said that secrets go along, and not whether there are any."""
+    rows = bench.list_conversations()
+    secret = "sk-proj-" + "a1b2" * 8
+    bench.sharing_setup.secrets = {rows[1].id: [secret], rows[2].id: [secret]}
+    window.window_actions["share-workspace"].trigger()
+    (dialog,) = window.findChildren(ShareWorkspaceDialog)
+    qt_works(5)
+    words = shown(dialog)
+    assert "This workspace contains what looks like secrets: sk-proj…b2." in words
+    assert f"{len(rows)} conversations were searched." in words
+    assert secret not in words
+    window.chat.composer.text.setPlainText(f"use {secret}")
+    dialog.forget_secrets.click()
+    (box,) = dialog.findChildren(QMessageBox)
+    next(each for each in box.buttons() if each.text() == "Forget them").click()
+    qt_works(5)
+    assert bench.forgotten == [secret]
+    assert "1 secret was removed." in shown(dialog)
+    assert "Nothing that looks like a key was found." in shown(dialog)
+    assert not dialog.forget_secrets.isVisibleTo(dialog)
+    dialog.reject()
+
+
+def test_that_nothing_was_found_is_said_with_what_was_searched(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    dialog = ShareWorkspaceDialog(bench, window.background_runner, window)
+    dialog.open()
+    qt_works(5)
+    count = len(bench.list_conversations())
+    assert "Nothing that looks like a key was found." in shown(dialog)
+    assert f"{count} conversations were searched." in shown(dialog)
+    dialog.reject()
+
+
 def test_a_password_in_the_address_is_hidden_at_once(
     dialog: ShareWorkspaceDialog, bench: FakeWorkbench
 ) -> None:
@@ -151,5 +189,5 @@ def test_no_line_is_cut_when_the_amount_is_known_later(
     dialog._show_upload_amount((12, 345, 6_700_000))
     qt_works(20)
     labels = [label for label in dialog.findChildren(QLabel) if label.isVisible()]
-    assert len(labels) == 8
+    assert len(labels) == 9
     assert all(label.height() >= label.heightForWidth(label.width()) for label in labels)
