@@ -276,12 +276,14 @@ NO_LONGER = "[What stood here before, under the same name, no longer holds.]"
 class UserSaid:
     """`steering`: it was sent while the agent worked, and follows all results of that
     step. `by`: where a message of the program comes from, such as
-    `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop` or `agent`.
+    `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop` or `agent`. `command`: tells it from
+    other messages with equal words. No model is sent it.
     """
 
     parts: tuple[UserPart, ...]
     steering: bool = False
     by: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)

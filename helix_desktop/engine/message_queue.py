@@ -298,7 +298,7 @@ class TurnRunner:
         if not self._queue:
             return
         message = self._queue.pop_next_message()
-        message_fact = facts.UserSaid(message.parts, by=message.by)
+        message_fact = facts.UserSaid(message.parts, by=message.by, command=message.command_id)
         replaced_message = 0
         if message.rewinds_to is not None:
             replaced_message = message.rewinds_to + 1

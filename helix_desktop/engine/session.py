@@ -97,7 +97,7 @@ class Session:
         command_id: str = "",
     ) -> None:
         """Send a message now, or after the turn. `steer`: after the turn's current step.
-        `command_id`: of the client's command that sends it.
+        `command_id`: becomes `UserSaid.command`.
         """
         if self.agent:
             raise ActionRefused(

@@ -83,7 +83,7 @@ class QueuedMessage:
     steer: bool
     by: str = ""  # Who wrote it: see `UserSaid.by`.
     rewinds_to: int | None = None
-    command_id: str = ""  # Of the client's command that sent it, if it came from a client.
+    command_id: str = ""  # See `UserSaid.command`.
 
 
 @dataclass(frozen=True, slots=True)

@@ -527,7 +527,9 @@ class TurnLoop:
         new_facts: list[facts.Fact] = []
         try:
             for message in messages:
-                said = facts.UserSaid(message.parts, steering=within, by=message.by)
+                said = facts.UserSaid(
+                    message.parts, steering=within, by=message.by, command=message.command_id
+                )
                 message_and_folds = await self._folding.excerpt_large_message(said)
                 # The folds of a message do not count the messages before it.
                 place_of_message = -len(new_facts)

@@ -230,10 +230,11 @@ class ConversationState(Moment):
                 number_of_batch = _number_in_fold_name(batch)
                 self.last_fold = max(self.last_fold, number_of_fold, number_of_batch)
             case Forgotten(entries=entries):
-                for entry in entries:
-                    self.record.forgotten[entry] = recorded.seq
+                self.record.forgotten.update(dict.fromkeys(entries, recorded.seq))
             case FilesChanged(by="undo"):
                 self.last_undo = recorded.seq
+            case UserSaid(command=command):
+                self.record.note_command_of_message(recorded.seq, command)
             case ToolReturned(output=output):
                 self._output_seqs[output.digest.raw] = recorded.seq
             case ConversationStarted() as started:

@@ -23,6 +23,7 @@ from helix_desktop.engine.message_identity import is_same_message
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FactAppended, MessagesQueued
 from helix_desktop.engine.session_setup import QueuedMessage
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.workbench.partial_replies import file_name_of_conversation
@@ -43,8 +44,8 @@ FindOpenSession = Callable[[str], Session | None]
 class KeptMessage:
     """A message that is not in the journal yet. `queued_at`: when, in seconds since 1970.
 
-    `after_seq`: only a later fact can be this message. An equal message that was recorded before is
-    another one, because people send the same word twice.
+    `after_seq`: of a message without a command, only a later fact can be this one. An equal message
+    that was recorded before is another one, because people send the same word twice.
     """
 
     message: QueuedMessage
@@ -66,26 +67,27 @@ class _KeptQueue:
         self, queue: Iterable[QueuedMessage], event: MessagesQueued, last_seq: int
     ) -> None:
         known = list(self.waiting)
-        for parts in event.put_back:
-            returned = _pop_message_with_parts(self.unrecorded, parts)
-            if returned is not None:
-                known.append(returned)
-        for parts in event.taken_back:
-            _pop_message_with_parts(known, parts)
-
         self.waiting = []
         for message in queue:
-            kept = _pop_message_with_parts(known, message.parts)
+            kept = _pop_message(known, message.command_id, message.parts)
+            if kept is None and message.parts in event.put_back:
+                kept = _pop_message(self.unrecorded, message.command_id, message.parts)
             if kept is None:
                 kept = KeptMessage(message, time.time(), last_seq)
             self.waiting.append(replace(kept, message=message))
+        # Only now, when no equal message that goes on waiting can be taken for one of them.
+        for parts in event.taken_back:
+            _pop_message_with_parts(known, parts)
         # What has left the queue and was not taken back is about to be recorded.
         self.unrecorded.extend(known)
 
     def remove_recorded(self, recorded: Recorded, message: UserSaid) -> None:
-        removed = _pop_message_with_parts(self.unrecorded, message.parts)
-        if removed is None and self.unrecorded:
-            removed = self.unrecorded.pop(0)  # It was recorded in another form, as it is long.
+        removed = _pop_message(self.unrecorded, message.command, message.parts)
+        if message.command:
+            return
+        if removed is None:
+            # It was recorded in another form, as it is long.
+            removed = _pop_first_kept_without_command(self.unrecorded)
         removed_parts = message.parts
         if removed is not None:
             removed_parts = removed.message.parts
@@ -133,8 +135,9 @@ class MessageQueueFiles:
         """
         kept = self._read_kept_messages(session.id)
         for kept_message in kept:
-            self._left_command_ids.add(kept_message.message.command_id)
-        unrecorded = find_unrecorded_messages(kept, session.all_facts)
+            if kept_message.message.command_id:
+                self._left_command_ids.add(kept_message.message.command_id)
+        unrecorded = find_unrecorded_kept_messages(kept, session.conversation.state)
         if not unrecorded:
             # A file that stays says nothing new: all its messages are recorded.
             with suppress(OSError):
@@ -143,11 +146,12 @@ class MessageQueueFiles:
         self._queues[session.id] = _KeptQueue(waiting=unrecorded)
         session.queue.extend(kept_message.message for kept_message in unrecorded)
 
-    def was_left_by_command(self, command_id: str) -> bool:
-        """Return whether an earlier process, which was killed, left a message of this command. It
-        waits now, or was recorded since.
+    def had_message_of_command(self, session: Session, command_id: str) -> bool:
+        """Return whether the message of this command is recorded, or an earlier process, which was
+        killed, left it. Then it waits now, or was taken back since.
         """
-        return command_id in self._left_command_ids
+        is_recorded = command_id in session.conversation.state.record.messages_by_command
+        return is_recorded or command_id in self._left_command_ids
 
     def messages_queued_since(self, conversation: str, moment: float) -> Sequence[QueuedMessage]:
         queue = self._queues.get(conversation, _KeptQueue())
@@ -286,20 +290,24 @@ def _forget_messages_in_file(path: Path, forms: TextForms) -> int:
     return len(kept_messages) - len(remaining)
 
 
-def find_unrecorded_messages(
-    kept_messages: Sequence[KeptMessage], recorded: Sequence[Recorded]
+def find_unrecorded_kept_messages(
+    kept_messages: Sequence[KeptMessage], conversation: ConversationState
 ) -> list[KeptMessage]:
-    """Return the messages that the conversation does not have. Each recorded message counts for one
-    that was kept, because people send the same word twice.
+    """Return the messages that the conversation does not have. Of those without a command, each
+    recorded message counts for one that was kept, because people send the same word twice.
     """
-    unmatched = [entry for entry in recorded if isinstance(entry.fact, UserSaid)]
+    unmatched: list[Recorded] = []
+    for entry in conversation.facts:
+        if isinstance(entry.fact, UserSaid) and not entry.fact.command:
+            unmatched.append(entry)
     unrecorded: list[KeptMessage] = []
     for kept in kept_messages:
-        recorded_message: Recorded | None = None
-        for entry in unmatched:
-            if entry.seq > kept.after_seq and is_same_message(entry.fact, kept.message.parts):
-                recorded_message = entry
-                break
+        command_id = kept.message.command_id
+        if command_id:
+            if command_id not in conversation.record.messages_by_command:
+                unrecorded.append(kept)
+            continue
+        recorded_message = _find_later_equal_message(unmatched, kept)
         if recorded_message is None:
             unrecorded.append(kept)
         else:
@@ -307,10 +315,39 @@ def find_unrecorded_messages(
     return unrecorded
 
 
+def _find_later_equal_message(recorded: Sequence[Recorded], kept: KeptMessage) -> Recorded | None:
+    """Return the first later message that says the same."""
+    for entry in recorded:
+        if entry.seq > kept.after_seq and is_same_message(entry.fact, kept.message.parts):
+            return entry
+    return None
+
+
+def _pop_message(
+    messages: list[KeptMessage], command_id: str, parts: Sequence[UserPart]
+) -> KeptMessage | None:
+    """Remove and return the message of this command or, where there is none, the first one without
+    a command that has these parts.
+    """
+    for index, kept in enumerate(messages):
+        if kept.message.command_id != command_id:
+            continue
+        if command_id or kept.message.parts == tuple(parts):
+            return messages.pop(index)
+    return None
+
+
+def _pop_first_kept_without_command(messages: list[KeptMessage]) -> KeptMessage | None:
+    for index, kept in enumerate(messages):
+        if not kept.message.command_id:
+            return messages.pop(index)
+    return None
+
+
 def _pop_message_with_parts(
     messages: list[KeptMessage], parts: Sequence[UserPart]
 ) -> KeptMessage | None:
-    """Remove and return the first message with these parts. Of equal messages, each is found once."""
+    """Remove and return the first message with these parts."""
     for index, kept in enumerate(messages):
         if kept.message.parts == tuple(parts):
             return messages.pop(index)

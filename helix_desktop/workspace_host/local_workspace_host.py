@@ -175,7 +175,7 @@ class LocalWorkspaceHost:
         # A slash command may run and ask first. The next message must not overtake it.
         lock = self._memory.sending_locks.setdefault(command.conversation, asyncio.Lock())
         async with lock:
-            if queue_files.was_left_by_command(command_id):
+            if queue_files.had_message_of_command(session, command_id):
                 # An earlier process, which was killed, has kept it. Its sender wants it answered.
                 parts = _parts_left_by_command(session, command_id)
                 session.send_waiting_messages()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked
 from helix_desktop.errors import StoreFailed
@@ -39,6 +41,11 @@ class OpenConversation:
     @property
     def queue_file(self) -> Path:
         return self.bench.workspace.folder / "partial" / f"{self.session.id}{ENDING}"
+
+    @property
+    def kept_commands(self) -> list[str]:
+        content = json.loads(self.queue_file.read_text())
+        return [message["command"] for message in content["messages"]]
 
     async def wait_for_question(self) -> None:
         """Starts a turn that asks. Whatever is sent from now on waits behind it."""
@@ -135,6 +142,56 @@ async def test_a_message_that_left_the_queue_is_kept_until_it_is_recorded(
     await opened.desk.aclose()
     again = await open_again(desks, opened)
     assert again.waiting == ["first", "second"]
+
+
+async def test_equal_messages_are_told_apart_by_their_commands(
+    opened: OpenConversation, desks: Desks
+) -> None:
+    """People send "again" twice. The second one was recorded, or taken back, or waits on."""
+    await opened.wait_for_question()
+    for command in ("a", "b", "c"):
+        opened.session.send_message((Text("again"),), command_id=command)
+    before_recording = opened.queue_file.read_bytes()
+    opened.session.queue.take_back_queued(0)
+    assert opened.kept_commands == ["b", "c"]
+    opened.session.queue.move_message(1, 0)
+    message = opened.session.queue.pop_next_message()
+    assert opened.kept_commands == ["c", "b"]
+    fact = UserSaid(message.parts, command=message.command_id)
+    await opened.session.conversation.append_facts(fact)
+    assert opened.kept_commands == ["b"]
+    opened.queue_file.write_bytes(before_recording)
+    await opened.desk.aclose()
+    again = await open_again(desks, opened)
+    assert [message.command_id for message in again.session.queue] == ["a", "b"]
+
+
+async def test_messages_are_recorded_with_their_commands(opened: OpenConversation) -> None:
+    """One that waits for the turn's end, and one that steers."""
+    await opened.wait_for_question()
+    opened.session.send_message((Text("again"),), command_id="later")
+    opened.session.send_message((Text("again"),), steer=True, command_id="now")
+    (number,) = opened.session.questions
+    opened.session.answer_question(number, PermissionAnswer(allowed=False))
+    await opened.session.wait_until_idle()
+    said = [entry.fact for entry in opened.session.all_facts if isinstance(entry.fact, UserSaid)]
+    assert [fact.command for fact in said] == ["", "now", "later"]
+    assert not opened.queue_file.exists()
+
+
+async def test_what_was_recorded_by_a_killed_host_is_not_sent_again(
+    opened: OpenConversation, desks: Desks
+) -> None:
+    """Its line broke before the answer, so the client sends the command again to the next host."""
+    command = SendMessage(opened.session.id, "hello")
+    await LocalWorkspaceHost(opened.bench).run_host_command(command, "the same")
+    await opened.session.wait_until_idle()
+    await opened.desk.aclose()
+    again = await open_again(desks, opened)
+    await LocalWorkspaceHost(again.bench).run_host_command(command, "the same")
+    await again.session.wait_until_idle()
+    said = [entry for entry in again.session.all_facts if isinstance(entry.fact, UserSaid)]
+    assert len(said) == 1
 
 
 async def test_a_client_that_sends_again_after_a_kill_sends_once(
