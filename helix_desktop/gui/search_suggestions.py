@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from helix_desktop.engine.list_rows import ConversationListRow
-from helix_desktop.engine.ports import SearchHit
+from helix_desktop.engine.ports import VERSION, SearchHit
 from helix_desktop.engine.search_query import stem_of_word
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, StoreBusy, shorten_to_line
@@ -34,6 +34,10 @@ MOST_FILES = 6
 MOST_ENTRIES = 4
 # What the program itself calls a content that has no name.
 NAMELESS_SOURCES = ("message", "details of a conversation")
+# What stores the content of a file, or lines of it, with the file as its source.
+TOOLS_WITH_FILES = frozenset(
+    {VERSION, "read_file", "read", "read_document", "write_file", "edit_file", "edit"}
+)
 SHORTEST_TELLING_LINE = 20  # Before a found line of fewer characters, its command is shown, too.
 LEAD = 20  # About this many characters are shown before the first word that was found.
 _MARKDOWN_MARKS = re.compile(r"\*\*|`+|^[-*] ")
@@ -172,19 +176,20 @@ def suggest_search_hits(
     needles = list_needles_of_query(query)
     stems = [stem_of_word(word) for word in query.split()]
     sources = _map_texts_of_outputs_to_sources(hits)
-    item_by_key: dict[tuple[str, str, Digest | None], PaletteItem] = {}
-    counts: Counter[tuple[str, str, Digest | None]] = Counter()
-    newest_times: dict[tuple[str, str, Digest | None], float] = {}
+    item_by_key: dict[EqualHits, PaletteItem] = {}
+    counts: Counter[EqualHits] = Counter()
+    newest_times: dict[EqualHits, float] = {}
     for hit in hits:
         source = hit.about.source or sources.get(hit.snippet, "")
         if hit.page or source in NAMELESS_SOURCES:
             source = ""  # The note says where it is.
         text = _text_of_hit(hit, source, stems, needles)
         note = _note_of_hit(hit, text, titles, workspace_name)
-        # Outputs with the same line are as many as their contents.
-        key = (text, note, hit.digest)
+        key = EqualHits.of_hit(hit, text, note, workspace_name)
         counts[key] += 1
-        newest_times[key] = max(hit.time, newest_times.get(key, 0.0))
+        if hit.time < newest_times.get(key, 0.0):
+            continue  # The row leads to the newest of the equal ones.
+        newest_times[key] = hit.time
         go_to_hit = partial(go, _place_of_hit(hit, workspace, query))
         icon = _icon_of_hit(hit)
         is_similar = not hit.has_all_words
@@ -196,6 +201,26 @@ def suggest_search_hits(
         counted_item = _say_how_often(item, counts[key])
         items.append(_say_when(counted_item, newest_times[key]))
     return items
+
+
+@dataclass(frozen=True, slots=True)
+class EqualHits:
+    """What hits have in common that are one row: the found line, and where it stands."""
+
+    text: str
+    note: str
+    file: str
+    digest: Digest | None
+
+    @classmethod
+    def of_hit(cls, hit: SearchHit, text: str, note: str, workspace_name: str) -> "EqualHits":
+        """The same line of a file is one row, however often the file was read, changed or stored.
+        Outputs of commands with the same line are as many as their contents.
+        """
+        is_of_file = hit.about.tool in TOOLS_WITH_FILES and hit.about.source
+        if is_of_file and not hit.page:
+            return cls(text, workspace_name, hit.about.source, None)
+        return cls(text, note, "", hit.digest)
 
 
 def _place_of_hit(hit: SearchHit, workspace: str, query: str) -> WindowPlace:

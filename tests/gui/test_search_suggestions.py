@@ -87,10 +87,31 @@ def test_a_hit_says_when_it_was_stored_and_equal_ones_when_the_newest_was() -> N
     ]
     finds = search_suggestions.suggest_search_hits(hits, {"a": "Older"}, "one", lambda _: None)
     assert [find.note for find in finds] == [
-        "Version of a file · app.py · 2 h ago",
-        "Version of a file · app.py · 2 min ago",
+        "Version of a file · app.py · 2 times · 2 min ago",
         "Older · 2 times · 2 min ago",
     ]
+
+
+def test_a_line_of_a_file_is_one_row_that_leads_to_the_newest() -> None:
+    """It was six: three versions, what was read, and what two changes answered."""
+    now = time.time()
+    went: list[WindowPlace] = []
+    line = "def late_fee(days): return 7 * days"
+    kinds = ("edit_file", "read_file", "version", "edit_file", "version", "version")
+    hits = [
+        SearchHit(line, Digest(bytes([n]) * 32), about=EntryOrigin(kind, "app.py"), time=now - age)
+        for n, (kind, age) in enumerate(zip(kinds, (500, 400, 130, 300, 200, 600), strict=True))
+    ]
+    hits.append(SearchHit(line, Digest(b"x" * 32), about=EntryOrigin("version", "old/app.py")))
+    hits.append(SearchHit(line, Digest(b"y" * 32), about=EntryOrigin("run_command", "cat app.py")))
+    finds = search_suggestions.suggest_search_hits(hits, {}, "one", went.append, "late")
+    assert [find.note for find in finds] == [
+        "Version of a file · app.py · 6 times · 2 min ago",
+        "Version of a file · old/app.py",
+        "Output of a command · cat app.py",
+    ]
+    finds[0].act()
+    assert [place.digest for place in went] == [Digest(bytes([2]) * 32)]
 
 
 def test_a_line_that_says_nothing_alone_is_shown_with_its_command() -> None:
