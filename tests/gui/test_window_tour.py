@@ -40,3 +40,23 @@ def test_a_tour_that_cannot_begin_says_why(
     window.window_actions["tour"].trigger()
     assert window.notices.shown_text == "The disk is full."
     assert window.findChildren(TourStepCard) == []
+
+
+def test_the_numbers_of_the_tour_have_no_gap_where_there_is_nothing_to_undo(
+    front: DialogsAndNotifications, window: MainWindow
+) -> None:
+    window.window_actions["tour"].trigger()
+    (card,) = window.findChildren(TourStepCard)
+    numbers = [card.number.text()]
+    while card.title.text() != "Connect a model" and len(numbers) < 9:
+        card.next.click()
+        numbers.append(card.number.text())
+    assert numbers == [
+        "Step 1 of 6",
+        "Step 2 of 6",
+        "Step 3 of 6",
+        "Step 4 of 6",
+        "Step 5 of 5",
+    ]
+    card.back.click()
+    assert card.number.text() == "Step 4 of 6"

@@ -13,12 +13,19 @@ from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_time_ago
 from helix_desktop.gui.common.tool_words import words_for_tool
+from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_number, tr, translate_name
 
 LONGEST_TOOL = 200  # Longer names of tools are cut to this many characters.
 LONGEST_SOURCE = 400
 USER = "user"  # What is called the tool of a file that the user attached.
+# What the program has stored of itself, as `store/FORMATS.md` names it.
+IMPORT = "import"
+LINES_OF_FILE = "lines of "
+COPY = "copy"
+COPY_OF_FOLDER = "copy of "
+TOOLS_OF_OWN_SOURCES = frozenset({USER, "handover", ""})
 TOOLS_THAT_WRITE_FILES = frozenset({ToolName.WRITE_FILE, ToolName.EDIT_FILE})
 
 
@@ -50,13 +57,27 @@ class EntryColumn:
 def _source_on_one_line(row: EntryRow, _now: float) -> str:
     source = row.about.source
     if not source and row.about.tool == NOT_RUN.tool:
-        return tr("Note to the model")
+        return tr("Call that was not run")
     if not source:
         return name_of_writer(row.about.tool)
     # For outputs of connected agents, version 0.2 stored the call's raw arguments.
     if source.startswith("{"):
         source = describe_call_as_source(source)
-    return make_safe_text(source[:LONGEST_SOURCE]).replace("\n", " ")
+    return make_safe_text(_words_for_own_source(row, source)[:LONGEST_SOURCE]).replace("\n", " ")
+
+
+def _words_for_own_source(row: EntryRow, source: str) -> str:
+    """Says in the user's language what this program itself has stored, and where from. What tools
+    and people have named keeps its name.
+    """
+    tool = row.about.tool
+    if tool == IMPORT and source.startswith(LINES_OF_FILE):
+        return tr("All lines of {file}", file=source.removeprefix(LINES_OF_FILE))
+    if tool == COPY and source.startswith(COPY_OF_FOLDER):
+        return tr("Copy of {folder}", folder=source.removeprefix(COPY_OF_FOLDER))
+    if tool in TOOLS_OF_OWN_SOURCES:
+        return translate_name("source of a stored output", source, otherwise=source)
+    return source
 
 
 def name_of_writer(tool: str) -> str:
@@ -72,14 +93,14 @@ def _tool(row: EntryRow, _now: float) -> str:
     """
     name = name_of_writer(row.about.tool)
     if row.about.tool in TOOLS_THAT_WRITE_FILES:
-        return tr("{tool}: its answer", tool=name)
+        return translate_name("stored output that was found", row.about.tool, otherwise=name)
     kind = find_kind_by_ending(row.about.source)
     if kind is None or row.about.tool != USER:
         return name
     if row.stored.media_type == kind.media_type:
-        return tr("{tool}: the file", tool=name)
+        return tr("Your file")
     if row.stored.media_type.startswith("text/"):
-        return tr("{tool}: text of the file", tool=name)
+        return tr("Text of your file")
     return name
 
 
@@ -90,7 +111,7 @@ def _size(row: EntryRow, _now: float) -> str:
 def _tokens(row: EntryRow, _now: float) -> str:
     if not row.tokens:
         return "–"
-    return format_number(row.tokens)
+    return format_token_count(row.tokens)
 
 
 def _lines(row: EntryRow, _now: float) -> str:

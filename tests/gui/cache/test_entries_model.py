@@ -98,7 +98,7 @@ def test_cells() -> None:
         b"x" * 19_354, "read_file", "a\u202eb", tokens=4_812, time=NOW - 120
     )
     shown = [column.text(line, NOW) for column in ENTRY_COLUMNS]
-    assert shown[:7] == ["a⟨202E⟩b", "Read", "19.4 KB", "4,812", "1", "2 min ago", "–"]
+    assert shown[:7] == ["a⟨202E⟩b", "Read", "19.4 KB", "4.8K", "1", "2 min ago", "–"]
     assert shown[7] == f"{line.stored.digest.hex[:8]}…{line.stored.digest.hex[-4:]}"
     assert shown[8] == "–"
     of_lines = replace(line, stored=replace(line.stored, lines=1_234))
@@ -108,10 +108,10 @@ def test_cells() -> None:
 def test_an_entry_about_calls_that_were_not_run_says_what_it_is(
     catalogue: MemoryCatalogue,
 ) -> None:
-    """Source and tool said both "call that was not run", under the size of some text."""
-    (source,) = [column for column in ENTRY_COLUMNS if column.id == "source"]
+    """The note stood in the column of the origin, and the call in that of the tool."""
     row = replace(catalogue.lines[0], about=NOT_RUN)
-    assert source.text(row, NOW) == "Note to the model"
+    (source, tool, *_) = [column.text(row, NOW) for column in ENTRY_COLUMNS]
+    assert (source, tool) == ("Call that was not run", "Note to the model")
 
 
 def test_what_a_file_was_before_a_change_is_not_called_a_change(catalogue: MemoryCatalogue) -> None:

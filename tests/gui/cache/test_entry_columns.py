@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QStandardItemModel
@@ -12,6 +14,7 @@ from helix_desktop.engine.cache_entry_rows import EntryRow, EntrySort
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.gui import translation
 from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.cache.entry_columns import ENTRY_COLUMNS, number_of_column
 from tests.gui.cache.cache_page_hands import LEFT, Settle
@@ -109,11 +112,11 @@ def test_a_column_without_an_order_in_the_index_leaves_the_order_as_it_is(
 @pytest.mark.parametrize(
     ("tool", "source", "media_type", "words"),
     [
-        ("write_file", "notes.txt", "text/plain", "Write: its answer"),
+        ("write_file", "notes.txt", "text/plain", "Result of a change"),
         ("version", "notes.txt", "text/plain", "Version of a file"),
-        ("user", "report.pdf", "application/pdf", "you: the file"),
-        ("user", "report.pdf", "text/plain", "you: text of the file"),
-        ("user", "notes.txt", "text/plain", "you"),
+        ("user", "report.pdf", "application/pdf", "Your file"),
+        ("user", "report.pdf", "text/plain", "Text of your file"),
+        ("user", "notes.txt", "text/plain", "You"),
     ],
 )
 def test_two_entries_of_one_origin_are_told_apart(
@@ -123,4 +126,28 @@ def test_two_entries_of_one_origin_are_told_apart(
     stored = Stored(Digest.of_content(b"x"), 1, 1, media_type)
     row = EntryRow(stored, EntryOrigin(tool, source, media_type), 1, 1, 0.0)
     column = ENTRY_COLUMNS[number_of_column("tool")]
+    assert column.text(row, 0.0) == words
+
+
+@pytest.mark.parametrize(
+    ("tool", "source", "words"),
+    [
+        ("import", "lines of talk.jsonl", "Alle Zeilen von talk.jsonl"),
+        ("copy", "copy of project", "Kopie von project"),
+        ("handover", "details of a conversation", "Einzelheiten hinter einer Zusammenfassung"),
+        ("user", "message", "Lange Nachricht"),
+        # A file may be called so.
+        ("read_file", "message", "message"),
+        ("run_command", "lines of a.txt", "lines of a.txt"),
+    ],
+)
+def test_what_the_program_stored_itself_is_named_in_the_users_language(
+    tool: str, source: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """German rows said "lines of talk.jsonl" and "details of a conversation"."""
+    stored = Stored(Digest.of_content(b"x"), 1, 1, "text/plain")
+    row = EntryRow(stored, EntryOrigin(tool, source, "text/plain"), 1, 1, 0.0)
+    column = ENTRY_COLUMNS[number_of_column("source")]
+    german = json.loads(translation.translation_catalogue_path("de").read_text("utf-8"))
+    monkeypatch.setattr(translation, "_translations", german)
     assert column.text(row, 0.0) == words

@@ -171,7 +171,7 @@ def test_the_line_a_search_found_is_shown_when_its_entry_has_come(
 def test_what_no_tool_wrote_is_named_in_the_users_words() -> None:
     """The column said "handover", a word that the window explains nowhere."""
     assert [name_of_writer(tool) for tool in ("handover", "user", "read_file")] == [
-        "summary",
-        "you",
+        "Summary",
+        "You",
         "Read",
     ]
