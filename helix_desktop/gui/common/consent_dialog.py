@@ -5,11 +5,16 @@ from collections.abc import Callable
 from PySide6.QtWidgets import QDialogButtonBox, QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.common.consent_text_view import ExactTextView
+from helix_desktop.gui.common.consent_text_view import ExactTextView, is_short_text
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
+
+# The size of the dialog, in pixels at the usual text size.
+WIDTH = 720
+HEIGHT = 420
+MARGIN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +44,17 @@ class ConsentDialog(TransientDialog):
         waits until the end of the text has been in sight. `agreed` and `refused` are
         called after the answer; nothing is called if the dialog is closed.
         """
-        super().__init__(question.title, parent, 720, 420)
+        is_short = is_short_text(question.text)
+        height = HEIGHT
+        if is_short:
+            height = 0  # As high as its contents.
+        super().__init__(question.title, parent, WIDTH, height)
         sentence = build_plain_label(question.sentence, "", self)
         self._text = ExactTextView(theme, question.text, self)
-        self._text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        if is_short:
+            self._text.keep_all_lines_in_sight()
+        else:
+            self._text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self._text.setAccessibleName(tr("Exactly what you allow"))
         self._text.reading_state_changed.connect(self._update_as_text_is_read)
         self._length = build_plain_label("", "faint", self)
@@ -61,7 +73,7 @@ class ConsentDialog(TransientDialog):
         later.setDefault(True)
         buttons.rejected.connect(self.reject)
         text = (self._text, 1)
-        build_column(sentence, text, self._length, buttons, owner=self, margins=20, spacing=12)
+        build_column(sentence, text, self._length, buttons, owner=self, margins=MARGIN, spacing=12)
         self._update_as_text_is_read()
 
     def _decide(self, act: Callable[[], object]) -> None:

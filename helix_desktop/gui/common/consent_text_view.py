@@ -40,8 +40,9 @@ class ExactTextView(QPlainTextEdit):
         self._lines = hidden_characters.marked_lines(text, programs)
         self._more = True  # True if more lines follow those that are shown.
         self._begun = False
+        self._keeps_all_lines = False
         self._marks = 0
-        self.is_end_seen = self._short = len(text) < SHORT * 50 and text.count("\n") < SHORT
+        self.is_end_seen = self._short = is_short_text(text)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.setProperty("look", "code")
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -54,6 +55,10 @@ class ExactTextView(QPlainTextEdit):
 
     def describe_length_and_warnings(self) -> str:
         return describe_exact_text(self._text, self._marks, end_seen=self.is_end_seen)
+
+    def keep_all_lines_in_sight(self) -> None:
+        """Makes what it stands in grow with its lines, which are known once it has its width."""
+        self._keeps_all_lines = True
 
     def show_next_part(self) -> None:
         bar = self.verticalScrollBar()
@@ -70,6 +75,8 @@ class ExactTextView(QPlainTextEdit):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if event.oldSize().width() != event.size().width():
+            if self._keeps_all_lines:
+                self.setMinimumHeight(self.sizeHint().height())
             self.updateGeometry()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -122,6 +129,11 @@ class ExactTextView(QPlainTextEdit):
             end.movePosition(QTextCursor.MoveOperation.End)
             end.insertText(f"\n{text}")
         self.reading_state_changed.emit()
+
+
+def is_short_text(text: str) -> bool:
+    """Whether a text can be seen at once in every window."""
+    return len(text) < SHORT * 50 and text.count("\n") < SHORT
 
 
 def describe_exact_text(text: str, marks: int, *, end_seen: bool) -> str:

@@ -494,6 +494,8 @@ def _build_output_boxes(
         yield CodeBox(ink, width, shown_text, language, gap=6, more=more, lines=shown_lines)
     elif not returned.images:
         yield build_note_box(ink, width, tr("No output."), gap=6)
+    if is_output_whole_in_fact(returned) and text.rstrip("\n").count("\n") < OUTPUT_LINES:
+        return  # All of it is shown.
     label = _label_of_full_output(stored)
     yield basic_boxes.ActionLineBox(ink, width, label, OpenEntry(stored.digest), gap=2)
 

@@ -73,9 +73,8 @@ def test_a_call_opens_to_its_output(theme: Theme) -> None:
     assert isinstance(toggle, ToggleSection)
     page.section_amounts[toggle.key] = 1
     made = laid(page)
-    assert kinds(made) == [ToolCallBox, CodeBox, ActionLineBox]
+    assert kinds(made) == [ToolCallBox, CodeBox]
     assert made.boxes[1].text.replace("\N{LINE SEPARATOR}", "\n") == "one\ntwo"
-    assert made.boxes[2].hot_spots[0].act == OpenEntry(OUTPUT.digest)
 
 
 def test_an_output_that_is_not_in_the_fact_is_asked_for(theme: Theme) -> None:
@@ -95,6 +94,22 @@ def test_an_output_that_is_not_in_the_fact_is_asked_for(theme: Theme) -> None:
         laid(page).boxes[2].hot_spots
     )  # The first 64 KB are read, and “Show more” counts only their lines.
     assert link.name.startswith("This is only the beginning of 900 lines. Open the full output")
+
+
+@pytest.mark.parametrize(("lines", "has_link"), [(1, False), (40, False), (41, True)])
+def test_only_an_output_that_is_not_shown_whole_leads_to_the_cache(
+    theme: Theme, lines: int, *, has_link: bool
+) -> None:
+    """Below an output of three bytes stood “Open the full output in the cache (3 B)”."""
+    output = "b5\n" * lines
+    told = Told()
+    told.reply("", call(1))
+    stored = Stored(Digest.of_content(output.encode()), len(output), lines)
+    told.add(ToolReturned("c1", stored, 3, head=output))
+    page = page_of(theme, told.facts)
+    page.section_amounts["open", 1, 0] = 1
+    acts = [spot.act for box in laid(page).boxes for spot in box.hot_spots]
+    assert (OpenEntry(stored.digest) in acts) is has_link
 
 
 def test_a_sub_agent_is_nested(theme: Theme) -> None:
