@@ -62,16 +62,20 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.messages import ContextKind, TextDelta
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
-from helix_desktop.engine.view import build_state
+from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.fold_descriptions import fold_title
 from helix_desktop.gui.common.policy_names import list_policy_choices
-from helix_desktop.gui.common.savings_sentences import describe_savings_of
+from helix_desktop.gui.common.savings_sentences import (
+    describe_savings_of,
+    describe_sum_of_lines,
+)
 from helix_desktop.gui.context_meter import (
     context_kind_name,
     describe_meter,
     format_token_count,
     has_unknown_window,
+    token_rounding,
 )
 from helix_desktop.gui.dialogs_and_notifications import (
     DescribedHistories,
@@ -394,11 +398,47 @@ def adds_up(sentence: str) -> bool:
     return not difference or abs(changed - difference) <= last_place / 2
 
 
+def sum_of_lines_fails(history: ConversationState) -> list[str]:
+    """What a reader finds who adds up the lines of the timeline, and compares the sum with the head:
+    the figures behind the words to the token, and the words as exactly as they are rounded.
+    """
+    timeline = ConversationTimeline(history)
+    timeline.read_all_facts(history.facts)
+    head = timeline.history.savings_until_moment()
+    lines = sum(event.saved.tokens for event in timeline.folded_events)
+    found: list[str] = []
+    if lines != head.by_folds:
+        found.append(f"the lines have {lines}, and their sum says {head.by_folds}")
+    sentence = describe_sum_of_lines(head)
+    if not sentence:
+        unsaid = head.saved_tokens - lines
+        if lines and abs(unsaid) > token_rounding(lines):
+            found.append(f"nothing says what becomes of {unsaid} tokens")
+        return found
+    sum_words, *rest = sentence.removesuffix(".").split(". ")
+    told = sum(amounts_with_sign(sum_words))
+    whole = head.saved_tokens
+    if rest:
+        (told,) = amounts_with_sign(rest[0])
+    rounding = 2 * sum(token_rounding(abs(amount)) for amount in amounts_with_sign(sum_words))
+    if abs(told - whole) > rounding:
+        found.append(f"the words say {told}, the head {whole}: {sentence}")
+    return found
+
+
+def amounts_with_sign(words: str) -> list[float]:
+    units = {"": 1, "K": 1_000, "M": 1_000_000}
+    amounts = re.findall(r"(less |−)?(\d[\d,.]*)([KM]?)", words)
+    return [
+        (-1 if sign else 1) * float(number.replace(",", "").rstrip(".")) * units[unit]
+        for sign, number, unit in amounts
+    ]
+
+
 def words_of_timeline(session: FakeSession) -> str:
     """The heading and the rows, each on a line."""
     timeline = ConversationTimeline(build_state(session.state.facts))
     timeline.read_all_facts(session.state.facts)
-    timeline.count_requests_of_folds()
     lines = [
         fold_sentences.describe_timeline(timeline, session.context.cost_of_agents()),
         describe_savings_of(timeline.history, session.context.cost_of_agents()),
@@ -414,8 +454,7 @@ def rows_that_took_something_back(
     """In how many requests each row's text was shorter, and the rows that say fewer than before."""
     timeline = ConversationTimeline(build_state(session.state.facts))
     timeline.read_all_facts(session.state.facts)
-    timeline.count_requests_of_folds()
-    requests = {event.first_fold_id: event.requests for event in timeline.folded_events}
+    requests = {event.first_fold_id: event.saved.requests for event in timeline.folded_events}
     fewer = [fold for fold, count in requests.items() if count < before.get(fold, 0)]
     return requests, fewer
 
@@ -786,6 +825,7 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
             lab.reject()
         requests_of_rows, fewer = rows_that_took_something_back(requests_of_rows, session)
         assert fewer == [], f"moment {number}"
+        assert sum_of_lines_fails(session.state) == [], f"moment {number}"
         if chance.random() < 0.15:
             at = chance.randrange(2, session.state.seq + 1)
             origin = session
@@ -908,3 +948,13 @@ def test_the_crawler_finds_sums_that_do_not_add_up() -> None:
     assert not adds_up(
         f"Shortening has cost about 5.6K tokens more so far: 40.8K, instead of about 35.1K tokens {of}"
     )
+
+
+def test_the_crawler_finds_lines_that_do_not_add_up_to_the_head(session: FakeSession) -> None:
+    assert sum_of_lines_fails(session.state) == []
+    run = session.state.record.ledger.fold_savings.runs["fold-2"][0]
+    run.counts = not run.counts
+    (found,) = sum_of_lines_fails(session.state)
+    assert found.startswith("the lines have ")
+    words = "The lines below add up to 5.7K tokens, less 12.5K for writing summaries"
+    assert amounts_with_sign(words) == [5_700, -12_500]

@@ -54,13 +54,15 @@ class FoldRun:
 class SavedByFolds:
     """What folds that share a row have saved together, in tokens as we count them.
 
-    `requests`: in which at least one of them was in force. `counted`: of these, those in which a
-    text of theirs would have stood without them.
+    `requests`: those paid for here in which at least one of them was in force. `counted`: of
+    these, those in which a text of theirs would have stood without them. `requests_in_all`: also
+    those before an import or a fork, which save nothing here.
     """
 
     tokens: int = 0
     counted: int = 0
     requests: int = 0
+    requests_in_all: int = 0
 
 
 @dataclass(slots=True)

@@ -936,13 +936,21 @@ class TokenLedger:
             for run in self.fold_savings.runs.get(name, ()):
                 rows = (run.first, run.end)
                 runs_in_force.append(rows)
-                if run.counts and run.tokens:
+                if run.counts:
                     runs_that_count.append(rows)
                     tokens += run.tokens * self._count_steps_paid_here((rows,), seq)
+        joined_in_force = join_row_runs(runs_in_force)
+        steps = self.sums["steps"]
+        end_of_rows = bisect_right(self.requests, seq)
+        requests_in_all = 0
+        for first, end in joined_in_force:
+            if first < end_of_rows:
+                requests_in_all += steps[min(end, end_of_rows)] - steps[first]
         return SavedByFolds(
             tokens=tokens,
             counted=self._count_steps_paid_here(join_row_runs(runs_that_count), seq),
-            requests=self._count_steps_paid_here(join_row_runs(runs_in_force), seq),
+            requests=self._count_steps_paid_here(joined_in_force, seq),
+            requests_in_all=requests_in_all,
         )
 
     def _count_steps_paid_here(self, runs_of_rows: Iterable[Run], seq: int) -> int:

@@ -3,7 +3,8 @@ the comparison of settings.
 
 The figures are the engine's (`engine/state/token_ledger.py`). They have one comparison, which the
 sentence names: everything is sent, and a summary is written whenever the window is full. What was
-saved is the difference of both sums as they are shown.
+saved is the difference of both sums as they are shown. The lines of the timeline add up to it, less
+what `describe_sum_of_lines` names.
 """
 
 from helix_desktop.engine.facts import ModelRole
@@ -14,6 +15,7 @@ from helix_desktop.gui.context_meter import (
     describe_token_count,
     format_token_count,
     round_tokens_as_shown,
+    token_rounding,
 )
 from helix_desktop.gui.translation import format_count, format_percent, tr
 
@@ -155,6 +157,46 @@ def _say_that_writing_took(amount: str) -> str:
         "Requests for summaries took {amount}, which later requests must save first.",
         amount=amount,
     )
+
+
+def describe_sum_of_lines(figures: Savings) -> str:
+    """Says how the lines of the timeline add up to what was saved, with all that is taken off or
+    added. Empty where the lines alone are the sum, or there are none.
+
+    The lines have tokens as they are counted here, for every model alike. Where a model counts
+    otherwise, the last sentence says what the sum is in its count: the figure of the whole.
+    """
+    if not figures.by_folds:
+        return ""
+    parts = [tr("The lines below add up to {n}", n=describe_token_count(figures.by_folds))]
+    if figures.shortening:
+        amount = format_token_count(figures.shortening)
+        parts.append(tr("less {n} for writing summaries", n=amount))
+    other = format_token_count(abs(figures.by_other_summaries))
+    if figures.by_other_summaries < 0:
+        parts.append(tr("less {n} that such a summary would have left out, too", n=other))
+    elif figures.by_other_summaries > 0:
+        parts.append(tr("plus {n} for summaries that were not needed", n=other))
+    of_model = _say_what_the_model_counts(figures)
+    if len(parts) == 1 and not of_model:
+        return ""
+    words, *others = parts
+    for part in others:
+        words = tr("{words}, {more}", words=words, more=part)
+    sentence = tr("{words}.", words=words)
+    return " ".join(filter(None, [sentence, of_model]))
+
+
+def _say_what_the_model_counts(figures: Savings) -> str:
+    """Empty if the model counts as we do, as far as the rounded figures of a sum can show it."""
+    rounded_parts = [figures.by_folds, figures.shortening, figures.by_other_summaries]
+    rounding = sum(token_rounding(abs(part)) for part in rounded_parts if part)
+    if abs(figures.counted_otherwise) <= rounding:
+        return ""
+    saved = format_token_count(abs(figures.saved_tokens))
+    if figures.saved_tokens < 0:
+        saved = f"−{saved}"
+    return tr("The model counts this as {n}.", n=saved)
 
 
 def format_saved_share(share: float) -> str:

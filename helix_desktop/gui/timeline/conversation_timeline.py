@@ -6,14 +6,13 @@ used; a change counts the view after it, multiplied by the model's factor. A bat
 event: one change of the prefix, one row of the list. If another program recorded what its requests
 took, only these are points: what we count lacks its tools, so it would lie far below.
 
-A row says in how many requests its folds were in force, and what writing them took. An attempt
-that failed has a row of its own with what it took, and so has a rewind. What all of it saved is one
-figure of the whole conversation (`common/savings_sentences.py`): a part of it for each row would
-depend on how it is divided, and would fall when another row comes.
+A row says what its folds saved, in how many requests, and what writing them took. The rows add up
+to what the whole conversation saved (`common/savings_sentences.py` names what is taken off), because
+each request is divided among the folds that were in force in it, and never again. An attempt that
+failed has a row of its own with what it took, and so has a rewind.
 """
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
@@ -23,6 +22,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.fold_kinds import KINDS_OF_PARTS
 from helix_desktop.engine.messages import ContextKind
+from helix_desktop.engine.state.fold_savings import SavedByFolds
 from helix_desktop.engine.state.token_ledger import (
     LEAST_RATE,
     NOT_FOR_FOLDS,
@@ -104,7 +104,11 @@ class TimelineEvent:
     last_time: float = 0.0
     # What the requests that wrote the folds took.
     writing: facts.Usage = field(default_factory=facts.Usage)
-    requests: int = 0  # The requests that were sent with a fold of it in force.
+
+    @property
+    def saved(self) -> SavedByFolds:
+        """What its folds saved, and in which requests. The history has them of all facts."""
+        return self.history.saved_by_folds(fold.fold for fold in self.made_folds)
 
     @property
     def current_folds(self) -> list[facts.Folded]:
@@ -142,8 +146,6 @@ class TimelineEvent:
         return self.made_folds[0].fold
 
 
-# After these facts, other folds are in force.
-_CHANGES_OF_FOLDS = (facts.Folded, facts.Unfolded, facts.Refolded, facts.Rewound)
 _SAID = (facts.UserSaid, facts.ModelReplied, facts.ToolReturned)
 # What a model is asked for while an excerpt is made. The purposes of other kinds have their names.
 _PURPOSES_OF_EXCERPTS = (facts.Purpose.ADMISSION, facts.Purpose.COMPACTION)
@@ -180,10 +182,6 @@ class ConversationTimeline:
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
 
-        # The requests of each event are counted up to this fact.
-        self._counted_seq = 0
-        # The folds in force after the fact that was read last. The history may be far ahead.
-        self._folds_in_force: set[str] = set()
         # What was paid for folds that are being written, by what the model was asked for.
         self._unfinished_writing: dict[facts.Purpose, facts.Usage] = {}
 
@@ -222,12 +220,8 @@ class ConversationTimeline:
 
     def read_next_fact(self, recorded: facts.Recorded) -> bool:
         """Reads one more fact; True if it added a point or an event. Also advances the history."""
-        if isinstance(recorded.fact, _CHANGES_OF_FOLDS):
-            # The requests until now were sent with the folds that were in force until now.
-            self.count_requests_of_folds(recorded.seq - 1)
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
-        self._update_folds_in_force(recorded)
         self._add_writing_cost_of_fold(recorded)
         self._update_who_works_here(recorded.fact)
         match recorded.fact:
@@ -408,35 +402,6 @@ class ConversationTimeline:
         figures = self.history.savings_until_moment()
         return figures.paid, figures.paid_before
 
-    def count_requests_of_folds(self, seq: int = 0) -> None:
-        """Counts the requests since the last call until the fact `seq` (0: until now) for the
-        events of which a fold is in force.
-        """
-        until_seq = seq or self.history.seq
-        new_requests = self._steps_until(until_seq) - self._steps_until(self._counted_seq)
-        self._counted_seq = until_seq
-        if not new_requests:
-            return
-        for event in self.folded_events:
-            if any(fold.fold in self._folds_in_force for fold in event.made_folds):
-                event.requests += new_requests
-
-    def _update_folds_in_force(self, recorded: facts.Recorded) -> None:
-        match recorded.fact:
-            case facts.Folded(fold=fold) | facts.Refolded(fold=fold):
-                self._folds_in_force.add(fold)
-            case facts.Unfolded(fold=fold):
-                self._folds_in_force.discard(fold)
-            case facts.Rewound():
-                live_folds = self.history.past_moment(recorded.seq).live_folds
-                self._folds_in_force = {fold.fold for fold in live_folds}
-
-    def _steps_until(self, seq: int) -> int:
-        point = bisect_right(self.seqs, seq) - 1
-        if point < 0:
-            return 0
-        return self.steps[point]
-
     def _add_writing_cost_of_fold(self, recorded: facts.Recorded) -> None:
         """Keeps the cost of writing a fold until it is made or has failed."""
         spent = recorded.fact
@@ -595,11 +560,7 @@ class ConversationTimeline:
         self.points[event.point] = tokens
 
     def _add_event_of_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> TimelineEvent:
-        """Adds the row of the list for a fold, which is the first or only one of its batch.
-
-        The requests until now are counted before the event is one that folded: they were sent
-        without it.
-        """
+        """Adds the row of the list for a fold, which is the first or only one of its batch."""
         is_measured = self._has_only_measured_points
         if self.points and not is_measured and fold.kind is not facts.FoldKind.EXCERPT:
             # A point where the fold began makes the line fall vertically.
@@ -612,7 +573,6 @@ class ConversationTimeline:
             point = max(0, point - 1)
         event = self._build_timeline_event(recorded, point)
         self.events.append(event)
-        self.count_requests_of_folds(event.seq)
         self.folded_events.append(event)
         event.writing = self._pop_writing_cost(fold.kind)
         if fold.batch:

@@ -31,7 +31,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.status_lines import describe_fact_if_needed
 from helix_desktop.gui.transcript.tool_call_lines import format_call
-from helix_desktop.gui.translation import format_count, format_percent, tr
+from helix_desktop.gui.translation import format_count, format_number, format_percent, tr
 from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 
 MAX_NAMED_CALLS = 2  # The maximum number of calls that a title names.
@@ -202,27 +202,51 @@ def _describe_change_of_event(event: TimelineEvent) -> str:
 
 
 def describe_effect(event: TimelineEvent) -> str:
-    """Returns how much shorter the folds made what they cover, in how many requests, and what
-    writing them took: "9.3K → 1.6K tokens in 12 requests · writing it took $0.04".
+    """Returns how much shorter the folds made what they cover, what they saved, and what writing
+    them took: "9.3K → 1.6K tokens · saved 92.4K in 12 requests · writing it took $0.04".
     """
-    change = _describe_change_of_event(event)
-    # A row of several events has a count for each of them.
-    is_single_event = not event.last_time
-    if event.requests and is_single_event and not _is_compaction_by_agent(event):
-        requests = format_count(event.requests, "{n} request", "{n} requests")
-        change = tr("{change} in {requests}", change=change, requests=requests)
-    elif is_single_event and _waits_for_request(event):
-        change = tr("{change} from the next request on", change=change)
+    figures = [_describe_change_of_event(event)]
+    if not _is_compaction_by_agent(event):
+        figures = _describe_saved_by_event(event, figures[0])
     writing = _describe_writing(event)
-    if not writing:
-        return change
-    return change + " · " + tr("writing it took {amount}", amount=writing)
+    if writing:
+        figures.append(tr("writing it took {amount}", amount=writing))
+    return " · ".join(figures)
+
+
+def _describe_saved_by_event(event: TimelineEvent, change: str) -> list[str]:
+    """Returns the change, and what it saved. Where the full text would not have fit, too, a request
+    saved nothing: a summary would have replaced it.
+    """
+    saved = event.saved
+    if not saved.requests_in_all:
+        if _waits_for_request(event):
+            return [tr("{change} from the next request on", change=change)]
+        return [change]
+    requests = format_count(saved.requests, "{n} request", "{n} requests")
+    if saved.tokens:
+        amount = format_token_count(saved.tokens)
+        if saved.counted < saved.requests:
+            counted = format_number(saved.counted)
+            words = tr(
+                "saved {amount} in {n} of {requests}", amount=amount, n=counted, requests=requests
+            )
+        else:
+            words = tr("saved {amount} in {requests}", amount=amount, requests=requests)
+        return [change, words]
+    if saved.requests and not saved.counted and not event.made_folds[0].is_by_agent:
+        return [
+            tr("{change} in {requests}", change=change, requests=requests),
+            tr("the full text would not have fit"),
+        ]
+    requests_in_all = format_count(saved.requests_in_all, "{n} request", "{n} requests")
+    return [tr("{change} in {requests}", change=change, requests=requests_in_all)]
 
 
 def _waits_for_request(event: TimelineEvent) -> bool:
-    """Whether no request has been sent, and none is being answered, since the shortening."""
+    """Whether a shortening is in force, and no request is being answered."""
     is_answering = event.history.branch.turn.running
-    return not event.requests and event.has_fold_in_force and not is_answering
+    return event.has_fold_in_force and not is_answering
 
 
 def describe_cost_of_failure(event: TimelineEvent) -> str:

@@ -451,7 +451,6 @@ class TimelineChart(StepPlot):
         event = self._marks.find_fold_mark(point)
         if event is None:
             return self._describe_step(point)
-        self._story.count_requests_of_folds()
         title = fold_sentences.describe_event_title(event)
         lines = [f"{title} · {format_date_and_time(event.time)}"]
         what_it_did = fold_sentences.describe_event_briefly(event, self._story.model_window)

@@ -13,7 +13,7 @@ from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 
 from helix_desktop.engine.context_usage import measure_window
-from helix_desktop.engine.facts import Folded, FoldKind, ModelRole, Recorded, Stored
+from helix_desktop.engine.facts import Folded, FoldKind, Forgotten, ModelRole, Recorded, Stored
 from helix_desktop.engine.fold_kinds import (
     KINDS_OF_NOTES,
     KINDS_OF_SUMMARIES,
@@ -41,7 +41,10 @@ from helix_desktop.gui.common.past_moments import (
     format_view_as_text,
 )
 from helix_desktop.gui.common.policy_names import FoldThreshold, list_fold_thresholds
-from helix_desktop.gui.common.savings_sentences import describe_savings_of
+from helix_desktop.gui.common.savings_sentences import (
+    describe_savings_of,
+    describe_sum_of_lines,
+)
 from helix_desktop.gui.common.widgets import (
     add_menu_choice,
     build_plain_label,
@@ -77,9 +80,9 @@ FACTS_PER_STEP = 64
 # wide and narrower than the first.
 NARROW = 700
 TOO_NARROW = 520
-# The heading, a few rows of the list and the beginning of the document beside them need so many
-# pixels. The chart has what is left of the page.
-LEAST_BESIDE_CHART = 430
+# The heading with its sums, a few rows of the list and the beginning of the document beside them
+# need so many pixels. The chart has what is left of the page.
+LEAST_BESIDE_CHART = 450
 
 
 class ListAndPanel(QSplitter):
@@ -139,8 +142,9 @@ class TimelinePage(QWidget):
         set_price = partial(self.intent_wanted.emit, ConversationAct.SET_MODEL_PRICE)
         self._price_link = build_push_button(tr("Set the price…"), self, set_price, "link")
         self._price_link.hide()
-        # What shortening has saved, in the meter's words.
+        # What shortening has saved, in the meter's words, and how the lines add up to it.
         self._savings_label = build_plain_label("", "", self)
+        self._sum_label = build_plain_label("", "small", self)
         self.menu_button = QPushButton(self)
         set_widget_look(self.menu_button, "chip")
         self._lower = ListAndPanel(Qt.Orientation.Horizontal, self)
@@ -154,7 +158,8 @@ class TimelinePage(QWidget):
         together.
         """
         heading = build_row(self._heading, self._price_link, 1, self.menu_button)
-        top = build_column(heading, self._savings_label, self.chart, spacing=8)
+        savings = build_column(self._savings_label, self._sum_label, spacing=2)
+        top = build_column(heading, savings, self.chart, spacing=8)
         self._theme.keep_lengths_scaled(self, top.setContentsMargins, 24, 12, 16, 8)
         self._lower.addWidget(self.list)
         self._lower.addWidget(self.panel)
@@ -229,17 +234,19 @@ class TimelinePage(QWidget):
         if self._session is None or self._read_timer.isActive():
             return
         new_facts: list[Recorded] = []
-        is_measured_again = False
+        looks_otherwise = False
         for event in events:
             if isinstance(event, MeterChanged) and event.conversation == self._session.id:
-                is_measured_again = True
+                looks_otherwise = True
             if not isinstance(event, FactAppended):
                 continue
             if event.recorded.conversation == self._session.id:
                 new_facts.append(event.recorded)
+                # What was forgotten is no point of the chart, and can no longer be put back.
+                looks_otherwise |= isinstance(event.recorded.fact, Forgotten)
         # Another model was chosen, perhaps. It is recorded only with the next request, but what
         # fits after an Undo depends on its window already now.
-        if self._add_facts_to_timeline(new_facts) or is_measured_again:
+        if self._add_facts_to_timeline(new_facts) or looks_otherwise:
             self._has_undrawn_growth = True
         if self._has_undrawn_growth and self.isVisible():
             self._update_chart()
@@ -261,7 +268,6 @@ class TimelinePage(QWidget):
             self._list_timer.start()
         else:
             # The same rows, but with each step they were in one more request.
-            self.timeline.count_requests_of_folds()
             self.list.viewport().update()
             self._show_chosen_in_panel()
 
@@ -271,6 +277,7 @@ class TimelinePage(QWidget):
         if foreign_agent:
             self._price_link.hide()
             self._savings_label.hide()
+            self._sum_label.hide()
             words = tr("{agent} does not report what it sends to its model, so there is no chart and no price.")  # fmt: skip
             self._heading.set_elided_text(words.format(agent=foreign_agent))
             return
@@ -282,6 +289,9 @@ class TimelinePage(QWidget):
         savings = describe_savings_of(self.timeline.history, cost_of_agents)
         self._savings_label.setText(savings)
         self._savings_label.setVisible(bool(savings))
+        sum_of_lines = describe_sum_of_lines(self.timeline.history.savings_until_moment())
+        self._sum_label.setText(sum_of_lines)
+        self._sum_label.setVisible(bool(sum_of_lines))
         has_cost = any(self.timeline.dollars[-1:])
         self._price_link.setVisible(lacks_price(self.timeline.history) and not has_cost)
 
@@ -367,7 +377,6 @@ class TimelinePage(QWidget):
 
     def _refill_fold_list(self) -> None:
         self._listed = (self.timeline.change_count, self.timeline.model_window)
-        self.timeline.count_requests_of_folds()
         events: list[TimelineEvent] = list(self.timeline.events)
         if self._shows_whole_workspace:
             stories = [self.timeline]

@@ -197,13 +197,13 @@ def test_a_fold_counts_each_request_that_was_sent_with_it() -> None:
     assert saved(talk, "m") == SavedByFolds()
     ask(talk)
     ask(talk)
-    assert saved(talk, "m") == SavedByFolds(2 * 904, counted=2, requests=2)
+    assert saved(talk, "m") == SavedByFolds(2 * 904, 2, 2, requests_in_all=2)
     talk.add(Unfolded("m"))
     ask(talk)
     assert saved(talk, "m").requests == 2
     talk.add(Refolded("m"))
     ask(talk)
-    assert saved(talk, "m") == SavedByFolds(3 * 904, counted=3, requests=3)
+    assert saved(talk, "m") == SavedByFolds(3 * 904, 3, 3, requests_in_all=3)
 
 
 def test_a_fold_counts_until_a_summary_would_have_replaced_its_text() -> None:
@@ -217,7 +217,7 @@ def test_a_fold_counts_until_a_summary_would_have_replaced_its_text() -> None:
     first = saved(talk, "a")
     assert first.requests == 6
     assert 0 < first.counted < 6
-    assert saved(talk, "f") == SavedByFolds(904, counted=1, requests=1)
+    assert saved(talk, "f") == SavedByFolds(904, 1, 1, requests_in_all=1)
     # What is shortened later of a text that such a summary would have replaced saves nothing.
     talk.add(Unfolded("a"))
     shorten(talk, "again", seqs[0])
@@ -232,7 +232,7 @@ def test_what_would_not_have_fit_counts_in_no_request() -> None:
     shorten(talk, "m", talk.output("a", tokens=9_000))
     ask(talk)
     ask(talk)
-    assert saved(talk, "m") == SavedByFolds(0, counted=0, requests=2)
+    assert saved(talk, "m") == SavedByFolds(0, 0, 2, requests_in_all=2)
     assert talk.state.savings_until_moment().saved_tokens == 0
 
 
@@ -256,7 +256,7 @@ def test_folds_of_one_row_share_their_requests() -> None:
         ask(talk, 1.0, name)
         shorten(talk, name, talk.output(name, tokens=1_000))
     ask(talk)
-    assert saved(talk, "a", "b") == SavedByFolds(3 * 904, counted=2, requests=2)
+    assert saved(talk, "a", "b") == SavedByFolds(3 * 904, 2, 2, requests_in_all=2)
 
 
 def test_a_fork_counts_its_own_requests() -> None:
@@ -266,9 +266,9 @@ def test_a_fork_counts_its_own_requests() -> None:
     ask(talk)
     before_fork = talk.state.seq
     talk.add(ConversationStarted(forked_from="c", forked_at=before_fork))
-    assert saved(talk, "m") == SavedByFolds()
+    assert saved(talk, "m") == SavedByFolds(requests_in_all=1)
     ask(talk)
-    assert saved(talk, "m") == SavedByFolds(904, counted=1, requests=1)
+    assert saved(talk, "m") == SavedByFolds(904, 1, 1, requests_in_all=2)
 
 
 def test_what_an_agent_shortens_itself_saves_nothing_here() -> None:
@@ -279,7 +279,7 @@ def test_what_an_agent_shortens_itself_saves_nothing_here() -> None:
     ask(talk)
     talk.add(Folded("agent", FoldKind.HANDOVER, Span(4, seq), "all", 50, 0, is_by_agent=True))
     ask(talk)
-    assert saved(talk, "agent") == SavedByFolds(0, counted=0, requests=1)
+    assert saved(talk, "agent") == SavedByFolds(0, 1, 1, requests_in_all=1)
     assert saved(talk, "m").tokens == 904
     assert what_does_not_add_up(talk, talk.state.seq) == {}
 

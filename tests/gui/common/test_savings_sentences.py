@@ -19,7 +19,11 @@ from helix_desktop.engine.facts import (
     Usage,
 )
 from helix_desktop.engine.state.token_ledger import Savings
-from helix_desktop.gui.common.savings_sentences import describe_savings, describe_savings_of
+from helix_desktop.gui.common.savings_sentences import (
+    describe_savings,
+    describe_savings_of,
+    describe_sum_of_lines,
+)
 from tests.engine.talk import Talk
 
 
@@ -145,3 +149,33 @@ def test_what_shortening_took_is_no_loss_where_nothing_would_have_fitted_without
         "Without shortening, this conversation would not fit into the model's context window; "
         "shortening it has taken 2.7K tokens so far."
     )
+
+
+def sum_of_lines(**figures: int) -> str:
+    """What stands under the head of the timeline, for a conversation with these figures."""
+    held = Savings(9, 0, 0, 0, 0.0, 0.0)
+    return describe_sum_of_lines(replace(held, **figures))
+
+
+def test_what_lies_between_the_lines_and_the_head_is_said() -> None:
+    """The lines came to 43.8K beside a head of 39.9K, and to 57.9K beside 42.3K."""
+    assert sum_of_lines(sent=30_000, without=73_800, by_folds=43_800) == ""
+    assert sum_of_lines(sent=34_000, without=73_900, by_folds=43_800) == (
+        "The lines below add up to 43.8K tokens. The model counts this as 39.9K."
+    )
+    assert sum_of_lines(sent=30_000, without=75_400, by_folds=57_900, shortening=12_500) == (
+        "The lines below add up to 57.9K tokens, less 12.5K for writing summaries."
+    )
+    assert sum_of_lines(
+        sent=88_900, without=111_500, by_folds=60_000, by_other_summaries=-37_400
+    ) == (
+        "The lines below add up to 60K tokens, less 37.4K that such a summary would have left out,"
+        " too."
+    )
+    assert sum_of_lines(
+        sent=9_000, without=8_000, by_folds=500, by_other_summaries=2_000, shortening=3_000
+    ) == (
+        "The lines below add up to 500 tokens, less 3K for writing summaries, plus 2K for summaries"
+        " that were not needed. The model counts this as −1K."
+    )
+    assert sum_of_lines(sent=9_000, without=8_000, shortening=3_000) == "", "there is no line"

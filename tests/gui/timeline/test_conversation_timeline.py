@@ -48,6 +48,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.state.fold_savings import SavedByFolds
 from helix_desktop.engine.view import build_state
 from helix_desktop.gateway.agent_cost_and_savings import compute_agent_figures
 from helix_desktop.gui.context_meter import format_token_count
@@ -258,12 +259,6 @@ def test_the_chart_is_as_high_as_the_meter_says_where_the_model_counts_fewer() -
     assert story.layers[-1][-1] <= meter.used < sum(meter.counted.values())
 
 
-def count_requests(written: Written) -> ConversationTimeline:
-    story = story_of(written)
-    story.count_requests_of_folds()
-    return story
-
-
 def test_a_row_says_what_writing_it_took() -> None:
     """What it saved was said as a share of the whole, which fell with each later row."""
     written = Written()
@@ -274,12 +269,14 @@ def test_a_row_says_what_writing_it_took() -> None:
     written.add(Spent(Purpose.HANDOVER, "fast", Usage(input=20_000, output=800, cost=0.25)))
     written.handover(1)
     written.step(22_000)
-    (event,) = count_requests(written).events
-    assert fold_sentences.describe_effect(event).endswith(" in 1 request · writing it took $0.250")
+    (event,) = story_of(written).events
+    effect = fold_sentences.describe_effect(event)
+    assert effect.endswith(" in 1 request · writing it took $0.250")
     before = replace(event)
     written.step(23_000)
-    (event,) = count_requests(written).events
-    assert fold_sentences.describe_effect(event).endswith(" in 2 requests · writing it took $0.250")
+    (event,) = story_of(written).events
+    effect = fold_sentences.describe_effect(event)
+    assert effect.endswith(" in 2 requests · writing it took $0.250")
     assert (event.tokens_after_folds, event.writing) == (before.tokens_after_folds, before.writing)
 
 
@@ -296,7 +293,7 @@ def test_what_a_failed_attempt_took_is_said_once_and_not_of_the_next_summary(
     excerpted = written.output(9)
     written.add(Folded("e", FoldKind.EXCERPT, PartRef(excerpted), "short", 30, 5_000))
     written.handover(3)
-    story = count_requests(written)
+    story = story_of(written)
     failure, excerpt, summary = story.events[-3:]
     assert isinstance(failure.happened, FoldFailed)
     assert fold_sentences.describe_event_title(failure) == "No summary was written"
@@ -320,7 +317,7 @@ def test_a_rewind_and_a_return_have_rows_and_marks(written: Written) -> None:
     written.add(UserSaid((Text("Otherwise.", 3),)))
     written.step(9_000)
     returned = written.add(Rewound(left))
-    story = count_requests(written)
+    story = story_of(written)
     back, forth = story.events[-2:]
     assert fold_sentences.describe_event_title(back) == "Rewound to an earlier message"
     assert fold_sentences.describe_event_title(forth) == "Returned to earlier messages"
@@ -351,19 +348,19 @@ def test_a_fold_is_in_no_request_before_it() -> None:
         written.step(tokens)
     written.handover(2)
     written.step(23_000)
-    first, second = count_requests(written).events
-    assert (first.requests, second.requests) == (4, 1)
+    first, second = story_of(written).events
+    assert (first.saved.requests, second.saved.requests) == (4, 1)
 
 
 def test_an_undo_changes_no_line_of_the_time_before_it(written: Written) -> None:
     """Requests that were sent with a summary were counted for the excerpts below it, once the
     summary was undone and the page read the conversation again.
     """
-    before = count_requests(written)
+    before = story_of(written)
     lines_before = [fold_sentences.describe_effect(event) for event in before.folded_events]
     written.add(Unfolded("h2"))
     written.step(23_000)
-    after = count_requests(written)
+    after = story_of(written)
     lines_after = [fold_sentences.describe_effect(event) for event in after.folded_events]
     assert lines_after[-1] == lines_before[-1], "undone, it is in no more requests"
 
@@ -374,23 +371,22 @@ def test_a_page_that_reads_the_conversation_again_says_the_same_of_an_undone_row
     """Read again with the whole history at hand, a row that was undone since lost its requests."""
     written.add(Unfolded("h2"))
     written.step(23_000)
-    anew = count_requests(written)
+    anew = story_of(written)
     again = ConversationTimeline(anew.history)
     again.read_all_facts(written.facts)
-    again.count_requests_of_folds()
-    assert [event.requests for event in again.folded_events] == [
-        event.requests for event in anew.folded_events
+    assert [event.saved for event in again.folded_events] == [
+        event.saved for event in anew.folded_events
     ]
-    assert again.folded_events[-1].requests > 0
+    assert again.folded_events[-1].saved.requests > 0
 
 
 def test_a_summary_that_is_being_written_or_was_not_made_changes_no_earlier_line(
     written: Written,
 ) -> None:
-    story = count_requests(written)
+    story = story_of(written)
     before = [fold_sentences.describe_effect(event) for event in story.folded_events]
     written.add(Spent(Purpose.HANDOVER, "fast", Usage(input=20_000, output=800, cost=0.25)))
-    story = count_requests(written)
+    story = story_of(written)
     assert [fold_sentences.describe_effect(event) for event in story.folded_events] == before
 
 
@@ -410,13 +406,16 @@ def test_a_row_never_takes_back_what_it_said_when_more_requests_come(
     told += [ModelReplied((Text("So.", 2),), "m", Stop.END)] * requests
     story = ConversationTimeline()
     story.read_all_facts(Recorded("a", seq, seq, fact) for seq, fact in enumerate(told, 1))
-    story.count_requests_of_folds()
     (event,) = story.folded_events
-    assert event.requests == requests
+    assert event.saved == SavedByFolds((before - after) * requests, requests, requests, requests)
     words = fold_sentences.describe_effect(event)
-    assert words.startswith(f"{format_token_count(before)} → {format_token_count(after)} tokens in")
+    change = f"{format_token_count(before)} → {format_token_count(after)} tokens"
+    saved = format_token_count((before - after) * requests)
+    if before == after:
+        assert words.startswith(f"{change} in ")
+    else:
+        assert words.startswith(f"{change} · saved {saved} in ")
     assert ("writing it took" in words) == (writing > 0)
-    assert "saved" not in words
 
 
 def test_panel_timeline_and_agents_say_the_same_of_histories_made_by_chance() -> None:

@@ -233,7 +233,7 @@ def test_a_row_has_its_title_the_time_behind_it_and_the_figures_below(
     rows: FoldList, theme: Theme
 ) -> None:
     event = rows.rows.items[0]
-    painter = painted(rows, 0, ROW)
+    painter = painted(rows, 0, ROW, width=720)
     title, when, *figures = painter.words
     assert (title.text, when.text) == (describe_event_title(event), describe_event_time(event))
     assert [line.text for line in figures] == [describe_event_briefly(event, 128_000)]

@@ -41,7 +41,11 @@ from helix_desktop.engine.message_cost_forecast import ContextAfterUndo
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui import translation as spoken
 from helix_desktop.gui.timeline import fold_sentences
-from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
+from helix_desktop.gui.timeline.conversation_timeline import (
+    ConversationTimeline,
+    TimelineEvent,
+    _merge_two_events,
+)
 from tests.gui import story as told
 from tests.gui.timeline.conftest import HASH, Written
 
@@ -76,7 +80,8 @@ def test_titles_and_lines(written: Written) -> None:
     finally:
         spoken.set_translations({})
     assert (
-        fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens in 2 requests"
+        fold_sentences.describe_event_briefly(story.events[1], 0)
+        == "15K → 90 tokens · saved 44.7K in 3 requests"
     )
     assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith(
         "important details in the text: 41 of 42"
@@ -329,8 +334,8 @@ def test_a_row_says_whether_a_request_was_sent_with_it() -> None:
     event = event_of(CALL, OUTPUT, excerpt(), asked, TurnEnded(TurnEnd.DONE))
     words = "5K → 400 tokens from the next request on"
     assert fold_sentences.describe_effect(event) == words
-    event.requests = 1
-    assert fold_sentences.describe_effect(event) == "5K → 400 tokens in 1 request"
+    sent = event_of(CALL, OUTPUT, excerpt(), ANSWER)
+    assert fold_sentences.describe_effect(sent) == "5K → 400 tokens · saved 4.6K in 1 request"
     undone = event_of(CALL, OUTPUT, excerpt(), Unfolded(excerpt().fold))
     assert fold_sentences.describe_effect(undone) == "5K → 400 tokens"
 
@@ -350,8 +355,11 @@ OUTPUT = ToolReturned("a", Stored(Digest.of_content(b"out"), 3, 1), 5_000, head=
 CALL = ModelReplied((ToolCall("a", "read_file", '{"path": "a.py"}', 10),), "m", Stop.CALLS)
 
 
-def excerpt(asked: str = "") -> Folded:
-    return Folded("e", FoldKind.EXCERPT, PartRef(2), "…", 400, 5_000, asked=asked)
+ANSWER = ModelReplied((Text("So.", 2),), "m", Stop.END)
+
+
+def excerpt(asked: str = "", output: int = 2) -> Folded:
+    return Folded("e", FoldKind.EXCERPT, PartRef(output), "…", 400, 5_000, asked=asked)
 
 
 def test_an_excerpt_says_what_was_asked_to_be_kept() -> None:
@@ -416,12 +424,33 @@ def test_writing_took_money_or_where_no_price_is_known_tokens(writing: Usage, wo
     assert fold_sentences.describe_effect(event) == f"5K → 400 tokens{words}"
 
 
-def test_a_row_of_several_events_does_not_say_their_requests() -> None:
-    event = event_of(CALL, OUTPUT, excerpt())
-    event.requests = 3
-    assert fold_sentences.describe_effect(event).endswith(" in 3 requests")
-    event.last_time = event.time + 60
-    assert fold_sentences.describe_effect(event) == "5K → 400 tokens"
+def test_a_row_of_several_events_says_what_all_of_them_saved() -> None:
+    second_call = ModelReplied((ToolCall("2", "read_file", "{}", 2),), "m", Stop.CALLS)
+    second = replace(excerpt(), fold="f2", cover=PartRef(5))
+    output = replace(OUTPUT, call="2")
+    story = ConversationTimeline()
+    happened: list[Fact] = [CALL, OUTPUT, excerpt(), second_call, output, second, ANSWER]
+    for seq, fact in enumerate(happened, 1):
+        story.read_next_fact(Recorded("c", seq, float(seq), fact))
+    merged = _merge_two_events(*story.folded_events)
+    words = "10K → 800 tokens · saved 13.8K in 2 requests"
+    assert fold_sentences.describe_effect(merged) == words
+    assert merged.saved.tokens == sum(event.saved.tokens for event in story.folded_events)
+
+
+def test_a_row_says_in_which_requests_its_full_text_would_not_have_fit() -> None:
+    """Rows said "9K → 174 in 24 requests" in a window of 8.2K, and nobody could add them up."""
+    window = ModelSet(ModelRole.MAIN, "m", 4_000, 500)
+    small: list[Fact] = [window, CALL, OUTPUT, excerpt(output=3), *[ANSWER] * 3]
+    assert fold_sentences.describe_effect(event_of(*small)) == (
+        "5K → 400 tokens in 3 requests · the full text would not have fit"
+    )
+    larger = replace(window, window=7_000)
+    longer_answer = replace(ANSWER, parts=(Text("So.", 700),))
+    medium: list[Fact] = [larger, CALL, OUTPUT, excerpt(output=3), *[longer_answer] * 3]
+    assert fold_sentences.describe_effect(event_of(*medium)) == (
+        "5K → 400 tokens · saved 9.2K in 2 of 3 requests"
+    )
 
 
 def words_at(*told_facts: Fact) -> str:

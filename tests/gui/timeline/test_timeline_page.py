@@ -112,7 +112,7 @@ def test_in_a_low_page_the_chart_leaves_room_for_the_rows_and_the_document(
     made, _ = page
     made.resize(590, 540)
     settle()
-    assert made._lower.height() > 220
+    assert made._lower.height() > 200
     assert made.chart.height() < 0.5 * made.height()
     assert made.chart._plot_area.height() >= theme.zoomed_pixels(90)
     made.resize(1130, 900)
@@ -532,13 +532,13 @@ def test_a_step_alone_adds_to_the_chart_and_leaves_the_list(
     timeline, session = page
     filled = QSignalSpy(timeline.list.rows.modelReset)
     points = len(timeline.timeline.points)
-    requests_before = [event.requests for event in timeline.timeline.folded_events]
+    requests_before = [event.saved.requests for event in timeline.timeline.folded_events]
     written.step(31_000)
     session.append(written.facts[-1].fact)
     settle()
     assert len(timeline.timeline.points) == points + 1
     assert filled.count() == 0
-    requests_after = [event.requests for event in timeline.timeline.folded_events]
+    requests_after = [event.saved.requests for event in timeline.timeline.folded_events]
     assert max(requests_after) > max(requests_before), "its rows have the newest sums"
     session.append(Unfolded("h2"))
     settle()
@@ -725,7 +725,9 @@ def test_the_page_has_its_margins_and_the_panel_a_little_more_room_than_the_list
     assert 0.6 < listed / panel < 0.8
     assert made._lower.handleWidth() == 1
     assert not made._lower.childrenCollapsible()
-    above = made._savings_label.mapTo(made, QPoint(0, made._savings_label.height())).y()
+    sum_of_lines = made._sum_label
+    assert not sum_of_lines.isHidden()
+    above = sum_of_lines.mapTo(made, QPoint(0, sum_of_lines.height())).y()
     assert chart.mapTo(made, QPoint()).y() - above == 8
 
 
