@@ -40,6 +40,8 @@ LOG_HEIGHT = 110
 LOG_LINES = 200
 SECONDS_BEFORE_REASON = 4  # A server that takes longer to start gets a sentence on why.
 LONGEST_TIMEOUT_SECONDS = 86_400  # A day.
+MOST_NAMED_TOOLS = 5  # So many are named beside their number. “Tools and log” has all of them.
+LONGEST_TOOL_NAME = 60
 MAX_DESCRIPTION_LENGTH = 300  # Longer descriptions of tools are cut to this many characters.
 # So many characters of what a server runs are shown in the list. The question showed all of them.
 LONGEST_DESCRIPTION = 4_000
@@ -381,12 +383,27 @@ def describe_server_state(server: McpServerState, now: float) -> str:
     }
     parts = [name_by_state[status.state]]
     if status.tools:
-        parts.append(format_count(status.tools, "{n} tool", "{n} tools"))
+        count = format_count(status.tools, "{n} tool", "{n} tools")
+        parts.append(_name_first_tools(server, count))
     if status.why:
         parts.append(translate_sentences(status.why))
     elif _is_starting(server) and status.since:
         parts += _describe_start(server, max(0, int(now - status.since)))
     return " · ".join(parts)
+
+
+def _name_first_tools(server: McpServerState, count: str) -> str:
+    """Returns the number of tools with the names of the first ones, so that whoever has just added
+    a server sees what it brought.
+    """
+    names: list[str] = []
+    for name, _description in server.tools[:MOST_NAMED_TOOLS]:
+        names.append(mark_on_one_line(name[:LONGEST_TOOL_NAME]))
+    if not names:
+        return count
+    if len(server.tools) > MOST_NAMED_TOOLS:
+        names.append("…")
+    return f"{count}: {', '.join(names)}"
 
 
 def _describe_start(server: McpServerState, seconds: int) -> list[str]:

@@ -37,7 +37,7 @@ def test_a_server_is_switched_off_restarted_and_removed(
         listed_server("npx server", "github", "ready", tools=dict.fromkeys("abc", ""))
     ]
     page = McpServersPage(window.theme, bench, program, window.background_runner)
-    assert "ready · 3 tools" in said(page)
+    assert "ready · 3 tools: a, b, c" in said(page), "what it brought was two presses away"
     QTest.mouseClick(button(page, "Restart"), Qt.MouseButton.LeftButton)
     assert page._error_label.text() == "There is no MCP server named github."
     QTest.mouseClick(button(page, "Turn off"), Qt.MouseButton.LeftButton)
@@ -224,3 +224,11 @@ def test_a_server_that_becomes_ready_says_so_by_itself(
     assert "ready" in said(page)
     page.hide()
     assert not refreshing._timer.isActive()
+
+
+def test_of_many_tools_the_first_are_named_and_none_breaks_the_line() -> None:
+    names = ["read\u202efile", *"bcdefg"]
+    server = listed_server("npx server", "files", "ready", tools=dict.fromkeys(names, ""))
+    line = describe_server_state(server, now=0.0)
+    assert line.endswith(", b, c, d, e, …")
+    assert "\u202e" not in line
