@@ -124,6 +124,7 @@ class CachePage(QWidget):
         self.model.rows_loaded.connect(self._reselect_shown_entry)
         self.model.row_count_changed.connect(self._select_newest_entry)
         self.viewer.intent_wanted.connect(self.intent_wanted)
+        self.viewer.entry_wanted.connect(self.open_entry_by_digest)
         self.viewer.content_view.content_read.connect(self._scroll_to_found_line)
         self.entry_actions.reported.connect(self._figures_label.setText)
         self.entry_actions.entry_changed.connect(self._reload_changed_entry)

@@ -9,16 +9,23 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication, QImage, QResizeEvent
 from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
-from helix_desktop.engine.cache_entry_rows import EntryRow, EntryUse
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryRow, EntrySort, EntryUse
+from helix_desktop.engine.ports import VERSION
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import CacheCorrupt, HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.content_shapes import ContentShape
+from helix_desktop.gui.cache.entry_columns import name_of_writer
 from helix_desktop.gui.cache.entry_content_view import EntryContentView
 from helix_desktop.gui.common.chip_labels import ChipLabel, DigestLabel
-from helix_desktop.gui.common.figure_formats import format_date_and_time
+from helix_desktop.gui.common.figure_formats import format_byte_size, format_date_and_time
 from helix_desktop.gui.common.tool_words import words_for_tool
-from helix_desktop.gui.common.widgets import build_push_button, build_tool_button
+from helix_desktop.gui.common.widgets import (
+    add_menu_choice,
+    build_push_button,
+    build_tool_button,
+)
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.shown_workspace import ShownCatalogue
 from helix_desktop.gui.theme import Theme
@@ -27,10 +34,15 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr, translate_name
 
 _SHOWN_USES = 30
+_MOST_VERSIONS = 60  # Among so many of the newest entries, the versions of a file are looked for.
+# What these store is the content of a file, as it was or as it was read.
+TOOLS_THAT_STORE_FILES = frozenset({VERSION, ToolName.READ_FILE, "read"})
 
 
 class EntryViewer(QWidget):
-    """`intent_wanted` is for the window; `save_wanted` and `forget_wanted` are for the page."""
+    """`intent_wanted` is for the window; `save_wanted` and `forget_wanted` are for the page.
+    `entry_wanted` carries another entry to show: another version of the same file.
+    """
 
     intent_wanted = Signal(object)
     save_wanted = Signal()
@@ -38,6 +50,7 @@ class EntryViewer(QWidget):
     verify_wanted = Signal()
     pin_wanted = Signal(bool)
     forget_wanted = Signal()
+    entry_wanted = Signal(object)
 
     def __init__(
         self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
@@ -62,6 +75,10 @@ class EntryViewer(QWidget):
         self._checked_chip = ChipLabel(theme, self)
         self._uses_menu = QMenu(self)
         self._uses_button = self._build_menu_button(tr("Used in"), self._uses_menu)
+        self._versions_menu = QMenu(self)
+        self._versions_button = self._build_menu_button(
+            tr("Versions of this file"), self._versions_menu
+        )
         self._shape_menu = QMenu(self)
         self._shape_button = self._build_menu_button(tr("View as"), self._shape_menu)
         self._copy = build_push_button(tr("Copy"), self, self.copy_shown_content)
@@ -91,6 +108,7 @@ class EntryViewer(QWidget):
             self._hash,
             self._checked_chip,
             self._uses_button,
+            self._versions_button,
             self._shape_button,
             1,
             self._copy,
@@ -106,6 +124,7 @@ class EntryViewer(QWidget):
         theme.keep_lengths_scaled(self, self.setMinimumWidth, 300)
         # Its text must not widen the page; it is hidden if it would be cut.
         self._uses_button.setMinimumWidth(1)
+        self._versions_button.setMinimumWidth(1)
         theme.changed.connect(self._show_fitting_buttons)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -132,6 +151,7 @@ class EntryViewer(QWidget):
         for button in (self._copy, self._save, self._show):
             button.setVisible(has_buttons)
         self._uses_button.setVisible(has_uses and bool(self._uses_button.text()))
+        self._versions_button.setVisible(has_uses and bool(self._versions_button.text()))
 
     def _fits_head(self) -> bool:
         margins = self._column.contentsMargins()
@@ -159,7 +179,9 @@ class EntryViewer(QWidget):
         self._enable_entry_buttons(has_content=False)
         self._hash.setText("")
         self._uses_button.setText("")
-        for chip in (self._checked_chip, self._uses_button, self._shape_button):
+        self._versions_button.setText("")
+        chips = (self._checked_chip, self._uses_button, self._versions_button, self._shape_button)
+        for chip in chips:
             chip.hide()
         self.content_view.show_sentence(tr("Select an output to see its content."))
 
@@ -190,6 +212,46 @@ class EntryViewer(QWidget):
             self.content_view.show_entry_content(catalogue, row.stored, row.about)
         work = catalogue.index.find_entry_uses(digest)
         self._doing.run_in_background(work, then=partial(self._show_entry_uses, digest), owner=self)
+        self._versions_button.setText("")
+        if row.about.tool in TOOLS_THAT_STORE_FILES and row.about.source:
+            self._find_versions_of_file(catalogue, row)
+
+    def _find_versions_of_file(self, catalogue: ShownCatalogue, row: EntryRow) -> None:
+        """Looks for the other contents that this file had, or that were read from it."""
+        work = catalogue.index.entries_page(
+            EntryFilter(text=row.about.source),
+            sort=EntrySort.TIME,
+            descending=True,
+            offset=0,
+            limit=_MOST_VERSIONS,
+        )
+        show = partial(self._show_versions, row)
+        self._doing.run_in_background(work, then=show, owner=self)
+
+    def _show_versions(self, row: EntryRow, rows_with_name: Sequence[EntryRow]) -> None:
+        """Lists the versions of the file, the newest first, if there is more than the shown one."""
+        if not self.is_entry_shown(row.stored.digest):
+            return
+        versions: list[EntryRow] = []
+        for other in rows_with_name:
+            # The filter also finds other files, in whose names this one's occurs.
+            is_of_file = other.about.source == row.about.source
+            if is_of_file and other.about.tool in TOOLS_THAT_STORE_FILES:
+                versions.append(other)
+        self._versions_menu.clear()
+        if len(versions) < 2:
+            return
+        for version in versions:
+            kind = name_of_writer(version.about.tool)
+            size = format_byte_size(version.stored.size)
+            words = f"{format_date_and_time(version.time)} · {kind} · {size}"
+            show_version = partial(self.entry_wanted.emit, version.stored.digest)
+            is_shown = version.stored.digest == row.stored.digest
+            add_menu_choice(self._versions_menu, words, show_version, chosen=is_shown)
+        count = format_count(len(versions), "{n} version", "{n} versions")
+        self._versions_button.setText(count)
+        self._versions_button.setAccessibleName(f"{tr('Versions of this file')}: {count}")
+        self._show_fitting_buttons()
 
     def is_entry_shown(self, digest: Digest) -> bool:
         return self.row is not None and self.row.stored.digest == digest

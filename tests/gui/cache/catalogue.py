@@ -71,6 +71,7 @@ class MemoryCatalogue(StandIn):
             and (not chosen.pinned or line.pinned)
             and (not chosen.unused or not line.uses)
             and line.time >= chosen.since
+            and chosen.text in line.about.source
         ]
 
     @property

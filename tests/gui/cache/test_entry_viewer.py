@@ -51,6 +51,42 @@ def test_selected_lines_are_recalled(
     assert wanted == [RecallEntry(catalogue.lines[0].stored.digest, (4, 5))]
 
 
+def test_the_versions_of_one_file_stand_together_and_lead_to_each_other(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    """They lay between the outputs of other tools, each in a row of its own."""
+    read = catalogue.put(b"one", "read_file", "src/app.py")
+    catalogue.put(b"something else", "run_command", "cat src/app.py")
+    before = catalogue.put(b"two", "version", "src/app.py")
+    answer = catalogue.put(b"The file was changed.", "edit_file", "src/app.py")
+    other = catalogue.put(b"three", "version", "old/src/app.py")
+    after = catalogue.put(b"four", "version", "src/app.py")
+    page.open_entry_by_digest(before.stored.digest)
+    settle()
+    button = page.viewer._versions_button
+    assert button.isVisible()
+    assert button.text() == "3 versions"
+    assert button.accessibleName() == "Versions of this file: 3 versions"
+    menu = page.viewer._versions_menu
+    assert [action.isChecked() for action in menu.actions()] == [False, True, False]
+    assert [action.text().split(" · ")[1:] for action in menu.actions()] == [
+        ["Version of a file", "4 B"],
+        ["Version of a file", "3 B"],
+        ["Read", "3 B"],
+    ]
+    menu.actions()[0].trigger()
+    settle()
+    assert page.viewer.is_entry_shown(after.stored.digest)
+    assert button.text() == "3 versions"
+    menu.actions()[2].trigger()
+    settle()
+    assert page.viewer.is_entry_shown(read.stored.digest)
+    for alone in (answer, other):
+        page.open_entry_by_digest(alone.stored.digest)
+        settle()
+        assert not button.isVisible()
+
+
 def test_damage_is_said_where_it_is_met(
     page: CachePage, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:
