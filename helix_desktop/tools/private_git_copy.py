@@ -6,6 +6,7 @@ cannot reach the user's branches or hooks. The repository may come from anywhere
 agent has worked in the copy: if a git file in them leads elsewhere, nothing is done.
 """
 
+import ast
 import os
 import re
 import stat
@@ -15,6 +16,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
+from helix_desktop import atomic_files
 from helix_desktop.atomic_files import create_folders, write_file_atomically
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import printable_path
@@ -46,12 +48,20 @@ _ESSENTIAL_GIT_FILES = (
     "config",
     "index",
     "objects",
+    "objects/info",
+    "objects/info/alternates",
+    "objects/pack",
     "packed-refs",
     "refs",
     "shallow",
     "info",
+    "info/attributes",
+    "info/exclude",
+    "info/grafts",
+    "info/sparse-checkout",
     "logs",
 )
+_MOST_COPIED_BYTES = 64 << 20  # Of a list of ignored files, for example.
 _AUTOSTASH_FILES = ("MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash")
 _USUAL_COVERAGE = CheckpointCoverage()
 # The folder for files that are put back whether or not the user's commit was merged.
@@ -302,7 +312,7 @@ def _find_folder_with_git(root: Path) -> Path | None:
 
 
 def refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
-    """Raise ActionRefused for links in a git folder. `names`: check only these entries,
+    """Raise ActionRefused for links and pipes in a git folder. `names`: check only these entries,
     and all of `refs`.
     """
     entries = [git]
@@ -311,15 +321,18 @@ def refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
         entries = [git / name for name in names]
         searched = git / "refs"
     entries.extend(path for path, _ in list_tree_files(searched))
-    leading_elsewhere = [path for path in entries if path.is_symlink()]
+    leading_elsewhere = [path for path in entries if path.is_symlink() or path.is_fifo()]
     # A folder with `commondir` is a part of another repository.
     if not git.is_dir() or os.path.lexists(git / "commondir"):
         leading_elsewhere.append(git)
     if leading_elsewhere:
-        raise ActionRefused(
-            f"{leading_elsewhere[0]} leads elsewhere, so git was not used there.",
-            remedy=_NOTHING_CHANGED,
-        )
+        raise _error_of_link(leading_elsewhere[0])
+
+
+def _error_of_link(path: Path) -> ActionRefused:
+    return ActionRefused(
+        f"{path} leads elsewhere, so git was not used there.", remedy=_NOTHING_CHANGED
+    )
 
 
 def _is_known_to_its_repository(checkout: GitCheckout) -> bool:
@@ -338,9 +351,12 @@ def _is_known_to_its_repository(checkout: GitCheckout) -> bool:
 
 
 def create_repository_copy(
-    source: GitCheckout, copy: GitCheckout, *, with_changes: bool
+    source: GitCheckout, copy: GitCheckout, *, with_changes: bool, lenders: Sequence[str] = ()
 ) -> CopySource:
-    """Copy the user's current commit, and with `with_changes` also what they have not committed."""
+    """Copy the user's current commit, and with `with_changes` also what they have not committed.
+
+    `lenders`: folders from which the source may borrow objects, because it is a copy of ours.
+    """
     try:
         base = source.head
         branch = source.branch
@@ -350,6 +366,7 @@ def create_repository_copy(
     if with_changes:
         changed_names = source.uncommitted_paths()
     _create_repository_with_borrowed_objects(source, copy, branch)
+    borrowed = _list_borrowed_object_folders(source, copy, lenders)
     _copy_git_settings(source, copy)
     copy.run("update-ref", "HEAD", base)
     copy.run("read-tree", "-m", "-u", "HEAD")
@@ -367,7 +384,7 @@ def create_repository_copy(
         source=str(source.folder),
         base=base,
         branch=branch,
-        objects=tuple(_list_borrowed_object_folders(copy)),
+        objects=tuple(borrowed),
         notes=tuple(notes),
         carried=carried_files,
     )
@@ -399,12 +416,35 @@ def _create_repository_with_borrowed_objects(
     alternates.write_bytes(os.fsencode(object_folder) + b"\n")
 
 
-def _list_borrowed_object_folders(copy: GitCheckout) -> Iterator[str]:
-    """Yield also the folders from which the user's repository borrows itself."""
+def _list_borrowed_object_folders(
+    source: GitCheckout, copy: GitCheckout, lenders: Sequence[str]
+) -> list[str]:
+    """Return the folders from which the copy borrows objects. Commands in the copy may read them, so
+    they are the repository's own and `lenders`. The repository's list of others is refused: an agent
+    can write into it whatever it wants to read.
+    """
+    own_folder = os.path.realpath(source.path_in_git_folder("objects"))
+    known_folders = {own_folder, *map(os.path.realpath, lenders)}
+    borrowed: list[str] = []
     line_prefix = b"alternate: "
     for line in copy.run("count-objects", "-v").splitlines():
-        if line.startswith(line_prefix):
-            yield os.fsdecode(line.removeprefix(line_prefix))
+        if not line.startswith(line_prefix):
+            continue
+        folder = os.path.realpath(_unquote_git_path(line.removeprefix(line_prefix)))
+        if folder not in known_folders:
+            raise ActionRefused(
+                f"The repository in {source.folder} borrows objects from {folder}, which is outside of it.",
+                remedy="Nothing was changed. If you want a copy of it, run `git repack -a -d` there, and delete .git/objects/info/alternates.",
+            )
+        borrowed.append(folder)
+    return list(dict.fromkeys(borrowed))
+
+
+def _unquote_git_path(path: bytes) -> str:
+    """Git writes a path with letters beyond ASCII in quotes, as C does, which Python reads, too."""
+    if path.startswith(b'"'):
+        path = ast.literal_eval(f"b{path.decode('ascii')}")
+    return os.fsdecode(path)
 
 
 def _copy_git_settings(source: GitCheckout, copy: GitCheckout) -> None:
@@ -412,11 +452,16 @@ def _copy_git_settings(source: GitCheckout, copy: GitCheckout) -> None:
     for name, value in source.list_settings().items():
         if _COPIED_SETTINGS.fullmatch(name):
             copy.run("config", name, value)
+    git_folder = source.git_line("rev-parse", "--path-format=absolute", "--git-common-dir")
     for name in ("shallow", "info/sparse-checkout", "info/exclude"):
         path = copy.folder / ".git" / name
         path.parent.mkdir(exist_ok=True)
+        original = source.path_in_git_folder(name)
+        if not original.is_relative_to(git_folder):  # Git has followed a link.
+            raise _error_of_link(original)
         with suppress(FileNotFoundError):
-            path.write_bytes(source.path_in_git_folder(name).read_bytes())
+            content = atomic_files.read_small_file(original, _MOST_COPIED_BYTES)
+            path.write_bytes(content)
     with suppress(OSError), (copy.folder / ".git/info/exclude").open("ab") as patterns:
         patterns.write(b"\n" + source.excludes.read_bytes())
 

@@ -121,10 +121,10 @@ def create_copy_files(
     folder: Path,
     kit: WorkspaceTools,
     with_changes: bool,  # noqa: FBT001 -- for to_thread
-    parent: str,
+    parent: FolderCopy | None,
 ) -> FolderCopy:
-    """Copy the folders of a workspace, or of another copy. Until the caller saves what is
-    returned, the copy counts as incomplete.
+    """Copy the folders of a workspace, or those of another copy, `parent`. Until the caller saves
+    what is returned, the copy counts as incomplete.
     """
     roots = kit.resources.roots.folders
     if not roots:
@@ -134,6 +134,12 @@ def create_copy_files(
     incomplete_copy = FolderCopy(folder.name, folder, time.time())
     save_copy_description(incomplete_copy)
 
+    lenders: list[str] = []
+    parent_id = ""
+    if parent is not None:
+        parent_id = parent.id
+        for parent_source in parent.repositories:
+            lenders.extend(parent_source.objects)
     ignore_file = kit.sandbox.command_folder / "git" / "ignore"
     number_by_top: dict[Path, int] = {}
     sources: list[CopySource] = []
@@ -153,7 +159,7 @@ def create_copy_files(
             else:
                 checkout = GitCheckout(target, is_copy=True)
                 source = copying.create_repository_copy(
-                    repository, checkout, with_changes=with_changes
+                    repository, checkout, with_changes=with_changes, lenders=lenders
                 )
             sources.append(source)
         root_within_top = root.relative_to(top).as_posix()
@@ -168,7 +174,7 @@ def create_copy_files(
         copied,
         roots=tuple(copied_roots),
         repositories=tuple(sources),
-        parent=parent,
+        parent=parent_id,
     )
 
 

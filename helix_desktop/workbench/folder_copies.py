@@ -182,9 +182,10 @@ class CopiesInUse:
         folder = self._folder / name
         if await asyncio.to_thread(self.find_copy, name) is not None:
             raise ActionRefused(f"There is already a copy named {name}.")
+        parent_copy = await asyncio.to_thread(self.find_copy, parent)
         try:
             copy = await asyncio.to_thread(
-                copy_files.create_copy_files, folder, kit, with_changes, parent
+                copy_files.create_copy_files, folder, kit, with_changes, parent_copy
             )
             # In memory, the copy is whole already, so that its tools open it.
             whole_copy = replace(copy, is_whole=True)

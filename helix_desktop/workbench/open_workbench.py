@@ -1409,8 +1409,12 @@ class _SettingsForTools:
 
     def command_openings(self) -> CommandOpenings:
         settings = self.workspace.settings
-        readable_folders = tuple(settings.readable) + self.borrowed
-        return CommandOpenings(settings.openings, readable_folders)
+        readable_folders = list(settings.readable)
+        for folder in self.borrowed:
+            # An agent in the user's folders may have put a link in the place of git's folder.
+            if not Path(folder).is_symlink() and not Path(folder).parent.is_symlink():
+                readable_folders.append(folder)
+        return CommandOpenings(settings.openings, tuple(readable_folders))
 
     def hidden_patterns(self) -> tuple[str, ...]:
         return system_prompt_and_settings.parse_hidden_patterns(self.workspace.settings)

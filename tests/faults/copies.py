@@ -48,7 +48,7 @@ async def open_kit(project: Path) -> WorkspaceTools:
 
 
 def make_copy(folder: Path, kit: WorkspaceTools) -> FolderCopy:
-    copy = replace(copy_files.create_copy_files(folder, kit, True, ""), is_whole=True)
+    copy = replace(copy_files.create_copy_files(folder, kit, True, None), is_whole=True)
     copy_files.save_copy_description(copy)
     return copy
 

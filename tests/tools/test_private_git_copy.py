@@ -291,6 +291,66 @@ def test_borrowed_objects_in_a_circle_do_not_hang(project: Path) -> None:
     assert copy_of(project).head == git(project, "rev-parse", "HEAD").decode().strip()
 
 
+# What an agent may write into a git folder, so that its copy shows it what is outside: SECRET is a
+# folder of the user's with a file.
+SHOWN_BY_COPY = {
+    "borrowed": "echo SECRET > .git/objects/info/alternates",
+    "borrowed by a path from here": "echo ../../../secret > .git/objects/info/alternates",
+    "borrowed through a link": "ln -s SECRET away; echo ../../away > .git/objects/info/alternates",
+    "borrowed by what is borrowed": "mkdir -p o/info; echo SECRET > o/info/alternates; echo ../../o > .git/objects/info/alternates",
+    "quoted": """echo '"SECRET"' > .git/objects/info/alternates""",
+    "the list as a link": "echo SECRET > list; ln -s ../../../list .git/objects/info/alternates",
+    "ignored files": "mkdir -p .git/info; rm -f .git/info/exclude; ln -s SECRET/file .git/info/exclude",
+    "chosen files": "mkdir -p .git/info; ln -s SECRET/file .git/info/sparse-checkout",
+    "packs": "rm -rf .git/objects/pack; ln -s SECRET .git/objects/pack",
+    "endless": "rm -f .git/info/exclude; mkfifo .git/info/exclude",
+    "an endless list": "mkfifo .git/objects/info/alternates",
+}  # fmt: skip
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links and pipes")
+@pytest.mark.parametrize("way", SHOWN_BY_COPY)
+def test_a_copy_shows_nothing_that_is_outside_of_the_repository(project: Path, way: str) -> None:
+    """Commands in a copy may read the folders that git borrows objects from, and some of git's files
+    are copied: an agent named ~/.ssh as such a folder, had a copy made, and read the keys there.
+    """
+    secret = project.parent / "secret"
+    secret.mkdir()
+    (secret / "file").write_text("the key 4711")
+    (project / ".git/objects/info").mkdir(exist_ok=True)
+    line = SHOWN_BY_COPY[way].replace("SECRET", str(secret))
+    subprocess.run(["/bin/bash", "-ec", line], cwd=project, check=True)
+    source = find_source_repository_or_none(project)
+    if source is None:
+        return
+    copy = GitCheckout(project.parent / "copy", is_copy=True)
+    try:
+        copied = create_repository_copy(source, copy, with_changes=True)
+    except ActionRefused:
+        return
+    assert not any("secret" in os.path.realpath(folder) for folder in copied.objects)
+    for path in copy.folder.rglob("*"):
+        assert not path.is_file() or b"4711" not in path.read_bytes(), path
+
+
+def find_source_repository_or_none(project: Path) -> GitCheckout | None:
+    try:
+        return find_source_repository(project)
+    except ActionRefused:
+        return None
+
+
+def test_a_repository_that_borrows_objects_says_how_it_can_be_copied(project: Path) -> None:
+    borrower = project.parent / "borrower"
+    git(project.parent, "clone", "-q", "--shared", str(project), str(borrower))
+    with pytest.raises(ActionRefused, match="borrows objects from") as refused:
+        copy_of(borrower)
+    assert "git repack -a -d" in refused.value.remedy
+    git(borrower, "repack", "-a", "-d", "-q")
+    (borrower / ".git/objects/info/alternates").unlink()
+    assert copy_of(borrower).head == git(project, "rev-parse", "HEAD").decode().strip()
+
+
 def test_without_a_commit_or_a_repository(tmp_path: Path) -> None:
     assert find_source_repository(tmp_path) is None
     git(tmp_path, "init", "-q", ".")
@@ -411,3 +471,30 @@ def test_what_the_user_committed_meanwhile_is_joined_with_what_the_copy_has(
     names = git(copy.folder, "ls-tree", "--name-only", commit).decode().split()
     assert {"of_user", "of_agent"} <= set(names)
     assert source_now.head in git(copy.folder, "rev-list", commit).decode().split()
+
+
+def test_a_copy_of_a_copy_borrows_from_the_users_repository(project: Path) -> None:
+    first = find_source_repository(project)
+    assert first is not None
+    copied = create_repository_copy(
+        first, GitCheckout(project.parent / "copy", is_copy=True), with_changes=False
+    )
+    source = find_source_repository(project.parent / "copy")
+    assert source is not None
+    again = create_repository_copy(
+        source,
+        GitCheckout(project.parent / "again", is_copy=True),
+        with_changes=False,
+        lenders=copied.objects,
+    )
+    assert again.objects == (f"{source.folder}/.git/objects", f"{project}/.git/objects")
+
+
+def test_a_repository_whose_path_has_letters_beyond_ascii_lends_its_objects(project: Path) -> None:
+    """Git writes such a path in quotes, so commands in the copy could not read the folder."""
+    renamed = project.rename(project.parent / 'Prüfung "neu" 新')
+    source = find_source_repository(renamed)
+    assert source is not None
+    copy = GitCheckout(project.parent / "copy", is_copy=True)
+    copied = create_repository_copy(source, copy, with_changes=False)
+    assert copied.objects == (f"{renamed}/.git/objects",)

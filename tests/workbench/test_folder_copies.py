@@ -76,6 +76,20 @@ async def test_a_conversation_works_in_its_copy_and_nowhere_else(
     assert copy.label == git(project, "rev-parse", "--abbrev-ref", "HEAD").strip()
 
 
+async def test_commands_in_a_copy_read_no_folder_that_took_the_place_of_gits_objects(
+    desks: Desks, project: Path
+) -> None:
+    """An agent in the user's folder can put a link there while a command runs in the background."""
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    opened = bench.copies.tools_of_copy(copy.id).options.opened
+    objects = project / ".git" / "objects"
+    assert str(objects) in opened().folders
+    objects.rename(project / "objects")
+    objects.symlink_to(project.parent)
+    assert str(objects) not in opened().folders
+
+
 async def test_an_editor_is_shown_the_files_of_the_copy(desks: Desks, project: Path) -> None:
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
