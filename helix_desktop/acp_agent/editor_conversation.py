@@ -29,6 +29,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.json_values import text_at, value_at
 from helix_desktop.workbench import Workbench
+from helix_desktop.workspace_host.host_interface import new_command_id
 
 # An editor that takes longer to send a file's text is not asked for files again.
 READ_SECONDS = 2.0
@@ -87,6 +88,9 @@ class EditorConversation:
         # The session of the answer. None while it is being opened: what runs in it then is
         # somebody else's turn.
         self._answering_session: Session | None = None
+        # Of the editor's last message.
+        self._command_id = ""
+        self._was_taken_back = False
         self._is_cancelled = False
         self._is_closed = False
         # What the editor was told last.
@@ -119,8 +123,7 @@ class EditorConversation:
         self.cancel_turn()
         self._sending.cancel()
         # It hears no more events, so the turn's own end would not answer the editor's message.
-        if self._turn_is_over is not None and not self._turn_is_over.done():
-            self._turn_is_over.set_result(None)
+        self._end_awaited_turn()
         self._bench.kit.resources.editor_files.pop(self.id, None)
 
     async def run_turn(self, parts: tuple[UserPart, ...]) -> str:
@@ -134,6 +137,8 @@ class EditorConversation:
         self._is_answering = True
         self._is_cancelled = False
         self._turn_end = None
+        self._command_id = new_command_id()
+        self._was_taken_back = False
         try:
             if self.is_begun:
                 await self.open_session()  # The session must be open to find the model.
@@ -152,8 +157,11 @@ class EditorConversation:
                 return "cancelled"
             self._turn_is_over = asyncio.get_running_loop().create_future()
             self._updates.own_messages += 1
-            session.send_message(message)
+            session.send_message(message, command_id=self._command_id)
             await self._turn_is_over
+            if self._is_closed and not self._was_taken_back:
+                await session.wait_until_idle()  # A stopped turn puts its message back.
+            self._take_back_unsent_message(session)
         finally:
             self._turn_is_over = None
             self._answering_session = None
@@ -187,8 +195,28 @@ class EditorConversation:
     def cancel_turn(self) -> None:
         """Stops the turn that the editor awaits. A turn that somebody else started goes on."""
         self._is_cancelled = True
-        if self._answering_session is not None:
-            self._answering_session.stop_turn()
+        session = self._answering_session
+        if session is None:
+            return
+        if session.conversation.state.branch.turn.running:
+            self._take_back_unsent_message(session)
+        if self._was_taken_back:
+            self._end_awaited_turn()  # The message waited for the end of somebody else's turn.
+        else:
+            session.stop_turn()
+
+    def _take_back_unsent_message(self, session: Session) -> None:
+        """Takes the editor's message out of the queue if it is still there: it waits for another
+        turn, or its own ended before it was recorded, because it was cancelled early or a hook
+        blocked it. Editors show no queue, and have its text. It would be done before their next
+        message, or hold that back for ever.
+        """
+        for index, waiting in enumerate(session.queue):
+            if waiting.command_id == self._command_id:
+                session.queue.take_back_queued(index)
+                self._updates.own_messages -= 1
+                self._was_taken_back = True
+                return
 
     def queue_event_for_editor(self, event: session_events.Event) -> None:
         """Queues an event of this conversation, to be sent after the earlier ones."""
@@ -208,6 +236,9 @@ class EditorConversation:
             return
         if has_failed and self._turn_end is None:
             self._turn_end = TurnEnded(TurnEnd.FAILED, event.why)
+        self._end_awaited_turn()
+
+    def _end_awaited_turn(self) -> None:
         if self._turn_is_over is not None and not self._turn_is_over.done():
             self._turn_is_over.set_result(None)
 

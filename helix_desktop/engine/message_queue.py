@@ -351,7 +351,7 @@ class TurnRunner:
         if outcome.blocks:
             raise ActionRefused(
                 f"A hook blocked this message: {outcome.blocks}",
-                remedy="Your message is still queued.",
+                remedy="Change it or the hook, and send it again.",
             )
         notes += self._note_of_hook("UserPromptSubmit", outcome)
         self._told_hooks_of_session = True

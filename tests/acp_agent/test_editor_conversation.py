@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,7 +41,10 @@ from tests.acp_agent.editor_in_process import (
     words,
 )
 from tests.acp_agent.test_conversation_updates import AnsweringClient
+from tests.texts_and_calls import user_texts
 from tests.workbench.conftest import Desks
+from tests.workbench.test_hook_runner import hooks
+from tests.workbench.test_rules_and_skills import trusting
 
 
 @pytest.fixture
@@ -167,6 +171,49 @@ async def test_a_message_whose_conversation_is_being_opened_can_be_cancelled(
         assert not (folder / "new.txt").exists()
 
 
+async def test_a_message_that_a_hook_blocks_is_not_in_the_way_of_the_next(
+    bench: Workbench, folder: Path
+) -> None:
+    hooks(folder, "UserPromptSubmit", "grep -q secret || exit 0; echo no secrets >&2; exit 2")
+    await trusting(bench)
+    async with connected(bench) as editor:
+        session_id = await new_session(editor, bench)
+        prompt = {"sessionId": session_id, "prompt": words("my secret")}
+        error = await editor.refusal("session/prompt", **prompt)
+        assert "no secrets" in error["message"]
+        assert "queued" not in error["message"], "the editor has no queue"
+        assert await editor.prompt(session_id, "read README.md") == {"stopReason": "end_turn"}
+        session = await bench.open_session(session_id)
+        assert list(session.queue) == []
+        assert user_texts(session.all_facts) == ["read README.md"]
+
+
+@pytest.mark.parametrize("method", ["session/cancel", "session/close"])
+async def test_a_message_that_is_cancelled_before_it_is_recorded_is_not_sent_with_the_next(
+    bench: Workbench, folder: Path, method: str
+) -> None:
+    # It waits for a line that nobody writes.
+    hooks(folder, "UserPromptSubmit", "grep -q later && exit 0; echo >begun; read -r line <held")
+    for name in ("begun", "held"):
+        os.mkfifo(folder / name)
+    await trusting(bench)
+    async with connected(bench) as editor:
+        session_id = await new_session(editor, bench)
+        prompt = {"sessionId": session_id, "prompt": words("write new.txt: text")}
+        turn = editor.begin_request("session/prompt", **prompt)
+        await asyncio.to_thread((folder / "begun").read_text)
+        ending: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if method == "session/cancel":
+            editor.pipe.send_message(ending | {"params": {"sessionId": session_id}})
+        else:
+            editor.begin_request(method, sessionId=session_id)
+        assert (await asyncio.wait_for(turn, 60))["result"] == {"stopReason": "cancelled"}
+        session = await bench.open_session(session_id)
+        assert list(session.queue) == []
+        assert await editor.prompt(session_id, "read later") == {"stopReason": "end_turn"}
+        assert user_texts(session.all_facts) == ["read later"]
+
+
 async def test_a_conversation_begins_once_though_it_is_closed_and_written_to_meanwhile(
     bench: Workbench,
 ) -> None:
@@ -200,6 +247,35 @@ async def test_a_turn_that_somebody_else_began_is_not_stopped_by_the_editor(
         assert not session.is_idle
         session.stop_turn()
         await session.wait_until_idle()
+
+
+@pytest.mark.parametrize("method", ["session/cancel", "session/close"])
+async def test_a_message_that_waits_for_a_turn_of_the_window_is_cancelled_without_that_turn(
+    bench: Workbench, method: str
+) -> None:
+    async with connected(bench) as editor:
+        session_id = await new_session(editor, bench)
+        await editor.prompt(session_id, "read README.md")
+        session = await bench.open_session(session_id)
+        session.send_message((Text("write new.txt: text"),))
+        await editor.wait_until(lambda: editor.asked)
+        prompt = {"sessionId": session_id, "prompt": words("read src/pairs.py")}
+        turn = editor.begin_request("session/prompt", **prompt)
+        async with asyncio.timeout(60):
+            while not session.queue:
+                await asyncio.sleep(0)
+        ending: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if method == "session/cancel":
+            editor.pipe.send_message(ending | {"params": {"sessionId": session_id}})
+        else:
+            editor.begin_request(method, sessionId=session_id)
+        await editor.request("session/list")
+        assert list(session.queue) == []
+        assert (await asyncio.wait_for(turn, 60))["result"] == {"stopReason": "cancelled"}
+        assert session.questions, "the window still asks"
+        session.stop_turn()
+        await session.wait_until_idle()
+        assert user_texts(session.all_facts) == ["read README.md", "write new.txt: text"]
 
 
 @pytest.mark.parametrize("method", ["session/cancel", "session/close", "session/delete"])
