@@ -130,8 +130,12 @@ class MessageQueue(list[QueuedMessage]):
         """
         messages = tuple(message.parts for message in self)
         steering_count = self._count_steering()
+        command_ids = tuple(message.command_id for message in self)
+        conversation = self._conversation.id
         self._conversation.notify_listeners(
-            MessagesQueued(self._conversation.id, messages, taken_back, steering_count, put_back)
+            MessagesQueued(
+                conversation, messages, taken_back, steering_count, put_back, command_ids
+            )
         )
 
 

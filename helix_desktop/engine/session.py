@@ -201,13 +201,15 @@ class Session:
         self.refuse_while_running("rewind")
         await self._append_rewind(seq)
 
-    async def edit_and_resend(self, seq: int, parts: tuple[facts.UserPart, ...]) -> None:
+    async def edit_and_resend(
+        self, seq: int, parts: tuple[facts.UserPart, ...], *, command_id: str = ""
+    ) -> None:
         """Send a message in place of an earlier one. What followed that one is left behind."""
         self.refuse_while_running("edit and resend")
         message = self.conversation.fact_at(seq)
         if not isinstance(message, facts.UserSaid) or message.by:
             raise NotFound(f"Record {seq} of this conversation is not one of your messages.")
-        self.send_message(parts, rewinds_to=seq - 1)
+        self.send_message(parts, rewinds_to=seq - 1, command_id=command_id)
 
     async def ask_again(self, seq: int = 0) -> None:
         """Go back to the user's message before the answer `seq`, or before the last one, and have

@@ -126,6 +126,8 @@ class MessagesQueued:
     steering_count: int = 0
     # Those that had left the queue, were not recorded, and wait again.
     put_back: tuple[tuple[UserPart, ...], ...] = ()
+    # Of `messages`: see `UserSaid.command`. Empty if a host of an earlier version tells it.
+    command_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 the meter and the price of the next message.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +15,6 @@ from helix_desktop.engine.fold_economics import SMALL_WINDOW
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.permission_card import (
     build_question_announcement,
@@ -81,25 +80,11 @@ class ChatProgress(QObject):
                 if waiting.steer:
                     steering_count += 1
             side.composer.show_waiting_messages(messages, steering_count)
-            if session.queue:
-                self._clear_draft_that_was_sent(side, session)
-            else:
-                side.composer.turn_waiting_messages_into_draft(session.conversation.state.facts)
+            side.composer.take_over_messages_of_last_start(
+                session.conversation.state, session.queue
+            )
         undo_coverage = read_undo_coverage(self._showing.bench)
         side.approvals.show_waiting_questions(questions, undo_coverage)
-
-    def _clear_draft_that_was_sent(self, side: ChatPage, session: ShownSession) -> None:
-        composer = side.composer
-        bench = self._showing.bench
-        waiting: Iterable[QueuedMessage] = session.queue
-        # Another process's host does not tell since when a message waits. One that says the same as
-        # the draft stands above the message box, so nothing is lost.
-        if bench is not None:
-            draft_saved_at = composer.draft_saved_at
-            waiting = bench.queue_files.messages_queued_since(session.id, draft_saved_at)
-        queued_since = [message.parts for message in waiting]
-        recorded = session.conversation.state.facts
-        composer.clear_draft_if_it_was_sent(recorded, queued_since=queued_since)
 
     # --- What happens in a conversation
 

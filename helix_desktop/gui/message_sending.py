@@ -37,6 +37,7 @@ from helix_desktop.gui.question_dialogs import (
     ask_files,
     ask_to_choose_one,
 )
+from helix_desktop.gui.saved_layouts_and_drafts import new_draft_id
 from helix_desktop.gui.shown_workspace import (
     ShownQueue,
     ShownSession,
@@ -118,7 +119,7 @@ class MessageSender(QObject):
         # On another page, Escape would stop an agent that nobody looks at.
         actions.limit_shortcut_to("stop", side)
         connect = partial(self.sides.connect_side, side)
-        connect(composer.sent, self.send_or_hold_message)
+        connect(composer.sent, self._send_written_message)
         connect(composer.resent, self.resend_edited_message)
         connect(composer.mode_chosen, self._choose_permission_mode)
         connect(composer.fold_wanted, actions["fold-marker"].trigger)
@@ -169,13 +170,19 @@ class MessageSender(QObject):
 
     # --- Sending
 
-    def send_or_hold_message(self, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
-        """Sends a message to the open or a new conversation."""
+    def _send_written_message(self, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
+        draft_id = self.sides.current.composer.id_of_sent_message
+        self.send_or_hold_message(parts, steer=steer, draft_id=draft_id)
+
+    def send_or_hold_message(
+        self, parts: tuple[UserPart, ...], *, steer: bool, draft_id: str = ""
+    ) -> None:
+        """Sends a message to the open or a new conversation. `draft_id`: of the draft it was."""
         bench = self._showing.workspace
         session = self._showing.conversation
         composer = self.sides.current.composer
         if self.sides.current.awaited_conversation:
-            self._send_below_newest_messages_or_hold(parts, steer=steer)
+            self._send_below_newest_messages_or_hold(UnsentMessage(parts, steer, 0, draft_id))
         elif bench is None:
             composer.put_message_back(parts)
         elif not (bench.main_model_name or self._showing.foreign_agent):
@@ -185,15 +192,20 @@ class MessageSender(QObject):
             not_sent = self.build_message_returner(parts)
             for_estimate = composer.list_parts_for_estimate(parts)
             message = MessageToSend(
-                self, bench, session, parts, not_sent, steer, parts_for_estimate=for_estimate
+                self,
+                bench,
+                session,
+                parts,
+                not_sent,
+                steer,
+                parts_for_estimate=for_estimate,
+                draft_id=draft_id,
             )
             message.expand_command_and_send()
         else:
-            self._begin_conversation_with(bench, parts)
+            self._begin_conversation_with(bench, parts, draft_id)
 
-    def _send_below_newest_messages_or_hold(
-        self, parts: tuple[UserPart, ...], *, steer: bool
-    ) -> None:
+    def _send_below_newest_messages_or_hold(self, message: UnsentMessage) -> None:
         """Sends a message in a conversation that is being opened, if nothing about it needs all of
         the conversation. Otherwise it waits until the conversation is open.
         """
@@ -201,10 +213,15 @@ class MessageSender(QObject):
         client = client_of_host(self._showing.workspace)
         is_end_shown = side.transcript.view.items.history.has_unknown_facts
         can_be_sent = client is not None and bool(client.main_model_name) and is_end_shown
-        if client is None or not can_be_sent or self._needs_whole_conversation(side, parts):
-            self.sides.hold_message_until_open(UnsentMessage(parts, steer))
+        if client is None or not can_be_sent or self._needs_whole_conversation(side, message.parts):
+            self.sides.hold_message_until_open(message)
             return
-        client.send_before_open(side.awaited_conversation, parts, steer=steer)
+        client.send_before_open(
+            side.awaited_conversation,
+            message.parts,
+            steer=message.is_steering,
+            command_id=message.draft_id,
+        )
         notice = tr(
             "Your message is being sent. It is shown here when the earlier messages have been read."
         )
@@ -222,7 +239,9 @@ class MessageSender(QObject):
         place = side.composer.draft_place
         return bool(self.sides.unsent_messages.unsent_messages_of(place))
 
-    def _begin_conversation_with(self, bench: ShownWorkspace, parts: tuple[UserPart, ...]) -> None:
+    def _begin_conversation_with(
+        self, bench: ShownWorkspace, parts: tuple[UserPart, ...], draft_id: str
+    ) -> None:
         """Starts a conversation, unless its first message would cost too much for the user."""
         side = self.sides.current
         # Tells this new conversation from one that the user begins while it is being created.
@@ -237,6 +256,7 @@ class MessageSender(QObject):
             awaited_name,
             put_message_back,
             parts_for_estimate=side.composer.list_parts_for_estimate(parts),
+            draft_id=draft_id,
         )
         is_asked_about_price = bool(self.parts.settings[ASK_ABOVE])
         if is_asked_about_price:
@@ -250,7 +270,9 @@ class MessageSender(QObject):
         _workspace, conversation = draft_place
         if conversation == NEW:
             for message in self.sides.unsent_messages.pop_unsent_messages(draft_place):
-                self.send_or_hold_message(message.parts, message.is_steering)
+                self.send_or_hold_message(
+                    message.parts, steer=message.is_steering, draft_id=message.draft_id
+                )
 
     def send_held_messages(
         self, bench: ShownWorkspace, session: ShownSession, messages: Sequence[UnsentMessage]
@@ -258,8 +280,12 @@ class MessageSender(QObject):
         """Sends what was written in a conversation while it was being opened."""
         place = (bench.id, session.id)
         for message in messages:
+            if is_message_sent(session, message.draft_id):
+                continue  # It was sent before a kill, and came back as a draft.
             not_sent = self.build_message_returner(message.parts, place)
-            to_send = MessageToSend(self, bench, session, message.parts, not_sent)
+            to_send = MessageToSend(
+                self, bench, session, message.parts, not_sent, draft_id=message.draft_id
+            )
             has_model_or_agent = bench.main_model_name or session.conversation.state.acp_agent
             if not has_model_or_agent:
                 self.sides.add_to_message_and_tell_if_current(place, message.parts)
@@ -272,13 +298,21 @@ class MessageSender(QObject):
     def resend_edited_message(self, seq: int, parts: tuple[UserPart, ...]) -> None:
         bench = self._showing.workspace
         session = self._showing.conversation
+        draft_id = self.sides.current.composer.id_of_sent_message
         if bench is None or session is None:
-            self.sides.hold_message_until_open(UnsentMessage(parts, edited=seq))
+            held = UnsentMessage(parts, edited=seq, draft_id=draft_id)
+            self.sides.hold_message_until_open(held)
         else:
             not_sent = self.build_message_returner(parts)
             for_estimate = self.sides.current.composer.list_parts_for_estimate(parts)
             message = MessageToSend(
-                self, bench, session, parts, not_sent, parts_for_estimate=for_estimate
+                self,
+                bench,
+                session,
+                parts,
+                not_sent,
+                parts_for_estimate=for_estimate,
+                draft_id=draft_id,
             )
             message.resend_edited(seq)
 
@@ -394,7 +428,7 @@ class MessageSender(QObject):
         if session is None or self._find_queue_as_shown() is None:
             return
         removed_message: tuple[UserPart, ...] = session.queue.take_back_queued(index)
-        send_again = partial(session.send_message, removed_message)
+        send_again = partial(session.send_message, removed_message, command_id=new_draft_id())
         self.parts.notices.show_notice(tr("The message was removed."), act=send_again)
 
     # --- What the agent does, and what it asks
@@ -495,6 +529,7 @@ class NewConversation:
     awaited_name: str
     put_message_back: OnMessageNotSent
     parts_for_estimate: tuple[UserPart, ...] = ()  # With the tokens that are sent of each.
+    draft_id: str = ""
 
     def ask_about_price(self) -> None:
         bench = workbench_of_shown(self.bench)
@@ -541,7 +576,9 @@ class NewConversation:
             sides.show_session_if_current(self.bench, session, self.side)
 
         not_sent = sender.build_message_returner(self.parts)
-        message = MessageToSend(sender, self.bench, session, self.parts, not_sent)
+        message = MessageToSend(
+            sender, self.bench, session, self.parts, not_sent, draft_id=self.draft_id
+        )
         if message.command_name:
             command = replace(message, not_sent=message.trash_empty_conversation_and_give_back)
             command.expand_command_and_send()
@@ -561,6 +598,14 @@ class NewConversation:
         place_of_new = (self.bench.id, NEW)
         for later_message in sides.unsent_messages.pop_unsent_messages(place_of_new):
             sides.add_to_message_and_tell_if_current(place_of_new, later_message.parts)
+
+
+def is_message_sent(session: ShownSession, draft_id: str) -> bool:
+    """Whether the conversation has the message that this draft was, or will have it."""
+    if not draft_id:
+        return False
+    is_queued = any(queued.command_id == draft_id for queued in session.queue)
+    return is_queued or draft_id in session.conversation.state.record.messages_by_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -660,6 +705,7 @@ class MessageToSend:
     steer: bool = False
     # With the tokens that are sent of each part: of a long document, only its outline is.
     parts_for_estimate: tuple[UserPart, ...] = ()
+    draft_id: str = ""  # The conversation knows the message by it: see `UserSaid.command`.
 
     @property
     def command_name(self) -> str:
@@ -766,7 +812,7 @@ class MessageToSend:
 
     def send_now(self) -> None:
         try:
-            self.session.send_message(self.parts, steer=self.steer)
+            self.session.send_message(self.parts, steer=self.steer, command_id=self.draft_id)
         except HelixError as error:
             self.not_sent(error)
             return
@@ -839,7 +885,7 @@ class MessageToSend:
     def _resend(self, seq: int) -> None:
         session = self.session
         sides = self.sender.sides
-        resending = session.edit_and_resend(seq, self.parts)
+        resending = session.edit_and_resend(seq, self.parts, command_id=self.draft_id)
         self.sender.parts.run_for_window(
             resending, then=lambda _done: sides.jump_to_end_of(session), failed=self.not_sent
         )

@@ -10,7 +10,7 @@ which it takes over before it writes, and when it comes to the front.
 
 import json
 import logging
-import time
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -30,7 +30,9 @@ log = logging.getLogger(__name__)
 
 # The delay before the file is written, so that it is not written on every key press.
 WRITE_DELAY_MS = 200
-SAVED_AT = "saved at"  # In nanoseconds.
+# Earlier versions wrote under this key when they had saved the file.
+SAVED_AT = "saved at"
+DRAFT_ID = "id"  # The key of a draft's id in its value.
 # The ending of the file in which other windows say what they have changed here.
 CHANGED_BY_OTHERS = ".changed-by-others"
 T = TypeVar("T")
@@ -49,13 +51,7 @@ class WindowStateFile(QObject):
         # Errors that explain why drafts of earlier starts are missing.
         self.mistakes: list[HelixError] = []
         self._values: dict[str, object] = self._read_state_file()
-        # When what is in the file was true, in seconds since 1970; 0 if an earlier version wrote it.
-        self.saved_at = 0.0
-        # Workspaces and conversations whose draft has been shown, so it is of this start.
-        self.opened_draft_places: set[tuple[str, str]] = set()
-        nanoseconds = self._values.pop(SAVED_AT, 0)
-        if isinstance(nanoseconds, int):
-            self.saved_at = nanoseconds / 1e9
+        self._values.pop(SAVED_AT, None)
         self._writer: Executor | None = None
         self._timer = QTimer(self, interval=WRITE_DELAY_MS, singleShot=True)
         self._timer.timeout.connect(self._write_on_thread)
@@ -110,10 +106,6 @@ class WindowStateFile(QObject):
         """
         if self._timer.isActive():
             self._write_on_thread()
-
-    def write_soon(self) -> None:
-        """Writes now, on a thread, even if nothing has changed: what the file says is true now."""
-        self._write_on_thread()
 
     def forget_remembered_text(self, text: str, *, within: str) -> None:
         from helix_desktop.engine.forgotten_text_forms import TextForms
@@ -186,9 +178,7 @@ class WindowStateFile(QObject):
         self.take_changes_of_other_windows()
         if self._writer is None:
             self._writer = concurrency.create_thread_pool("window's state", threads=1)
-        values = dict(self._values)
-        values[SAVED_AT] = time.time_ns()
-        text = json.dumps(values, ensure_ascii=False, indent=1)
+        text = json.dumps(self._values, ensure_ascii=False, indent=1)
         content = text.encode("utf-8", "replace")
         self._writer.submit(_write_or_log_why_not, self._file, content)
         return self._writer
@@ -226,6 +216,11 @@ class WindowStateFile(QObject):
             number += 1
             name = self._file.with_suffix(f".damaged{number}")
         return name
+
+
+def new_draft_id() -> str:
+    """Returns what a draft is known by in its conversation once it is sent, whatever it says."""
+    return os.urandom(12).hex()
 
 
 def _write_or_log_why_not(file: Path, content: bytes) -> None:

@@ -106,8 +106,8 @@ class WorkspaceActivity(QObject):
     def _note_output_and_queue_event(self, event: Event) -> None:
         self._unfinished.update_unfinished_output(event)
         if _is_about_sent_message(event):
-            # The workspace has it. After a kill, the draft that it was must not come back, too.
-            self._state_file.write_soon()
+            # The workspace has it, so the draft that it was need not be in the file any more.
+            self._state_file.start_waiting_write()
         # Pieces of streams are shown by the conversation itself.
         if not isinstance(event, session_events.ReplyStreamed | session_events.ToolPrinted):
             self._bridge.queue_event(event)

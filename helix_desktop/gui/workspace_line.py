@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, QTimer
 from helix_desktop.engine.facts import UserPart
 from helix_desktop.engine.session_events import Event, MessagesQueued
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.chat.message_drafts import DraftPlace, encode_queued_message
+from helix_desktop.gui.chat.message_drafts import DraftPlace, encode_draft_message
 from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.frame.window_layout import WindowFrame
 from helix_desktop.gui.open_workspaces import OpenWorkspaces
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from helix_desktop.workspace_host.host_line import LineState
 
 SECOND_MS = 1_000
-FROM_THE_BEGINNING = 1.0  # In seconds since 1970. 0 would mean that no time is known.
 LONGEST_REASON = 300  # So many characters are shown of what another computer says.
 
 
@@ -145,9 +144,7 @@ class WorkspaceLine(QObject):
             return  # What the file has is of an earlier start, and is not a draft yet.
         encoded: list[object] = []
         for unsent in unconfirmed:
-            # The clocks of two computers differ, so what was recorded since is told by its number.
-            parts = unsent.message.parts
-            encoded.append(encode_queued_message(parts, FROM_THE_BEGINNING, unsent.known_seq))
+            encoded.append(encode_draft_message(unsent.message.parts, unsent.command_id))
         state_file = self._parts.state_file
         state_file.remember_value("waiting", *place, value=encoded)
         if encoded:

@@ -153,10 +153,6 @@ class MessageQueueFiles:
         is_recorded = command_id in session.conversation.state.record.messages_by_command
         return is_recorded or command_id in self._left_command_ids
 
-    def messages_queued_since(self, conversation: str, moment: float) -> Sequence[QueuedMessage]:
-        queue = self._queues.get(conversation, _KeptQueue())
-        return [kept.message for kept in queue.waiting if kept.queued_at >= moment]
-
     def sync_to_disk(self, conversation: str) -> None:
         """Return when what waits would survive a power failure, too. Raises StoreFailed."""
         queue = self._queues.get(conversation)

@@ -114,12 +114,16 @@ class ClientConversation:
 @dataclass(frozen=True, eq=False)
 class UnconfirmedMessage:
     """A message that the host has not confirmed yet. `known_seq`: the newest fact when the user
-    sent it, so that an equal older message is not taken for it.
+    sent it. A host of an earlier version does not say which command a message came from: then an
+    equal older message is not taken for it.
     """
 
-    command_id: str
     message: QueuedMessage
     known_seq: int
+
+    @property
+    def command_id(self) -> str:
+        return self.message.command_id
 
 
 class ClientSession:
@@ -164,12 +168,14 @@ class ClientSession:
 
     # --- What the user does
 
-    def send_message(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
+    def send_message(
+        self, parts: tuple[UserPart, ...], *, steer: bool = False, command_id: str = ""
+    ) -> None:
         """Sends a message. It waits in the queue until the host has confirmed it, even if the line
         is broken.
         """
         if parts:
-            self.queue.add_unsent(parts, steer=steer)
+            self.queue.add_unsent(parts, steer=steer, command_id=command_id or new_command_id())
 
     def stop_turn(self) -> None:
         self.start_command(host_interface.StopTurn(self.id))
@@ -190,10 +196,12 @@ class ClientSession:
     async def rewind_to(self, seq: int) -> None:
         await self.run_for_conversation(host_interface.RewindConversation(self.id, seq))
 
-    async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
+    async def edit_and_resend(
+        self, seq: int, parts: tuple[UserPart, ...], *, command_id: str = ""
+    ) -> None:
         text, attachments = split_parts(parts)
         await self.run_for_conversation(
-            host_interface.EditAndResend(self.id, seq, text, attachments)
+            host_interface.EditAndResend(self.id, seq, text, attachments, command_id)
         )
 
     async def ask_again(self, seq: int = 0) -> None:
@@ -377,7 +385,7 @@ class ClientSession:
         if isinstance(fact, facts.ModelReplied | facts.TurnEnded):
             self._streamed_reply = ""
         if isinstance(fact, facts.UserSaid) and not fact.by:
-            self.queue.note_recorded_message(recorded.seq, fact.parts)
+            self.queue.note_recorded_message(recorded.seq, fact)
         # The history from before it was opened is news to nobody.
         if self._told_by is not None:
             self.conversation.notify_listeners(session_events.FactAppended(recorded))
@@ -486,10 +494,10 @@ class ClientQueue:
 
     # --- What the user does
 
-    def add_unsent(self, parts: tuple[UserPart, ...], *, steer: bool) -> None:
+    def add_unsent(self, parts: tuple[UserPart, ...], *, steer: bool, command_id: str) -> None:
         session = self._session
-        message = QueuedMessage(parts, steer)
-        unsent = UnconfirmedMessage(new_command_id(), message, session.newest_known_seq())
+        message = QueuedMessage(parts, steer, command_id=command_id)
+        unsent = UnconfirmedMessage(message, session.newest_known_seq())
         self._unsent.append(unsent)
         self._notify()
         task = session.workspace.tasks.spawn_task(
@@ -582,8 +590,12 @@ class ClientQueue:
         at_host: list[QueuedMessage] = []
         arrived: list[tuple[UserPart, ...]] = []
         for index, parts in enumerate(event.messages):
-            at_host.append(QueuedMessage(parts, steer=index < event.steering_count))
-            unsent = self._find_unsent(parts)
+            command_id = ""
+            if index < len(event.command_ids):
+                command_id = event.command_ids[index]
+            is_steering = index < event.steering_count
+            at_host.append(QueuedMessage(parts, steer=is_steering, command_id=command_id))
+            unsent = self._find_unsent(command_id, parts)
             if unsent is not None:
                 self._unsent.remove(unsent)
                 arrived.append(unsent.message.parts)
@@ -591,17 +603,26 @@ class ClientQueue:
         taken_back = event.taken_back + tuple(arrived)
         self._notify(*taken_back, put_back=event.put_back)
 
-    def note_recorded_message(self, seq: int, parts: tuple[UserPart, ...]) -> None:
+    def note_recorded_message(self, seq: int, message: facts.UserSaid) -> None:
         """A message that is a fact is sent, even if the host's answer was lost with the line."""
-        unsent = self._find_unsent(parts)
+        unsent = self._find_unsent(message.command, message.parts)
+        if unsent is None:
+            return
         # An equal message of long ago may come only now, while the conversation is being opened.
-        if unsent is not None and seq > unsent.known_seq:
+        if message.command or seq > unsent.known_seq:
             self._remove_unsent(unsent, unsent.message.parts)
 
-    def _find_unsent(self, parts: tuple[UserPart, ...]) -> UnconfirmedMessage | None:
+    def _find_unsent(
+        self, command_id: str, parts: tuple[UserPart, ...]
+    ) -> UnconfirmedMessage | None:
+        """Returns the message of this command or, where an earlier version has not said which
+        command it was, one with these parts.
+        """
         fingerprint = message_fingerprint(parts)
         for unsent in self._unsent:
-            if message_fingerprint(unsent.message.parts) == fingerprint:
+            if command_id and unsent.command_id == command_id:
+                return unsent
+            if not command_id and message_fingerprint(unsent.message.parts) == fingerprint:
                 return unsent
         return None
 
@@ -612,8 +633,14 @@ class ClientQueue:
     ) -> None:
         messages = [message.parts for message in self._list_all()]
         steering_count = sum(message.steer for message in self._at_host)
+        command_ids = [message.command_id for message in self._list_all()]
         queued = session_events.MessagesQueued(
-            self._session.id, tuple(messages), taken_back, steering_count, put_back
+            self._session.id,
+            tuple(messages),
+            taken_back,
+            steering_count,
+            put_back,
+            tuple(command_ids),
         )
         self._session.conversation.notify_listeners(queued)
 

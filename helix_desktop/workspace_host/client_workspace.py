@@ -310,10 +310,16 @@ class ClientWorkspace:
         return self._sessions.get(conversation)
 
     def send_before_open(
-        self, conversation: str, parts: tuple[UserPart, ...], *, steer: bool = False
+        self,
+        conversation: str,
+        parts: tuple[UserPart, ...],
+        *,
+        steer: bool = False,
+        command_id: str = "",
     ) -> None:
         """Sends a message below the newest messages, while the others are on their way."""
-        self._follow_session(conversation).send_message(parts, steer=steer)
+        session = self._follow_session(conversation)
+        session.send_message(parts, steer=steer, command_id=command_id)
 
     def _follow_session(self, conversation: str) -> ClientSession:
         session = self._sessions.get(conversation)

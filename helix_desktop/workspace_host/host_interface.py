@@ -210,6 +210,7 @@ class EditAndResend(_TaggedCommand, frozen=True):
     seq: int
     text: str
     attachments: tuple[facts.Attachment, ...] = ()
+    command_id: str = ""  # Becomes `UserSaid.command`.
 
 
 class SwitchToAnswer(_TaggedCommand, frozen=True):

@@ -416,7 +416,12 @@ def _build_facts_message(number: int, event: FactsAdded | NewestFacts) -> FactsM
 
 
 def _encode_queued(event: session_events.MessagesQueued) -> _QueuedOnWire:
-    messages = [_encode_parts(parts) for parts in event.messages]
+    messages: list[str] = []
+    for index, parts in enumerate(event.messages):
+        command_id = ""
+        if index < len(event.command_ids):
+            command_id = event.command_ids[index]
+        messages.append(_encode_parts(parts, command_id))
     taken_back = [_encode_parts(parts) for parts in event.taken_back]
     put_back = [_encode_parts(parts) for parts in event.put_back]
     return _QueuedOnWire(
@@ -428,8 +433,8 @@ def _encode_queued(event: session_events.MessagesQueued) -> _QueuedOnWire:
     )
 
 
-def _encode_parts(parts: tuple[facts.UserPart, ...]) -> str:
-    return fact_encoding.encode_fact(facts.UserSaid(parts))
+def _encode_parts(parts: tuple[facts.UserPart, ...], command_id: str = "") -> str:
+    return fact_encoding.encode_fact(facts.UserSaid(parts, command=command_id))
 
 
 def _encode_delta(event: session_events.ReplyStreamed) -> Any:
@@ -520,20 +525,26 @@ def _decode_streamed(name: str, body: bytes) -> session_events.ReplyStreamed:
 
 
 def _decode_queued(queued: _QueuedOnWire) -> session_events.MessagesQueued:
-    messages = [_decode_waiting_parts(text) for text in queued.messages]
-    taken_back = [_decode_waiting_parts(text) for text in queued.taken_back]
-    put_back = [_decode_waiting_parts(text) for text in queued.put_back]
+    messages: list[tuple[facts.UserPart, ...]] = []
+    command_ids: list[str] = []
+    for text in queued.messages:
+        message = _decode_waiting_message(text)
+        messages.append(message.parts)
+        command_ids.append(message.command)
+    taken_back = [_decode_waiting_message(text).parts for text in queued.taken_back]
+    put_back = [_decode_waiting_message(text).parts for text in queued.put_back]
     return session_events.MessagesQueued(
         queued.conversation,
         tuple(messages),
         tuple(taken_back),
         queued.steering_count,
         tuple(put_back),
+        tuple(command_ids),
     )
 
 
-def _decode_waiting_parts(text: str) -> tuple[facts.UserPart, ...]:
+def _decode_waiting_message(text: str) -> facts.UserSaid:
     fact = _decode_foreign_fact(text)
     if not isinstance(fact, facts.UserSaid):
         raise ValueError("a waiting message that is none")  # noqa: TRY004 - it is foreign data
-    return fact.parts
+    return fact

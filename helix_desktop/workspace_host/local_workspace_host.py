@@ -400,8 +400,12 @@ class LocalConversationFollower:
             questions.append(session_events.QuestionAsked(session.id, number, question))
         messages = [waiting.parts for waiting in session.queue]
         steering_count = sum(waiting.steer for waiting in session.queue)
+        command_ids = [waiting.command_id for waiting in session.queue]
         queued = session_events.MessagesQueued(
-            session.id, tuple(messages), steering_count=steering_count
+            session.id,
+            tuple(messages),
+            steering_count=steering_count,
+            command_ids=tuple(command_ids),
         )
         running = session.running
         if session.turns.task is not None and running in _AT_REST:

@@ -132,7 +132,7 @@ class WindowCommands:
             parts = (Text(command.text),) + parts
         if not parts:
             raise InvalidInput("The message is empty.")
-        await session.edit_and_resend(command.seq, parts)
+        await session.edit_and_resend(command.seq, parts, command_id=command.command_id)
         return DONE
 
     async def _count_sent_tokens(self, command: host_interface.CountSentTokens) -> CommandResult:

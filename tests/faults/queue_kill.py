@@ -5,7 +5,7 @@ python -m tests.faults.queue_kill [--trials 60] [--seed 1]
 A turn runs, and messages are written, sent, moved, edited and taken back as the window does it:
 what is written is in the draft of the window, what was sent in the queue of the workspace. The program is
 killed at any moment. Every word must then be in the conversation, or come back in the message
-box, exactly once. Equal messages are sent on purpose: they cannot be told apart by their words.
+box, exactly once. Equal messages are sent on purpose: they are told apart by their ids.
 """
 
 from __future__ import annotations
@@ -122,8 +122,10 @@ def _work(home: Path, chance: random.Random, say: Say) -> None:
             composer.text.setPlainText(words)
             file.write_state_file()
             say(f"+ {words}")
+            draft_id = composer.draft_id
             composer.text.clear()
-            session.send_message((Text(words),), steer=chance.random() < 0.3)
+            steer = chance.random() < 0.3
+            session.send_message((Text(words),), steer=steer, command_id=draft_id)
             _change_queue(session, chance, say)
             application.processEvents()
             await asyncio.sleep(PAUSE_SECONDS)
@@ -193,13 +195,7 @@ def _read_what_is_there(home: Path) -> tuple[Counter[str], Counter[str]]:
                         recorded[part.text] += 1
         composer = Composer(Theme(scheme="light"), WindowStateFile(home / "window.json"))
         composer.show_draft_of(bench.id, session.id, "Killed")
-        queued_since = bench.queue_files.messages_queued_since(session.id, composer.draft_saved_at)
-        if session.queue:
-            composer.clear_draft_if_it_was_sent(
-                session.all_facts, queued_since=[message.parts for message in queued_since]
-            )
-        else:
-            composer.turn_waiting_messages_into_draft(session.all_facts)
+        composer.take_over_messages_of_last_start(session.conversation.state, session.queue)
         came_back = Counter(filter(None, composer.text.toPlainText().splitlines()))
         for message in session.queue:
             (part,) = message.parts

@@ -76,7 +76,6 @@ from helix_desktop.engine.session_events import (
     QuestionAsked,
     ReplyStreamed,
 )
-from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
@@ -256,11 +255,13 @@ class FakeSession(StandIn):
 
     # --- the commands
 
-    def send_message(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
+    def send_message(
+        self, parts: tuple[UserPart, ...], *, steer: bool = False, command_id: str = ""
+    ) -> None:
         if self.running is not ConversationActivity.IDLE:
-            self.queue.add_message(parts, steer=steer)
+            self.queue.add_message(parts, steer=steer, command_id=command_id)
             return
-        self.append(UserSaid(parts))
+        self.append(UserSaid(parts, command=command_id))
         self.set_running(ConversationActivity.THINKING)
         if self.answers:
             self.finish(self.answers.pop(0))
@@ -271,7 +272,8 @@ class FakeSession(StandIn):
         self.append(ModelReplied((Text(text, len(text) // 4),), story.MODEL, Stop.END))
         self.set_running(ConversationActivity.IDLE)
         if self.queue:
-            self.send_message(self.queue.pop_next_message().parts)
+            message = self.queue.pop_next_message()
+            self.send_message(message.parts, command_id=message.command_id)
 
     def stop_turn(self) -> None:
         self.done.append("stop")
@@ -386,9 +388,11 @@ class FakeSession(StandIn):
     async def rewind_to(self, seq: int) -> None:
         self.append(Rewound(seq))
 
-    async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
+    async def edit_and_resend(
+        self, seq: int, parts: tuple[UserPart, ...], *, command_id: str = ""
+    ) -> None:
         self.append(Rewound(seq - 1))
-        self.send_message(parts)
+        self.send_message(parts, command_id=command_id)
 
     async def edit_fold_text(self, fold: str, text: str) -> None:
         self.append(DocumentEdited(fold, text, len(text) // 4))
@@ -686,11 +690,6 @@ class FakeModels:
         return self.chosen
 
 
-class FakeQueueFiles(StandIn):
-    def messages_queued_since(self, conversation: str, moment: float) -> Sequence[QueuedMessage]:
-        return ()
-
-
 class FakeWorkbench(StandIn):
     """One workspace. Its rows follow what its sessions record."""
 
@@ -723,7 +722,6 @@ class FakeWorkbench(StandIn):
         self.written: list[tuple[str, Any]] = []
         self.file_changes = FakeChanges()
         self.copies = FakeCopies()
-        self.queue_files = FakeQueueFiles()
         self.models = FakeModels()
         self.sharing = self.sharing_setup = FakeSharing()
         self.decided: list[bool] = []

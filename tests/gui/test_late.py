@@ -140,7 +140,9 @@ def test_a_first_message_is_said_where_it_was_written(
     held.let("_create_with_chosen_model")
     assert shown(window) == ("parser", "")
     facts = desk.benches["storage-engine"].sessions["new-1"].state.facts
-    assert UserSaid((Text("Hello"),)) in [recorded.fact for recorded in facts]
+    (said,) = [recorded.fact for recorded in facts if isinstance(recorded.fact, UserSaid)]
+    assert said.parts == (Text("Hello"),)
+    assert said.command, "the conversation knows the message by the id of its draft"
 
 
 def begin_in_copy(window: MainWindow) -> None:
@@ -228,7 +230,7 @@ def test_a_message_that_cannot_be_said_stays(
 def test_a_changed_message_that_is_refused_stays(
     window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refused(seq: int, parts: object) -> None:
+    async def refused(seq: int, parts: object, *, command_id: str = "") -> None:
         raise ActionRefused("Cannot edit while the agent is working.")
 
     monkeypatch.setattr(session, "edit_and_resend", refused)

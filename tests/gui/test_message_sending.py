@@ -157,7 +157,7 @@ def test_a_message_that_cannot_be_sent_leaves_the_reader_in_place(
 ) -> None:
     """The defect: the transcript jumped to its end although nothing had been added there."""
 
-    def refuse(parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
+    def refuse(parts: tuple[UserPart, ...], *, steer: bool = False, command_id: str = "") -> None:
         raise ActionRefused("This is a conversation of Claude Code.", remedy="Continue here.")
 
     canvas = window.chat.transcript.view

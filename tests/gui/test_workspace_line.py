@@ -14,7 +14,7 @@ from helix_desktop.engine.facts import FoldKind, Text, Unfolded, UserPart
 from helix_desktop.engine.session_events import MessagesQueued
 from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.errors import ActionRefused, OwnerEnded
-from helix_desktop.gui.chat.attachment_chips import encode_message_parts
+from helix_desktop.gui.chat.message_drafts import encode_draft_message
 from helix_desktop.gui.inspector.request_dialog import RequestDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
@@ -80,9 +80,15 @@ class WorkspaceElsewhere(FakeWorkbench):
         self.sent_before_open: list[tuple[str, tuple[UserPart, ...]]] = []
 
     def send_before_open(
-        self, conversation: str, parts: tuple[UserPart, ...], *, steer: bool = False
+        self,
+        conversation: str,
+        parts: tuple[UserPart, ...],
+        *,
+        steer: bool = False,
+        command_id: str = "",
     ) -> None:
         assert not steer
+        assert command_id
         self.sent_before_open.append((conversation, parts))
 
     def providers_with_lent_key(self, conversation: str) -> list[str]:
@@ -294,8 +300,8 @@ def test_unconfirmed_messages_are_kept_until_the_host_has_them(
     window.state_file.remember_value(*key, value=["of the last start"])
     session.tell(MessagesQueued(story.CONVERSATION, ()))
     assert window.state_file.get_remembered(*key, default=list[Any]()) == ["of the last start"]
-    message = QueuedMessage((Text("kept"),), steer=False)
-    elsewhere.unconfirmed.append(UnconfirmedMessage("1", message, 7))
+    message = QueuedMessage((Text("kept"),), steer=False, command_id="1")
+    elsewhere.unconfirmed.append(UnconfirmedMessage(message, 7))
     session.tell(MessagesQueued(story.CONVERSATION, (message.parts,)))
     (kept,) = window.state_file.get_remembered(*key, default=list[Any]())
     assert "kept" in str(kept)
@@ -304,20 +310,17 @@ def test_unconfirmed_messages_are_kept_until_the_host_has_them(
     assert window.state_file.get_remembered(*key, default=list[Any]()) == []
 
 
-@pytest.mark.parametrize(("waiting", "left"), [("go on", ""), ("go", "go on")])
+@pytest.mark.parametrize(("waiting", "left"), [("a", ""), ("b", "go on")])
 def test_a_draft_that_waits_at_the_host_since_a_kill_does_not_come_back(
     window: MainWindow, waiting: str, left: str
 ) -> None:
     """The killed window had sent it and could not note that: it was sent twice."""
     workspace = WorkspaceElsewhere(window.current_workbench)
-    draft = encode_message_parts([Text("go on")])
+    draft = encode_draft_message([Text("go on")], "a")
     place = (workspace.id, story.CONVERSATION)
     window.state_file.remember_value("draft", *place, value=draft)
-    window.state_file.saved_at = time.time()
-    window.state_file.opened_draft_places.discard(place)
     session = workspace.sessions[story.CONVERSATION]
-    # A waiting message has its tokens counted, a draft has not.
-    session.queue.add_message((Text(waiting, tokens=2),), steer=False)
+    session.queue.add_message((Text("go on"),), steer=False, command_id=waiting)
     window.workspaces.bring_to_front(workspace)
     window.sides.go_to_conversation(story.CONVERSATION)
     assert window.chat.composer.draft_place == place

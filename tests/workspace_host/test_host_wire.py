@@ -57,7 +57,7 @@ EVENTS: list[ConversationEvent] = [
     FactsAdded((facts.Recorded("c", 1, 2.0, facts.UserSaid(SAID)),)),
     HistoryReplaced(),
     LiveState(
-        ConversationActivity.ASKING, "Run?", (QuestionAsked("c", 1, QUESTION),), MessagesQueued("c", (SAID,)), "so far"
+        ConversationActivity.ASKING, "Run?", (QuestionAsked("c", 1, QUESTION),), MessagesQueued("c", (SAID,), command_ids=("a",)), "so far"
     ),
     ReplyDelayed("c", "busy", 2.5),
     ReplyStreamed("c", TextDelta("a")),
@@ -69,7 +69,7 @@ EVENTS: list[ConversationEvent] = [
     QuestionAsked("c", 1, QUESTION),
     QuestionAnswered("c", 1),
     FoldProgress("c", facts.FoldKind.HANDOVER, "why", done=True),
-    MessagesQueued("c", (SAID, SAID), (SAID,), 1, (SAID,)),
+    MessagesQueued("c", (SAID, SAID), (SAID,), 1, (SAID,), ("a", "")),
     MeterChanged("c"),
     FactsAdded(tuple(facts.Recorded("c", seq, 1.0, facts.UserSaid(SAID)) for seq in range(1, 200))),
 ]  # fmt: skip

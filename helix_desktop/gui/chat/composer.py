@@ -2,7 +2,7 @@
 Send and Stop.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, Signal
@@ -10,18 +10,20 @@ from PySide6.QtGui import QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QBoxLayout, QPushButton, QSizePolicy, QSpacerItem, QWidget
 
 from helix_desktop.engine.context_usage import WindowMeter
-from helix_desktop.engine.facts import Attachment, Recorded, Text, UserPart
+from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.engine.message_identity import have_same_contents
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.engine.state.token_ledger import Savings
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips
 from helix_desktop.gui.chat.composer_text import ComposerTextEdit
 from helix_desktop.gui.chat.message_drafts import (
     DraftPlace,
     EditedMessage,
     MessageDrafts,
-    encode_queued_message,
+    decode_draft_id,
     find_unrecorded_messages,
     join_drafts,
 )
@@ -32,7 +34,7 @@ from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill
 from helix_desktop.gui.rows_and_columns import build_column, build_row
-from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile, new_draft_id
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
 
@@ -83,6 +85,12 @@ class Composer(QWidget):
         self._begun_from_new: DraftPlace | None = None
         self._was_empty = True
         self._edited = 0
+        # By this id the conversation knows the draft once it is sent. Empty without a draft.
+        self.draft_id = ""
+        # What the file had when it was shown, until it is certain that this was never sent.
+        self._draft_of_file: tuple[UserPart, ...] = ()
+        # The id of the message that `sent` and `resent` tell of; empty at any other time.
+        self.id_of_sent_message = ""
         # The last message that was sent, and as it counts for an estimate.
         self._sent_parts: tuple[UserPart, ...] = ()
         self._sent_parts_for_estimate: tuple[UserPart, ...] = ()
@@ -233,8 +241,11 @@ class Composer(QWidget):
             self._interrupted_draft = edited.interrupted_draft
         self._editing.setVisible(edited is not None)
         self.edited_message_changed.emit(self._edited)
-        self._show_draft(self.drafts.get_draft(place))
+        draft = self.drafts.get_draft(place)
+        self._show_draft(draft)
         self.draft_place = place
+        self.draft_id = self.drafts.get_draft_id(place)
+        self._draft_of_file = draft
 
     def _show_draft(self, draft: Sequence[UserPart]) -> None:
         words = ""
@@ -380,16 +391,19 @@ class Composer(QWidget):
         if self._send.hasFocus() or self._steer.hasFocus():
             self.text.setFocus()
         edited = self._edited
+        sent_draft_id = self.draft_id
         self._sent_parts = parts
         self._sent_parts_for_estimate = tuple(self.message_parts_with_tokens_to_send())
         self._add_to_sent_history(self.text.toPlainText())
         self.text.clear()
         self.attachments.show_attachments([])
         self.stop_editing_and_restore_draft()
+        self.id_of_sent_message = sent_draft_id
         if edited:
             self.resent.emit(edited, parts)
         else:
             self.sent.emit(parts, steer)
+        self.id_of_sent_message = ""
 
     def edit_earlier_message(self, seq: int, parts: Sequence[UserPart]) -> None:
         """Edits the message at `seq`. When it is sent again, what followed it is rewound."""
@@ -461,59 +475,51 @@ class Composer(QWidget):
             if isinstance(part, Attachment):
                 self.attachments.add_attachment(part)
 
-    def turn_waiting_messages_into_draft(self, recorded: Sequence[Recorded]) -> None:
+    def take_over_messages_of_last_start(
+        self, conversation: ConversationState, queue: Iterable[QueuedMessage]
+    ) -> None:
         """Turns messages that were not yet in the conversation's queue when the program ended into
-        a draft, which only the user may send. `recorded`: the conversation, which has some of them
-        if the program was ended between recording and forgetting them.
+        a draft, which only the user may send, and clears a draft that the conversation has: the
+        program may have been ended before it could note what it had sent.
         """
-        waiting = self._state_file.get_remembered(
+        queued_ids: list[str] = []
+        for queued in queue:
+            queued_ids.append(queued.command_id)
+        self._clear_draft_if_it_was_sent(conversation, queued_ids)
+        messages = self._state_file.get_remembered(
             "waiting", *self.draft_place, default=list[object]()
         )
-        self._state_file.remember_value("waiting", *self.draft_place, value=[])
-        self.clear_draft_if_it_was_sent(recorded, waiting=waiting)
+        waiting_in_queue: list[object] = []
+        others: list[object] = []
+        for message in messages:
+            draft_id = decode_draft_id(message)
+            # One that an earlier version kept, without an id, may be any message of the queue.
+            is_perhaps_queued = bool(queued_ids) and not draft_id
+            if is_perhaps_queued or draft_id in queued_ids:
+                waiting_in_queue.append(message)
+            else:
+                others.append(message)
+        self._state_file.remember_value("waiting", *self.draft_place, value=waiting_in_queue)
         parts_of_draft: list[UserPart] = []
-        for message in find_unrecorded_messages(waiting, recorded):
-            parts_of_draft.extend(message)
+        for message_parts in find_unrecorded_messages(others, conversation):
+            parts_of_draft.extend(message_parts)
         self._add_message_parts(parts_of_draft)
 
-    @property
-    def draft_saved_at(self) -> float:
-        """When the draft of the last start was saved, in seconds since 1970."""
-        return self._state_file.saved_at
-
-    def clear_draft_if_it_was_sent(
-        self,
-        recorded: Sequence[Recorded],
-        *,
-        queued_since: Sequence[tuple[UserPart, ...]] = (),
-        waiting: Sequence[object] = (),
+    def _clear_draft_if_it_was_sent(
+        self, conversation: ConversationState, queued_ids: Sequence[str]
     ) -> None:
-        """Clears a draft of the last start that the conversation has recorded or queued since: the
-        program was killed before it could note that the draft had been sent. An equal message that
-        waited may be the one that was recorded, so both are looked for.
+        """Words decide nothing, because people send the same word twice. Where nobody knows, the
+        draft stays: what is seen twice is not lost.
         """
-        if not self._is_draft_of_last_start():
+        # From now on the draft is certainly unsent, so it keeps its id when it is changed.
+        self._draft_of_file = ()
+        if not self.draft_id:
             return
-        draft = self.drafts.get_draft(self.draft_place)
-        if not draft:
-            return
-        waiting_and_draft = list(waiting)
-        waiting_and_draft.append(encode_queued_message(draft, self._state_file.saved_at))
-        unrecorded_with_draft = find_unrecorded_messages(waiting_and_draft, recorded)
-        unrecorded = find_unrecorded_messages(waiting, recorded)
-        was_draft_recorded = len(unrecorded_with_draft) == len(unrecorded)
-        was_draft_queued = any(have_same_contents(draft, queued) for queued in queued_since)
-        if was_draft_recorded or was_draft_queued:
+        is_recorded = self.draft_id in conversation.record.messages_by_command
+        if is_recorded or self.draft_id in queued_ids:
             self.text.clear()
             self.attachments.show_attachments(())
-
-    def _is_draft_of_last_start(self) -> bool:
-        """Whether the draft was read from the file and not looked at since."""
-        opened_places = self._state_file.opened_draft_places
-        if self.draft_place in opened_places or self._state_file.saved_at <= 0:
-            return False
-        opened_places.add(self.draft_place)
-        return True
+            self.stop_editing_and_restore_draft()
 
     def is_message_of(self, place: DraftPlace) -> bool:
         """Whether this composer writes the message at `place`, even if its conversation
@@ -580,9 +586,24 @@ class Composer(QWidget):
         if conversation:
             draft: list[UserPart] = []
             if has_message:
-                draft.append(Text(words))
+                if words:
+                    draft.append(Text(words))
                 draft += self.attachments.listed_attachments
-            self.drafts.save_draft(self.draft_place, draft)
+            self._choose_draft_id(draft)
+            self.drafts.save_draft(self.draft_place, draft, draft_id=self.draft_id)
+
+    def _choose_draft_id(self, draft: Sequence[UserPart]) -> None:
+        """Gives a new draft an id, and another one to a draft of the file that is changed: the one
+        of the file may have been sent before a kill, and what is written now was not.
+        """
+        is_of_file = bool(self._draft_of_file)
+        is_changed = is_of_file and not have_same_contents(draft, self._draft_of_file)
+        if is_changed:
+            self._draft_of_file = ()
+        if not draft:
+            self.draft_id = ""
+        elif is_changed or not self.draft_id:
+            self.draft_id = new_draft_id()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

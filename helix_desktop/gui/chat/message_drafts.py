@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from helix_desktop.engine.facts import Recorded, Text, UserPart, UserSaid
 from helix_desktop.engine.message_identity import is_same_message
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
-from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
+from helix_desktop.gui.saved_layouts_and_drafts import DRAFT_ID, WindowStateFile
 
 DraftPlace = tuple[str, str]  # A workspace's id, and a conversation's id or "new".
 Parts = tuple[UserPart, ...]
@@ -22,29 +23,52 @@ class EditedMessage:
 
 @dataclass(frozen=True, slots=True)
 class UnsentMessage:
-    """An unsent message. `edited` is the earlier message that it replaces, or 0."""
+    """An unsent message. `edited` is the earlier message that it replaces, or 0. `draft_id`: of
+    the draft that it was, "" if an earlier version kept it.
+    """
 
     parts: Parts
     is_steering: bool = False
     edited: int = 0
+    draft_id: str = ""
 
 
-def encode_queued_message(parts: Parts, queued_at: float, after_seq: int = 0) -> dict[str, object]:
+def encode_draft_message(parts: Sequence[UserPart], draft_id: str) -> dict[str, object]:
     encoded: dict[str, object] = dict(encode_message_parts(parts))
-    encoded["queued_at"] = queued_at
-    if after_seq:
-        encoded["after_seq"] = after_seq
+    if draft_id:
+        encoded[DRAFT_ID] = draft_id
     return encoded
 
 
-def find_unrecorded_messages(queued: Sequence[object], recorded: Sequence[Recorded]) -> list[Parts]:
-    """Returns the queued messages that the conversation does not have. Each recorded message counts
-    for one queued message, because people send the same word twice.
+def decode_draft_id(message: object) -> str:
+    """Returns what a message of the file is known by in its conversation once it is sent, or "" if
+    an earlier version wrote it.
     """
-    unmatched = [entry for entry in recorded if isinstance(entry.fact, UserSaid)]
+    if isinstance(message, dict):
+        draft_id = message.get(DRAFT_ID)
+        if isinstance(draft_id, str):
+            return draft_id
+    return ""
+
+
+def find_unrecorded_messages(
+    queued: Sequence[object], conversation: ConversationState
+) -> list[Parts]:
+    """Returns the queued messages that the conversation does not have. Of messages that an earlier
+    version kept, each recorded one counts for one, because people send the same word twice.
+    """
+    unmatched: list[Recorded] = []
+    for entry in conversation.facts:
+        if isinstance(entry.fact, UserSaid) and not entry.fact.command:
+            unmatched.append(entry)
     unrecorded: list[Parts] = []
     for message in queued:
         parts = decode_message_parts(message)
+        draft_id = decode_draft_id(message)
+        if draft_id:
+            if draft_id not in conversation.record.messages_by_command:
+                unrecorded.append(parts)
+            continue
         queued_at = 0.0
         after_seq = 0
         if isinstance(message, dict):
@@ -97,10 +121,17 @@ class MessageDrafts:
             self._state_file.get_remembered("draft", *place, default=dict[str, object]())
         )
 
-    def save_draft(self, place: DraftPlace, parts: Sequence[UserPart]) -> None:
-        message = encode_message_parts(parts)
-        if not any(message.values()):
-            message = {}
+    def get_draft_id(self, place: DraftPlace) -> str:
+        return decode_draft_id(
+            self._state_file.get_remembered("draft", *place, default=dict[str, object]())
+        )
+
+    def save_draft(
+        self, place: DraftPlace, parts: Sequence[UserPart], *, draft_id: str = ""
+    ) -> None:
+        message: dict[str, object] = {}
+        if any(encode_message_parts(parts).values()):
+            message = encode_draft_message(parts, draft_id)
         self._state_file.remember_value("draft", *place, value=message)
 
     def get_edited_message(self, place: DraftPlace) -> EditedMessage | None:
@@ -140,16 +171,17 @@ class UnsentMessages:
     def add_unsent_message(self, place: DraftPlace, message: UnsentMessage) -> None:
         self._held.setdefault(place, []).append(message)
         waiting = self._remembered_messages_of(place)
-        waiting.append(encode_message_parts(message.parts))
+        waiting.append(encode_draft_message(message.parts, message.draft_id))
         self._state_file.remember_value("waiting", *place, value=waiting)
 
     def add_unsent_messages_of_state_file(
         self, place: DraftPlace, messages: Sequence[object]
     ) -> None:
-        """Adds messages of the window's state file, as `encode_message_parts` wrote them."""
+        """Adds messages of the window's state file, as `encode_draft_message` wrote them."""
         held_messages = self._held.setdefault(place, [])
         for message in messages:
-            held_messages.append(UnsentMessage(decode_message_parts(message)))
+            parts = decode_message_parts(message)
+            held_messages.append(UnsentMessage(parts, draft_id=decode_draft_id(message)))
 
     def unsent_messages_of(self, place: DraftPlace) -> Sequence[Parts]:
         return [message.parts for message in self._held.get(place, ())]
@@ -165,7 +197,7 @@ class UnsentMessages:
             return messages
         waiting = self._remembered_messages_of(place)
         for message in messages:
-            encoded = encode_message_parts(message.parts)
+            encoded = encode_draft_message(message.parts, message.draft_id)
             if encoded in waiting:
                 waiting.remove(encoded)
         self._state_file.remember_value("waiting", *place, value=waiting)

@@ -10,7 +10,11 @@ from typing import Any
 
 from PySide6.QtGui import QKeyEvent
 
-from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
+from helix_desktop.gui.saved_layouts_and_drafts import (
+    DRAFT_ID,
+    WindowStateFile,
+    new_draft_id,
+)
 from helix_desktop.json_values import text_at
 
 # Values of Qt.Key and Qt.KeyboardModifier. Importing Qt's enums would delay the start by 25 ms.
@@ -47,6 +51,8 @@ class EarlyTyping:
         self.is_edit = bool(edited_message)
         self.sent_messages: list[dict[str, Any]] = []
         self.sent_by_conversation = {self.draft_owner: self.sent_messages}
+        # Of the drafts that were typed since the start. What the file had before may have been sent.
+        self._draft_ids: dict[tuple[str, str], str] = {}
 
     @property
     def typed_text(self) -> str:
@@ -106,6 +112,7 @@ class EarlyTyping:
         waiting_messages.append(message)
         self._state_file.remember_value("waiting", workspace, conversation, value=waiting_messages)
         self._state_file.remember_value("draft", workspace, conversation, value={})
+        self._draft_ids.pop(self.draft_owner, None)
         self.sent_messages.append(message)
 
     @property
@@ -119,6 +126,7 @@ class EarlyTyping:
         attachments = self._saved_draft.get("attachments", [])
         draft: dict[str, Any] = {}
         if text or attachments:
-            draft = {"text": text, "attachments": attachments}
+            draft_id = self._draft_ids.setdefault(self.draft_owner, new_draft_id())
+            draft = {"text": text, "attachments": attachments, DRAFT_ID: draft_id}
         workspace, conversation = self.draft_owner
         self._state_file.remember_value("draft", workspace, conversation, value=draft)

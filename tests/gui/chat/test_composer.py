@@ -17,11 +17,13 @@ from helix_desktop.engine.facts import Attachment, Recorded, Text, UserSaid
 from helix_desktop.engine.message_cost_forecast import MessageCostForecast
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.engine.state.token_ledger import Savings
+from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
 from helix_desktop.gui.chat.composer import LEAST_BAR, Composer
 from helix_desktop.gui.chat.composer_text import PASTED
-from helix_desktop.gui.chat.message_drafts import encode_queued_message
+from helix_desktop.gui.chat.message_drafts import encode_draft_message
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageRow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme
@@ -535,57 +537,109 @@ def show_while_thinking(composer: Composer, width: int, height: int) -> None:
     QApplication.processEvents()
 
 
-@pytest.mark.parametrize(("seconds_after", "left"), [(1.0, ""), (-1.0, "go on")])
-def test_a_draft_that_was_sent_just_before_a_kill_does_not_come_back(
-    theme: Theme, tmp_path: Path, seconds_after: float, left: str
-) -> None:
-    """The file still had the draft, and the conversation had it already: it stood there twice."""
-    place = tmp_path / "window.json"
+def composer_after_kill(theme: Theme, folder: Path, **values: object) -> Composer:
+    """A message box with what a killed program left in its state file."""
+    place = folder / "window.json"
     before = WindowStateFile(place)
-    before.remember_value("draft", "w", "c", value=encode_message_parts([Text("go on")]))
-    before.write_state_file()
-    after = WindowStateFile(place)
-    composer = Composer(theme, after)
-    composer.show_draft_of("w", "c", "W")
-    assert composer.text.toPlainText() == "go on"
-    sent = Recorded("c", 1, after.saved_at + seconds_after, UserSaid((Text("go on"),)))
-    composer.turn_waiting_messages_into_draft([sent])
-    assert composer.text.toPlainText() == left
-    composer.text.setPlainText("go on")
-    composer.turn_waiting_messages_into_draft([sent])
-    assert composer.text.toPlainText() == "go on", "what is written now is no draft of before"
-
-
-@pytest.mark.parametrize(("words", "left"), [("go on", ""), ("go", "go on")])
-def test_a_draft_that_waits_in_the_queue_since_a_kill_does_not_come_back(
-    theme: Theme, tmp_path: Path, words: str, left: str
-) -> None:
-    place = tmp_path / "window.json"
-    before = WindowStateFile(place)
-    before.remember_value("draft", "w", "c", value=encode_message_parts([Text("go on")]))
+    for kind, value in values.items():
+        before.remember_value(kind, "w", "c", value=value)
     before.write_state_file()
     composer = Composer(theme, WindowStateFile(place))
     composer.show_draft_of("w", "c", "W")
-    # A waiting message has its tokens counted, a draft has not.
-    composer.clear_draft_if_it_was_sent([], queued_since=[(Text(words, tokens=2),)])
-    assert composer.text.toPlainText() == left
+    return composer
 
 
-def test_a_draft_stays_if_it_was_an_equal_message_of_the_queue_that_was_recorded(
+def conversation(*messages: UserSaid) -> ConversationState:
+    recorded = [Recorded("c", seq, 1.0, message) for seq, message in enumerate(messages, 1)]
+    return build_state(recorded)
+
+
+def queued_again(command: str) -> QueuedMessage:
+    return QueuedMessage((Text("again", tokens=1),), steer=False, command_id=command)
+
+
+AGAIN = (Text("again"),)
+
+
+@pytest.mark.parametrize(("command", "left"), [("a", ""), ("b", "again"), ("", "again")])
+def test_a_draft_goes_only_if_it_was_sent_whatever_others_say(
+    theme: Theme, tmp_path: Path, command: str, left: str
+) -> None:
+    """An equal message, queued before the draft was written, was recorded or waits. It was taken
+    for the draft, which was lost with the kill.
+    """
+    draft = encode_draft_message(AGAIN, "a")
+    recorded = composer_after_kill(theme, tmp_path, draft=draft)
+    assert recorded.text.toPlainText() == "again"
+    recorded.take_over_messages_of_last_start(conversation(UserSaid(AGAIN, command=command)), [])
+    assert recorded.text.toPlainText() == left
+    queued = composer_after_kill(theme, tmp_path, draft=draft)
+    queued.take_over_messages_of_last_start(conversation(), [queued_again(command)])
+    assert queued.text.toPlainText() == left
+
+
+def test_the_draft_of_an_earlier_version_stays(theme: Theme, tmp_path: Path) -> None:
+    """It has no id, so nobody knows. What is seen twice is not lost."""
+    composer = composer_after_kill(theme, tmp_path, draft=encode_message_parts(AGAIN))
+    sent = conversation(UserSaid(AGAIN), UserSaid(AGAIN, command="a"))
+    composer.take_over_messages_of_last_start(sent, [])
+    assert composer.text.toPlainText() == "again"
+
+
+def test_a_draft_that_is_changed_after_a_kill_is_another_message(
     theme: Theme, tmp_path: Path
 ) -> None:
-    place = tmp_path / "window.json"
-    before = WindowStateFile(place)
-    before.remember_value("draft", "w", "c", value=encode_message_parts([Text("go on")]))
-    queued = encode_queued_message((Text("go on"),), 1.0)
-    before.remember_value("waiting", "w", "c", value=[queued])
-    before.write_state_file()
-    after = WindowStateFile(place)
-    composer = Composer(theme, after)
+    """The user writes on before the conversation is there, which has the draft already."""
+    composer = composer_after_kill(theme, tmp_path, draft=encode_draft_message(AGAIN, "a"))
+    assert composer.draft_id == "a"
+    composer.text.insertPlainText("go on")
+    assert composer.draft_id not in ("", "a")
+    written = composer.text.toPlainText()
+    composer.take_over_messages_of_last_start(conversation(UserSaid(AGAIN, command="a")), [])
+    assert composer.text.toPlainText() == written
+
+
+def test_each_draft_has_an_id_of_its_own_and_keeps_it(composer: Composer) -> None:
     composer.show_draft_of("w", "c", "W")
-    sent = Recorded("c", 1, after.saved_at + 1.0, UserSaid((Text("go on"),)))
-    composer.turn_waiting_messages_into_draft([sent])
-    assert composer.text.toPlainText() == "go on"
+    sent_ids: list[str] = []
+    composer.sent.connect(lambda _parts, _steer: sent_ids.append(composer.id_of_sent_message))
+    saved_ids: list[str] = []
+    for _ in range(2):
+        QTest.keyClicks(composer.text, "aga")
+        saved_ids.append(composer.drafts.get_draft_id(("w", "c")))
+        QTest.keyClicks(composer.text, "in")
+        composer.send_composed_message(steer=False)
+        assert composer.draft_id == ""
+    assert sent_ids == saved_ids
+    assert len({*sent_ids, ""}) == 3
+    assert composer.id_of_sent_message == ""
+
+
+def test_messages_that_wait_in_the_file_come_back_unless_they_were_sent(
+    theme: Theme, tmp_path: Path
+) -> None:
+    waiting = [
+        encode_draft_message((Text(words),), words[0]) for words in ("again", "back", "call")
+    ]
+    composer = composer_after_kill(theme, tmp_path, waiting=waiting)
+    state = conversation(UserSaid(AGAIN, command="a"), UserSaid((Text("back"),), command="x"))
+    composer.take_over_messages_of_last_start(state, [queued_again("c")])
+    assert composer.text.toPlainText() == "back"
+    composer.take_over_messages_of_last_start(state, [])
+    assert composer.text.toPlainText() == "call\n\nback", "it was taken out of the queue elsewhere"
+
+
+def test_an_edited_message_that_was_sent_before_a_kill_gives_the_draft_before_it_back(
+    theme: Theme, tmp_path: Path
+) -> None:
+    edit = {"seq": 1, "aside": encode_message_parts([Text("a draft")])}
+    composer = composer_after_kill(
+        theme, tmp_path, draft=encode_draft_message(AGAIN, "a"), edit=edit
+    )
+    assert composer.replaced_message == 1
+    composer.take_over_messages_of_last_start(conversation(UserSaid(AGAIN, command="a")), [])
+    assert composer.replaced_message == 0
+    assert composer.text.toPlainText() == "a draft"
 
 
 def test_a_price_that_finds_no_room_takes_none_from_the_bar(composer: Composer) -> None:

@@ -46,10 +46,37 @@ def test_enter_takes_the_message_out_of_the_draft_and_keeps_it(
     QTest.keyClick(top_window, Qt.Key.Key_Return)
     QTest.keyClick(top_window, Qt.Key.Key_Return)
     QTest.keyClicks(top_window, "next")
-    sent = [{"text": "begun hello", "attachments": []}]
-    assert top_window.placeholder.early_typing.sent_messages == sent
-    assert state_file.get_remembered("waiting", *PLACE, default=list[object]()) == sent
+    (sent,) = top_window.placeholder.early_typing.sent_messages
+    assert sent == {"text": "begun hello", "attachments": [], "id": sent["id"]}
+    assert state_file.get_remembered("waiting", *PLACE, default=list[object]()) == [sent]
     assert draft(state_file) == "next"
+
+
+def test_each_message_has_an_id_of_its_own_and_a_changed_draft_a_new_one(
+    top_window: TopLevelWindow, state_file: WindowStateFile
+) -> None:
+    """The draft of the last start may have been sent. What is written on it was not."""
+    begun = {"text": "begun ", "attachments": [], "id": "a"}
+    state_file.remember_value("draft", *PLACE, value=begun)
+    QTest.keyClicks(top_window, "h")
+    id_of_draft = state_file.get_remembered("draft", *PLACE, default=dict[str, str]())["id"]
+    QTest.keyClicks(top_window, "ello")
+    QTest.keyClick(top_window, Qt.Key.Key_Return)
+    QTest.keyClicks(top_window, "next")
+    QTest.keyClick(top_window, Qt.Key.Key_Return)
+    hello, following = top_window.placeholder.early_typing.sent_messages
+    assert hello["id"] == id_of_draft
+    assert len({"a", hello["id"], following["id"]}) == 3
+
+
+def test_a_draft_that_is_sent_as_it_was_keeps_its_id(
+    top_window: TopLevelWindow, state_file: WindowStateFile
+) -> None:
+    """If the conversation has it already, it is not sent again."""
+    begun = {"text": "begun", "attachments": [], "id": "a"}
+    state_file.remember_value("draft", *PLACE, value=begun)
+    QTest.keyClick(top_window, Qt.Key.Key_Return)
+    assert top_window.placeholder.early_typing.sent_messages == [begun]
 
 
 def test_what_is_typed_after_control_n_belongs_to_a_new_conversation(
