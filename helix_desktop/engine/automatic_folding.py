@@ -31,7 +31,11 @@ from helix_desktop.engine.large_output_shortener import (
 )
 from helix_desktop.engine.marker_folding import PartShortener
 from helix_desktop.engine.prompt_cache_terms import cache_lifetime_seconds
-from helix_desktop.engine.request_shortening import RequestShortener, ShortenerSupport
+from helix_desktop.engine.request_shortening import (
+    RequestShortener,
+    ShortenerSupport,
+    estimate_tokens_left_without_model,
+)
 from helix_desktop.engine.session_events import FoldProgress
 from helix_desktop.engine.session_setup import FoldServices
 from helix_desktop.engine.strategies import added_strategies, handover, markers
@@ -427,6 +431,13 @@ class ConversationFolding:
         if not situation.meter.request_fits:
             return _describe_request_that_does_not_fit(situation)
         return describe_policy_outlook(situation)
+
+    def tokens_left_without_summary(self) -> int:
+        """Return how many tokens the next request has once it is shortened as far as is tried
+        before a model is asked for a summary.
+        """
+        situation = self.current_situation(self.conversation.expected_state)
+        return estimate_tokens_left_without_model(situation)
 
     def tokens_freed_by_markers_on_demand(self) -> int:
         """Return the tokens that markers would free, or 0 if the policy makes them at

@@ -13,6 +13,7 @@ from helix_desktop.engine import context_usage, facts, rebuilt_request
 from helix_desktop.engine.automatic_folding import WRITING_SECONDS, ConversationFolding
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.fold_kinds import KINDS_OF_SUMMARIES
 from helix_desktop.engine.message_cost_forecast import (
     MessageCostForecast,
     NextMessageEstimate,
@@ -45,8 +46,10 @@ class NeededSummary:
 
     used_tokens: int
     window_tokens: int
+    reserved_tokens: int  # What stays free of the window.
     requests: int
     dollars: float | None
+    shortens_outputs_first: bool = False
 
 
 class ConversationContext:
@@ -141,16 +144,22 @@ class ConversationContext:
         """Return what must be summarized before the next message, if that takes many requests.
 
         That is so if a long conversation was imported, or a model with a smaller window was
-        chosen. The user is asked before so much is spent.
+        chosen. The user is asked before so much is spent. None if it is enough to shorten outputs,
+        which takes no request, or if a summary is being written already: the message waits for it.
         """
         expected_state = self._conversation.expected_state
         policy = self._conversation.policy_at(expected_state)
         meter = context_usage.measure_window(expected_state, policy)
         if policy.handover == "off" or meter.window <= 0 or meter.request_fits:
             return None
+        if self._folding.kind_in_progress in KINDS_OF_SUMMARIES:
+            return None
+        tokens_left = self._folding.tokens_left_without_summary()
+        if tokens_left <= meter.window - meter.reserve:
+            return None
         free_tokens = meter.window - meter.reserve - _QUESTION_TOKENS
         piece_tokens = max(free_tokens, _QUESTION_TOKENS)
-        requests = _count_summary_requests(meter.used, piece_tokens)
+        requests = _count_summary_requests(tokens_left, piece_tokens)
         if requests < FEWEST_SUMMARY_REQUESTS:
             return None
         dollars = None
@@ -159,7 +168,14 @@ class ConversationContext:
             reading = requests * piece_tokens * chosen.price_input
             writing = requests * _USUAL_SUMMARY_TOKENS * chosen.price_output
             dollars = (reading + writing) / context_usage.PER_MILLION
-        return NeededSummary(meter.used, meter.window, requests, dollars)
+        return NeededSummary(
+            used_tokens=meter.used,
+            window_tokens=meter.window,
+            reserved_tokens=meter.reserve,
+            requests=requests,
+            dollars=dollars,
+            shortens_outputs_first=tokens_left < meter.used,
+        )
 
     def estimate_saving_of_markers(self) -> float:
         """Return the dollars that markers would save, or 0.0 if they would free too little, or if

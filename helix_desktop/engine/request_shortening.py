@@ -1,7 +1,7 @@
 """Shortens a request that would not fit, in several ways in turn. The last ways need no model."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 
 from helix_desktop.engine.context_usage import estimate_billed_tokens
@@ -53,6 +53,36 @@ class ShortenerSupport:
     show_writing: Callable[
         [fold_strategy.FoldPlan, asyncio.Task[WrittenDocument]], AbstractContextManager[None]
     ]
+
+
+def estimate_tokens_left_without_model(situation: fold_strategy.FoldSituation) -> int:
+    """Return how many tokens are left of the next request after the measures that are taken before
+    a model is asked for a summary: excerpts of huge parts, and one line for each old output.
+    """
+    meter = situation.meter
+    policy = situation.policy
+    target = meter.window - meter.reserve
+    freed_tokens = 0
+
+    def tokens_left() -> int:
+        return meter.used - round(freed_tokens * meter.factor)
+
+    huge_part = meter.window * policy.oversized_share
+    excerpted: set[PartRef] = set()
+    if policy.truncation:
+        blocks = situation.state.get_view().blocks
+        for tokens, ref in sorted(_find_large_parts(blocks, huge_part), reverse=True):
+            if tokens_left() <= target:
+                return tokens_left()
+            freed_tokens += tokens - EXCERPT
+            excerpted.add(ref)
+    if policy.caching != "off" and tokens_left() > target and situation.branch.order:
+        first = situation.branch.order[0]
+        end = fold_strategy.first_seq_kept_in_panic(situation)
+        for ref, freed_by_part in markers.tokens_freed_between(situation, first, end):
+            if ref not in excerpted:
+                freed_tokens += freed_by_part
+    return tokens_left()
 
 
 class RequestShortener:
@@ -235,23 +265,14 @@ class RequestShortener:
         self, above_tokens: float, excerpt_tokens: int = EXCERPT
     ) -> None:
         """Shorten parts of more than so many tokens, largest first, until the request fits."""
-        for _, ref in sorted(self._find_large_parts(above_tokens), reverse=True):
+        blocks = self._conversation.current_view().blocks
+        for _, ref in sorted(_find_large_parts(blocks, above_tokens), reverse=True):
             if self._target_is_met():
                 return
             try:
                 await self._shortener.shorten_to_excerpt_or_marker(ref, WHY, excerpt_tokens)
             except HelixError:
                 continue  # This measure failed, but the next, stronger one may still work.
-
-    def _find_large_parts(self, above_tokens: float) -> list[tuple[int, PartRef]]:
-        """Return the parts with more than so many tokens that may be shortened, and their tokens."""
-        large_parts: list[tuple[int, PartRef]] = []
-        for block in self._conversation.current_view().blocks:
-            if block.tokens <= above_tokens or not isinstance(block.source, PartRef):
-                continue
-            if _is_excerptable(block):
-                large_parts.append((block.tokens, block.source))
-        return large_parts
 
     async def _truncate_history(self, steps: int) -> None:
         """Replace all but the last `steps` steps with a list of what is known of them, which is
@@ -276,6 +297,17 @@ def _first_seq_of_last_steps(situation: fold_strategy.FoldSituation, steps: int)
     if len(branch.steps) < steps:
         return branch.order[0]
     return branch.steps[-steps]
+
+
+def _find_large_parts(blocks: Iterable[Block], above_tokens: float) -> list[tuple[int, PartRef]]:
+    """Return the parts with more than so many tokens that may be shortened, and their tokens."""
+    large_parts: list[tuple[int, PartRef]] = []
+    for block in blocks:
+        if block.tokens <= above_tokens or not isinstance(block.source, PartRef):
+            continue
+        if _is_excerptable(block):
+            large_parts.append((block.tokens, block.source))
+    return large_parts
 
 
 def _is_excerptable(block: Block) -> bool:

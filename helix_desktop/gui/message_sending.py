@@ -786,18 +786,24 @@ class MessageToSend:
 
     def _ask_to_summarize(self, needed: NeededSummary) -> None:
         """Says what it takes until a conversation that is too long can go on, and asks."""
-        used = format_token_count(needed.used_tokens)
-        window = format_token_count(needed.window_tokens)
         too_long = tr(
-            "This conversation is too long for the model: {used} of {window} tokens.",
-            used=used,
-            window=window,
+            "This conversation is too long for the model: it has {used} tokens. At most {most} of {window} fit, because {reserve} stay free for the reply and a summary.",
+            used=format_token_count(needed.used_tokens),
+            most=format_token_count(needed.window_tokens - needed.reserved_tokens),
+            window=format_token_count(needed.window_tokens),
+            reserve=format_token_count(needed.reserved_tokens),
         )
         request_count = format_number(needed.requests)
-        what_it_takes = tr(
-            "Before it can go on, about {n} requests summarize the older messages.",
-            n=request_count,
-        )
+        if needed.shortens_outputs_first:
+            what_it_takes = tr(
+                "First, long outputs and messages are shortened. Then about {n} requests summarize the older messages.",
+                n=request_count,
+            )
+        else:
+            what_it_takes = tr(
+                "Before it can go on, about {n} requests summarize the older messages.",
+                n=request_count,
+            )
         sentences = [too_long, what_it_takes]
         if needed.dollars:
             price = format_dollars(needed.dollars)

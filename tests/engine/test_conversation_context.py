@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.conversation_context import _count_summary_requests
 from helix_desktop.engine.facts import (
     ConversationStarted,
     DocumentEdited,
     Excluded,
     Fact,
+    Folded,
+    FoldKind,
     Included,
     ModelReplied,
     ModelRole,
     ModelSet,
     PartRef,
     Pinned,
+    Stop,
     Text,
+    ToolCall,
     ToolReturned,
     Unpinned,
     UserSaid,
 )
+from helix_desktop.engine.messages import Reply, Request
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session_setup import TurnLimits
 from helix_desktop.errors import ActionRefused, NotFound
 from tests.engine.agent import World, calls, says, told, world
+from tests.engine.talk import stored
 
 PRICED = ModelSet(ModelRole.MAIN, "scripted", 128_000, price_input=2.0, price_output=10.0)
 FREE = replace(PRICED, price_input=0.0, price_output=0.0)
@@ -95,11 +103,14 @@ def test_a_history_is_summarized_in_pieces_and_two_summaries_become_one(
 async def test_what_fits_needs_no_summary_and_what_is_far_too_long_needs_many() -> None:
     at = await answered()
     assert at.session.context.estimate_needed_summary() is None
-    await at.session.conversation.append_facts(UserSaid((Text("long", 900_000),)))
+    for number in range(300):
+        await at.session.conversation.append_facts(UserSaid((Text(f"long {number}", 3_000),)))
     needed = at.session.context.estimate_needed_summary()
     assert needed is not None
     assert needed.used_tokens > 900_000
     assert needed.window_tokens == 128_000
+    assert 10_000 < needed.reserved_tokens < 30_000
+    assert not needed.shortens_outputs_first
     assert needed.requests >= 15
     assert needed.dollars is not None
     assert 1.8 < needed.dollars < 5
@@ -107,6 +118,65 @@ async def test_what_fits_needs_no_summary_and_what_is_far_too_long_needs_many() 
     unpriced = at.session.context.estimate_needed_summary()
     assert unpriced is not None
     assert (unpriced.dollars, unpriced.requests) == (None, needed.requests)
+
+
+async def append_outputs(at: World, count: int, tokens: int) -> None:
+    """Steps whose calls return so many tokens each, and an answer."""
+    for number in range(count):
+        call = ToolCall(f"c{number}", "run_command", '{"command": "date"}', 10)
+        await at.session.conversation.append_facts(
+            ModelReplied((call,), "m", Stop.CALLS),
+            ToolReturned(call.id, stored(f"output {number}"), tokens),
+        )
+    await at.session.conversation.append_facts(ModelReplied((Text("Done.", 3),), "m", Stop.END))
+
+
+async def test_where_it_is_enough_to_shorten_outputs_nobody_is_asked_about_summaries() -> None:
+    """The window asked to "summarize and send", and then old outputs became one line each."""
+    at = await answered()
+    await append_outputs(at, count=80, tokens=5_000)
+    assert not at.session.context.next_request_meter().request_fits
+    assert at.session.context.estimate_needed_summary() is None
+    await at.session.folding.apply_due_folds()
+    assert {fold.kind for fold in at.of(Folded)} == {FoldKind.MARKER}
+    assert at.session.context.next_request_meter().request_fits
+
+
+async def test_what_is_left_after_outputs_are_shortened_is_summarized() -> None:
+    at = await answered()
+    for number in range(300):
+        await at.session.conversation.append_facts(UserSaid((Text(f"long {number}", 3_000),)))
+    alone = at.session.context.estimate_needed_summary()
+    await append_outputs(at, count=80, tokens=5_000)
+    needed = at.session.context.estimate_needed_summary()
+    assert alone is not None
+    assert needed is not None
+    assert needed.shortens_outputs_first
+    assert needed.used_tokens > alone.used_tokens + 300_000
+    assert needed.requests <= alone.requests + 3, "only what no line can stand for"
+
+
+async def test_while_a_summary_is_written_nobody_is_asked_for_another() -> None:
+    at = await answered()
+    for number in range(300):
+        await at.session.conversation.append_facts(UserSaid((Text(f"long {number}", 3_000),)))
+    assert at.session.context.estimate_needed_summary() is not None
+    never = asyncio.Event()
+
+    async def hang(_request: Request) -> Reply:
+        await never.wait()
+        raise AssertionError("nobody answers")
+
+    at.model.script.append(hang)
+    folding = at.session.folding
+    tasks = OwnedTasks("test")
+    tasks.spawn_task(folding.fold_on_demand(FoldKind.HANDOVER, ""), name="summary")
+    async with asyncio.timeout(20):
+        while not at.model.requests[1:]:
+            await asyncio.sleep(0)
+    assert folding.kind_in_progress is FoldKind.HANDOVER
+    assert at.session.context.estimate_needed_summary() is None, "the message waits for this one"
+    await tasks.aclose()
 
 
 async def test_decisions_about_a_part_are_facts() -> None:

@@ -135,19 +135,28 @@ def test_before_an_imported_history_is_summarized_it_is_said_what_that_takes(
     window: MainWindow, session: FakeSession
 ) -> None:
     """The defect: one message in an imported conversation made 44 requests without a question."""
-    session.needed_summary = NeededSummary(90_000, 8_192, 44, 0.62)
+    session.needed_summary = NeededSummary(90_000, 8_192, 1_228, 44, 0.62)
     before = len(session.state.facts)
     write(window, "go on")
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
-    for words in ("90K of 8.2K tokens", "about 44 requests", "about $0.62", "Nothing is lost"):
+    # "7.2K of 8.2K tokens" was no reason: what stays free was not said.
+    for words in (
+        "it has 90K tokens. At most 7K of 8.2K fit, because 1.2K stay free for the reply",
+        "Before it can go on, about 44 requests",
+        "about $0.62",
+        "Nothing is lost",
+    ):
         assert words in box.text()
     assert len(session.state.facts) == before
     box.reject()
     assert window.chat.composer.text.toPlainText() == "go on"
-    session.needed_summary = NeededSummary(90_000, 8_192, 44, None)
+    session.needed_summary = NeededSummary(
+        90_000, 8_192, 1_228, 44, None, shortens_outputs_first=True
+    )
     window.chat.composer.send_composed_message(steer=False)
     box = [box for box in window.findChildren(QMessageBox) if box.isVisible()][-1]
     assert "$" not in box.text()  # Where no price is known, no figure stands there.
+    assert "First, long outputs and messages are shortened. Then about 44 requests" in box.text()
     next(each for each in box.buttons() if each.text() == "Summarize and send").click()
     assert len(session.state.facts) > before
 

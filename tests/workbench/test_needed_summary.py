@@ -15,7 +15,7 @@ async def test_a_history_that_is_far_too_long_for_another_model_is_asked_about(
     desks: Desks, folder: Path
 ) -> None:
     desk = desks()
-    with ChatServer([reply("Read.")] * 20) as server:
+    with ChatServer([reply("Read.")] * 80) as server:
         desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
         desk.configured.correct_model("peer", "large", {"window": 400_000})
         desk.configured.correct_model(
@@ -24,8 +24,9 @@ async def test_a_history_that_is_far_too_long_for_another_model_is_asked_about(
         bench = await desk.create_workspace("Pairs", folder)
         await bench.choose_model_for_role("peer/large")
         session = await bench.start_conversation()
-        for number in range(12):
-            session.send_message((Text(f"{number} " + "words of a long story " * 800),))
+        # None of them is so long that it is shortened alone.
+        for number in range(40):
+            session.send_message((Text(f"{number} " + "words of a long story " * 250),))
             await asyncio.wait_for(session.wait_until_idle(), 60)
         assert session.context.estimate_needed_summary() is None
         await bench.save_conversation_model(session.id, "peer/small")
