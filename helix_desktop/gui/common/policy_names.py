@@ -70,7 +70,7 @@ def list_plain_choices() -> tuple[PresetChoice, ...]:
 
 def list_named_presets() -> tuple[PresetChoice, ...]:
     return (
-        PresetChoice("helix", tr("Old outputs first"), tr("to one line after ten to twenty steps"), tr("Old outputs become one line after ten to twenty steps, and a summary replaces older messages when the window is 85% full."), tr("Cost: 4% more than sending everything in 31 recorded sessions, 16% less in ten of them.")),
+        PresetChoice("helix", tr("Old outputs first"), tr("to one line after ten to twenty steps"), tr("Old outputs become one line after ten to twenty steps, and a summary replaces older messages shortly before the window is full."), tr("Cost: 4% more than sending everything in 31 recorded sessions, 16% less in ten of them.")),
         PresetChoice("observational", tr("Dated notes"), tr("in place of older messages"), tr("The agent is asked which parts of a large output it needs, and older messages become dated notes."), tr("Cost: 27% less than sending everything in the same ten sessions, where Cheapest cost 50% less.")),
     )  # fmt: skip
 
