@@ -106,6 +106,18 @@ def _median(values: Sequence[float]) -> float:
     return (ordered[middle - 1] + ordered[middle]) / 2
 
 
+def _usual_factor(model: str) -> float:
+    """Return the factor of a model of which nothing was reported yet."""
+    if "claude" in model.lower():
+        return CLAUDE_FACTOR
+    return 1.0
+
+
+def _correction_of_reports(corrections: Sequence[float]) -> float:
+    """Return the median. With "no correction" among them, one odd report changes little."""
+    return _median([*corrections, *[1.0] * PRIOR_WEIGHT])
+
+
 @dataclass(frozen=True, slots=True)
 class Savings:
     """Tokens and dollars; 0 dollars if nothing was paid. `without`: with a summary
@@ -555,9 +567,15 @@ class TokenLedger:
         corrections = [
             report.factor / self._expected_factor(model, report.seq) for report in reports
         ]
-        # With "no correction" among them, one odd report changes little.
-        corrections += [1.0] * PRIOR_WEIGHT
-        return expected * _median(corrections)
+        return expected * _correction_of_reports(corrections)
+
+    def _recorded_factor(self, model: str, seq: int) -> float:
+        """Return the factor by what is recorded alone. What was sent and saved must be the same
+        when the conversation is read again, and estimates and measured factors are gone then.
+        """
+        usual = _usual_factor(model)
+        reports = self._sound_reports(model, seq)
+        return usual * _correction_of_reports([report.factor / usual for report in reports])
 
     def _sound_reports(self, model: str, seq: int) -> list[BillingReport]:
         """Return the last reports on a model that its factor can be learned from."""
@@ -673,9 +691,7 @@ class TokenLedger:
             row = bisect_right(estimates, seq, key=lambda estimate: estimate.seq) - 1
             # Of what came before the first estimate, that one is the best known.
             return estimates[max(0, row)].factor
-        if "claude" in model.lower():
-            return CLAUDE_FACTOR
-        return 1.0
+        return _usual_factor(model)
 
     def set_measured_factor(self, model: str, seq: int, factor: float) -> None:
         """Remember what the model's own tokenizer counted for the view at `seq`, until it
@@ -1072,11 +1088,11 @@ class TokenLedger:
         self, seq: int, seen: int, reply: facts.ModelReplied, shown: int
     ) -> int:
         """Return the tokens of a step's request as they were reported, and remember the report.
-        Without one, return an estimate from what was `shown`, by our count.
+        Without one, return an estimate from what was `shown`, by our count and earlier reports.
         """
         reported = reply.usage.input
         if reported <= 0:
-            return round(shown * self.billing_factor(reply.model, seq))
+            return round(shown * self._recorded_factor(reply.model, seq))
         if shown > 0:
             reports = self.reports.setdefault(reply.model, BillingReports())
             reports.seqs.append(seq)

@@ -277,21 +277,25 @@ class ConversationTimeline:
                 self._replies_of_no_model += 1
             return False
         newest_seen = newest_fact_seen_by(recorded)
-        tokens = self._request_tokens_as_meter_says(recorded.seq, reply.model, newest_seen)
+        tokens = self._request_tokens_as_meter_says(recorded.seq, reply, newest_seen)
         self._add_chart_point(recorded, tokens, newest_seen)
         self._move_waiting_messages_to_step()
         return True
 
-    def _request_tokens_as_meter_says(self, seq: int, model: str, newest_seen: int) -> int:
+    def _request_tokens_as_meter_says(
+        self, seq: int, reply: facts.ModelReplied, newest_seen: int
+    ) -> int:
         """Returns what a request took as it was reported. Of our own requests, the meter does not
-        believe a report of less than half of what we count, so the chart does not either.
+        believe a report of less than half of what we count, so the chart does not either. Without
+        a report, both have the same estimate.
         """
         ledger = self.history.record.ledger
         reported_tokens = ledger.request_tokens(seq)
         counted_tokens = ledger.shown[newest_seen]
         is_ours = not self._is_recorded and not self._is_foreign
-        if is_ours and reported_tokens < LEAST_RATE * counted_tokens:
-            return ledger.billed_view_tokens(model, seq, counted_tokens)
+        is_believed = bool(reply.usage.input) and reported_tokens >= LEAST_RATE * counted_tokens
+        if is_ours and not is_believed:
+            return ledger.billed_view_tokens(reply.model, seq, counted_tokens)
         return reported_tokens
 
     def _move_waiting_messages_to_step(self) -> None:

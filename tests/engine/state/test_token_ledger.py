@@ -41,6 +41,7 @@ from helix_desktop.engine.state.token_ledger import (
     TokenLedger,
     newest_fact_seen_by,
 )
+from helix_desktop.engine.view import build_state
 from tests.engine.talk import Talk, stored
 
 
@@ -593,3 +594,19 @@ def test_what_a_rewind_has_left_is_no_part_of_the_next_request() -> None:
     assert not measure_window(talk.state, preset_policy("layered")).is_estimate
     talk.add(Rewound(2))
     assert measure_window(talk.state, preset_policy("layered")).is_estimate
+
+
+def test_what_was_sent_and_saved_is_the_same_when_the_conversation_is_read_again() -> None:
+    """The lab read the conversation again and had 262.6K where the head above it said 261.8K: a
+    request without a report was counted by an estimate that nothing had recorded.
+    """
+    talk = told(*STEPS[:4])
+    talk.fold("m", PartRef(4), kind=FoldKind.MARKER, tokens=96)
+    ledger = talk.state.record.ledger
+    ledger.set_estimated_factor("m", talk.state.seq, 1.4)
+    ledger.set_measured_factor("other", talk.state.seq, 1.7)
+    talk.add(reply(6, 0, stop=Stop.STOPPED))
+    talk.add(ModelReplied((Text("so", 9),), "other", Stop.STOPPED))
+    for billed in (900, 1_100, 1_400):
+        talk.add(reply(6, billed))
+    assert savings(talk) == build_state(talk.facts).savings_until_moment()

@@ -870,3 +870,19 @@ def test_an_imported_cost_is_spread_by_what_each_step_sent() -> None:
     assert list(story.dollars) == pytest.approx([0.0, 3.0, 9.0])
     story._spread_imported_cost(99, 9.0)
     assert list(story.dollars) == pytest.approx([0.0, 3.0, 9.0])
+
+
+def test_a_request_that_nobody_reported_is_as_high_as_the_meter_estimates_it(
+    written: Written,
+) -> None:
+    story = ConversationTimeline()
+    written.add(ModelSet(ModelRole.MAIN, "local", 32_000))
+    story.read_all_facts(written.facts)
+    ledger = story.history.record.ledger
+    ledger.set_estimated_factor("local", story.history.seq, 1.5)
+    estimated = ledger.billed_view_tokens(
+        "local", story.history.seq, story.history.counted_tokens
+    )
+    written.add(ModelReplied((Text("So.", 2),), "local", Stop.END))
+    story.read_next_fact(written.facts[-1])
+    assert story.points[-1] == estimated
