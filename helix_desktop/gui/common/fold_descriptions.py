@@ -1,7 +1,7 @@
 """Describes a fold in the same words in the chat, the timeline and the inspector."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from helix_desktop.engine.facts import (
     Fact,
@@ -67,6 +67,16 @@ def _name_for_count(table_for_one: str, table_for_several: str, kind: FoldKind, 
     if count == 1:
         name = translate_name(table_for_one, kind, n=number)
     return name or translate_name(table_for_several, kind, n=number)
+
+
+def select_counted_folds(folds: Sequence[Folded], live: Container[str]) -> Sequence[Folded]:
+    """Returns the folds of a line that its number and sizes are of: those in force. All of them if
+    the line is struck through, because nothing of the first one's kind is in force.
+    """
+    in_force = [fold for fold in folds if fold.fold in live]
+    if any(fold.kind is folds[0].kind for fold in in_force):
+        return in_force
+    return folds
 
 
 def describe_fold_kind(kind: FoldKind) -> str:

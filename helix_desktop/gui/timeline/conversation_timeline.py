@@ -37,6 +37,7 @@ from helix_desktop.engine.tool_result_reading import (
 )
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.fold_descriptions import select_counted_folds
 
 _OWN_TOOLS = frozenset(ToolName)
 NO_MODEL = "<synthetic>"  # Claude Code calls its own words so, which it records as a model's reply.
@@ -115,6 +116,11 @@ class TimelineEvent:
         return [self.history.find_fold(fold.fold) or fold for fold in self.made_folds]
 
     @property
+    def counted_folds(self) -> Sequence[facts.Folded]:
+        """The folds that the row's number and sizes are of: one that was put back is in neither."""
+        return select_counted_folds(self.current_folds, self.history.branch.live)
+
+    @property
     def has_fold_in_force(self) -> bool:
         return any(fold.fold in self.history.branch.live for fold in self.made_folds)
 
@@ -127,11 +133,11 @@ class TimelineEvent:
 
     @property
     def tokens_before_folds(self) -> int:
-        return sum(fold.tokens_before for fold in self.made_folds)
+        return sum(fold.tokens_before for fold in self.counted_folds)
 
     @property
     def tokens_after_folds(self) -> int:
-        return sum(fold.tokens for fold in self.current_folds)
+        return sum(fold.tokens for fold in self.counted_folds)
 
     @property
     def fold_kind(self) -> facts.FoldKind | None:

@@ -47,7 +47,7 @@ _SOURCE = re.compile(r"\[(\d{1,7})\](?!\()")
 
 def describe_event_title(event: TimelineEvent) -> str:
     """Returns the title of an event in the list; an excerpt is named by its call."""
-    folds = event.current_folds
+    folds = event.counted_folds
     match event.happened:
         case facts.FoldFailed(kind=kind):
             return _title_of_failure(kind)
@@ -105,7 +105,7 @@ def _agent_that_shortened_output(event: TimelineEvent) -> str:
 def _name_covered_calls(event: TimelineEvent) -> list[str]:
     """Names the calls or attachments that an event's folds cover, as many as fit in a title."""
     names = []
-    for fold in event.made_folds[:MAX_NAMED_CALLS]:
+    for fold in event.counted_folds[:MAX_NAMED_CALLS]:
         if isinstance(fold.cover, facts.PartRef):
             name = name_covered_part(event, fold.cover)
             if name:

@@ -15,7 +15,11 @@ from helix_desktop.gui.common.document_figures import (
     describe_document_pages,
 )
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_duration
-from helix_desktop.gui.common.fold_descriptions import describe_fold, describe_token_change
+from helix_desktop.gui.common.fold_descriptions import (
+    describe_fold,
+    describe_token_change,
+    select_counted_folds,
+)
 from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.transcript import (
@@ -615,12 +619,13 @@ def _build_fold_box(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     folds_in_force = context.items.history.branch.live.keys()
     is_undone = folds_in_force.isdisjoint(own_names)
     history = context.items.history
-    tokens_before = sum(fold.tokens_before for fold in folds)
-    tokens_after = sum(fold.tokens for fold in folds)
+    counted_folds = select_counted_folds(folds, folds_in_force)
+    tokens_before = sum(fold.tokens_before for fold in counted_folds)
+    tokens_after = sum(fold.tokens for fold in counted_folds)
     change = describe_token_change(
         fact, history.facts, request.item.fact_seq, tokens_before, tokens_after
     )
-    words = describe_fold(fact, len(folds), change)
+    words = describe_fold(fact, len(counted_folds), change)
     open_fold = chat_actions.OpenFold(fact.fold)
     yield FoldLineBox(context.ink, context.width, words, tr("Show"), open_fold, undone=is_undone)
 

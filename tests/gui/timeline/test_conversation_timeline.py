@@ -880,9 +880,7 @@ def test_a_request_that_nobody_reported_is_as_high_as_the_meter_estimates_it(
     story.read_all_facts(written.facts)
     ledger = story.history.record.ledger
     ledger.set_estimated_factor("local", story.history.seq, 1.5)
-    estimated = ledger.billed_view_tokens(
-        "local", story.history.seq, story.history.counted_tokens
-    )
+    estimated = ledger.billed_view_tokens("local", story.history.seq, story.history.counted_tokens)
     written.add(ModelReplied((Text("So.", 2),), "local", Stop.END))
     story.read_next_fact(written.facts[-1])
     assert story.points[-1] == estimated

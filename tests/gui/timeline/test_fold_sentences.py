@@ -340,6 +340,19 @@ def test_a_row_says_whether_a_request_was_sent_with_it() -> None:
     assert fold_sentences.describe_effect(undone) == "5K → 400 tokens"
 
 
+def test_what_was_put_back_is_counted_in_no_title_and_no_size(written: Written) -> None:
+    """After one of nine outputs was put back, the heading and the chat went on saying nine."""
+    written.add(Unfolded("m1"))
+    event = story_of(written).events[1]
+    assert fold_sentences.describe_event_title(event) == "Reduced 2 tool outputs to one line each"
+    assert fold_sentences.describe_effect(event).startswith("10K → 60 tokens · saved ")
+    for fold in ("m0", "m2"):
+        written.add(Unfolded(fold))
+    event = story_of(written).events[1]
+    assert fold_sentences.describe_event_title(event) == "Reduced 3 tool outputs to one line each"
+    assert fold_sentences.describe_effect(event).startswith("15K → 90 tokens")
+
+
 # --- Words for each kind of event
 
 

@@ -6,13 +6,16 @@ import pytest
 from PySide6.QtGui import QImage, QPainter
 
 from helix_desktop.engine.facts import (
+    Folded,
     FoldFailed,
     FoldKind,
+    PartRef,
     Stored,
     Text,
     ToolReturned,
     TurnEnd,
     TurnEnded,
+    Unfolded,
     UserSaid,
 )
 from helix_desktop.engine.sha256_digest import Digest
@@ -145,6 +148,24 @@ def test_what_a_fold_did_stands_where_it_happened(theme: Theme) -> None:
         == "Older messages became a summary: 9K → 900 tokens. What was replaced stays here."
     )
     assert box.hot_spots[0].act == OpenFold("h")
+
+
+def test_a_line_counts_only_the_outputs_that_are_still_short(theme: Theme) -> None:
+    """After one of nine outputs was put back, the chat went on saying nine."""
+    told = Told()
+    for number in range(3):
+        told.reply("", call(number))
+        told.returned(f"c{number}", head="one\ntwo")
+    outputs = [each.seq for each in told.facts if isinstance(each.fact, ToolReturned)]
+    for seq in outputs:
+        name = f"m{seq}"
+        told.add(Folded(name, FoldKind.MARKER, PartRef(seq), "[CACHED]", 2, 900, batch="batch"))
+    line = len(page_of(theme, told.facts).items.all) - 1
+    assert "3 older outputs" in laid(page_of(theme, told.facts), line).boxes[0].text
+    told.add(Unfolded(f"m{outputs[0]}"))
+    words = laid(page_of(theme, told.facts), line).boxes[0].text
+    assert "2 older outputs" in words
+    assert "1.8K → 4 tokens" in words
 
 
 def test_a_failed_fold_says_one_reason_and_can_be_tried_again(theme: Theme) -> None:
