@@ -527,7 +527,7 @@ class LargeOutputShortener:
         why = self._why_output_is_large(returned)
         writer_name = ""
         if shortened.asked:
-            why += ", in the way that the agent asked for"
+            why += "; the agent said what to keep"
             writer = self._model_that_compacts()
             if writer is not None:
                 writer_name = writer.model_name
@@ -546,7 +546,7 @@ class LargeOutputShortener:
         if returned.tokens * meter.factor <= billed_limit:
             return f"the output has {returned.tokens:,} tokens, and the outputs of this step were too long together"
         counted_limit = round(billed_limit / meter.factor)
-        return f"the output has {returned.tokens:,} tokens, and more than {counted_limit:,} are shortened"
+        return f"the output has {returned.tokens:,} tokens, more than the {counted_limit:,} that are shown whole"
 
     def _indexes_of_limited_commands(self, batch: Sequence[facts.ToolReturned]) -> list[int]:
         """Return which outputs of a batch have the lower limit, because a command printed them."""

@@ -261,9 +261,9 @@ def _reason_to_ask_only_once(command: str) -> str:
     """Say why no rule can be offered that would cover this command the next time."""
     known_programs = find_started_programs(command)
     if isinstance(known_programs, KnownPrograms) and _may_pipe_code(known_programs):
-        return "this workspace asks before commands, and it can only be allowed once: a program in it may run what another one prints"
+        return "this workspace asks before commands; this one can only be allowed once, because a program in it may run what another one prints"
     if isinstance(known_programs, KnownPrograms) and known_programs.unsure:
-        return f"this workspace asks before commands, and it can only be allowed once: {known_programs.unsure[0]}"
+        return f"this workspace asks before commands; this one can only be allowed once, because {known_programs.unsure[0]}"
     return "this workspace asks before commands, and no rule could safely cover this one, so it can only be allowed once"
 
 

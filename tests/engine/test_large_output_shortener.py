@@ -62,7 +62,7 @@ async def test_the_reason_of_an_excerpt_says_which_limit_was_exceeded() -> None:
     await kept.step(words(5_000))
     (fold,) = kept.folds(FoldKind.EXCERPT)
     tokens = f"{fold.tokens_before:,}"
-    assert fold.why == f"the output has {tokens} tokens, and more than 1,333 are shortened"
+    assert fold.why == f"the output has {tokens} tokens, more than the 1,333 that are shown whole"
 
 
 async def test_of_outputs_that_are_long_together_that_is_the_reason() -> None:

@@ -66,7 +66,12 @@ PUT_TOGETHER = {
     "the provider's cache has expired, and {} tokens are freed",
     "replacing outputs from #{} onward frees {} tokens and saves money",
     "Nothing was shortened: you stopped it",  # in the source, of several pieces
+    "the output has {} tokens, and more than {} are shortened",
     "the output has {} tokens, and more than {} are shortened, in the way that the agent asked for",
+    "this workspace asks before commands, and it can only be allowed once: {}",
+    "this workspace asks before commands, and it can only be allowed once: a program in it may run what another one prints",
+    "the output has {} tokens, more than the {} that are shown whole; the agent said what to keep",
+    "the output has {} tokens, and the outputs of this step were too long together; the agent said what to keep",
     "the output has {} tokens, and the outputs of this step were too long together, in the way that the agent asked for",
     "it closed the connection.",
     "it sent a message of more than {} bytes.",

@@ -331,7 +331,7 @@ def test_always_names_exactly_the_programs_that_are_missing(line: str, missing: 
 def test_where_no_rule_can_be_sure_the_reason_is_said(line: str, why: str) -> None:
     decision = decide_permission(command(line), PermissionMode.ASK, (), sandboxed=True)
     assert decision.scopes == ("once",)
-    assert decision.reason.endswith(f"it can only be allowed once: {why}")
+    assert decision.reason.endswith(f"this one can only be allowed once, because {why}")
 
 
 @pytest.mark.parametrize(
@@ -547,9 +547,7 @@ def test_always_is_not_offered_for_what_no_rule_can_describe(line: str) -> None:
     assert rules_to_offer(command(line)) == ()
     decision = decide_permission(command(line), PermissionMode.ASK, (), sandboxed=True)
     assert decision.scopes == ("once",)
-    assert (
-        "it can only be allowed once" in decision.reason or decision.separate_permission == "hidden"
-    )
+    assert "can only be allowed once" in decision.reason or decision.separate_permission == "hidden"
 
 
 def test_the_user_is_shown_the_rule_and_narrower_ones() -> None:
