@@ -152,7 +152,7 @@ class WelcomePage(QWidget):
         text = tr("See what these conversations cost, and continue any of them with any model.")
         card = self._fill_action_card(self._found_card, self._found, text, tr("Choose…"))
         set_widget_look(card.button, "primary")
-        where_to_change = tr("You can change this at any time in the settings, under Tools and servers.")  # fmt: skip
+        where_to_change = tr("You can change this at any time in the settings, under General.")  # fmt: skip
         about_recorder = f"{tr(RECORDER.sentence)} {where_to_change}"
         self.recorder_box.setAccessibleDescription(about_recorder)
         details = build_column(

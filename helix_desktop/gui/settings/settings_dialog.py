@@ -50,8 +50,10 @@ GENERAL_SECTIONS = ("Chat", "Notifications")
 GROUP_OF_SECTION = {
     "": "appearance",
     "general": "appearance",
+    "tools": "appearance",
+    "recorder": "appearance",
+    "extensions": "appearance",
     "phone": "appearance",
-    "extensions": "servers",
     "shortcuts": "appearance",
     "about": "appearance",
     "workspace": "providers",
@@ -115,7 +117,7 @@ class SettingsDialog(widgets.TransientDialog):
         # It stands in the place of the page, which would be no answer to what was typed.
         self._nothing_found = widgets.build_plain_label("", "muted", self)
         self._nothing_found.setContentsMargins(40, 28, 40, 28)
-        self._nothing_found.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self._nothing_found.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._nothing_found.hide()
         build_row(
             (self._names, 1),
@@ -260,12 +262,17 @@ class SettingsDialog(widgets.TransientDialog):
                 page.fill_waiting_sections()
 
     def _add_all_settings_pages(self) -> None:
-        """Adds all seven pages. What a page shows is built when it is opened."""
+        """Adds all seven pages. What a page shows is built when it is opened. What holds for every
+        workspace stands among the program's pages, or under a heading that says so.
+        """
         build_settings = self._build_declared_settings
         once_open = self._build_once_workspace_is_open
         appearance: SettingsSections = {
             "appearance": partial(build_settings, tr("Appearance"), "Appearance"),
             "general": self._build_general_page,
+            "tools": partial(build_settings, tr("Tools"), "Tools"),
+            "recorder": self._build_recorder_page,
+            "extensions": self._build_extensions_page,
             "phone": self._build_phone_page,
             "shortcuts": self._build_shortcuts_page,
             "about": self._build_about_page,
@@ -280,7 +287,7 @@ class SettingsDialog(widgets.TransientDialog):
             "every": partial(build_settings, in_every, "Instructions"),
             "brought": once_open(self._build_rules_and_skills_page, says_it_waits=False),
         }
-        before_sending = tr("Before a message is sent")
+        before_sending = tr("Before a message is sent, in every workspace")
         long_conversations: SettingsSections = {
             "policy": once_open(self._build_long_conversations_page),
             "price": partial(build_settings, before_sending, "Long conversations"),
@@ -289,9 +296,6 @@ class SettingsDialog(widgets.TransientDialog):
         servers: SettingsSections = {
             "servers": once_open(self._build_mcp_servers_page),
             "agents": once_open(self._build_acp_agents_page, says_it_waits=False),
-            "tools": partial(build_settings, tr("Tools"), "Tools"),
-            "recorder": self._build_recorder_page,
-            "extensions": self._build_extensions_page,
         }
         storage: SettingsSections = {
             "storage": once_open(self._build_storage_page),

@@ -47,6 +47,8 @@ class SettingsPage(QScrollArea):
         self.setAccessibleName(title)
         self.title = title
         self._folded_areas: list[FoldedArea] = []
+        self._headings: list[QLabel] = []
+        self._look_of_headings = "heading"
         self.page_content = build_surface(self, "page")
         self._column = build_column(1, owner=self.page_content, margins=(24, 20, 24, 24), spacing=4)
         self.setWidget(self.page_content)
@@ -57,6 +59,11 @@ class SettingsPage(QScrollArea):
         self._column.setContentsMargins(0, 8, 0, 8)
         set_widget_look(self._title, "title")
         self._title.setVisible(not hides_title)
+        if hides_title:
+            # Its headings stand beside those of other sections, and none above them.
+            self._look_of_headings = "title"
+            for heading in self._headings:
+                set_widget_look(heading, "title")
 
     def add_folded_area(self, link_words: str) -> QWidget:
         """Adds a link, and below it an area that is hidden until somebody presses the link or
@@ -74,8 +81,9 @@ class SettingsPage(QScrollArea):
             folded.area.show()
 
     def add_heading(self, text: str) -> QLabel:
-        label = build_plain_label(text, "heading", self.page_content)
+        label = build_plain_label(text, self._look_of_headings, self.page_content)
         label.setContentsMargins(0, 16, 0, 2)
+        self._headings.append(label)
         return self.add_page_widget(label)
 
     def add_sentence(self, text: str, look: str = "muted") -> QLabel:
@@ -98,6 +106,7 @@ class SettingsPage(QScrollArea):
 
     def clear_page(self) -> None:
         """Removes everything but the heading."""
+        self._headings.clear()
         self._column.removeWidget(self._title)
         clear_layout(self._column)
         self._column.addWidget(self._title)

@@ -105,8 +105,8 @@ def test_the_search_unfolds_the_shortcuts(dialog: SettingsDialog) -> None:
 def test_what_belongs_to_a_switch_is_shown_while_it_is_on(
     dialog: SettingsDialog, settings: ProgramSettings
 ) -> None:
-    dialog.show_settings_page("servers")
-    page = dialog._pages["servers"]
+    dialog.show_settings_page("recorder")
+    page = dialog._pages["appearance"]
     field = page.page_content.findChild(QWidget, RECORDER_WITHOUT_FOLDERS.key)
     assert field is not None
     assert not field.isVisibleTo(page)
@@ -115,6 +115,35 @@ def test_what_belongs_to_a_switch_is_shown_while_it_is_on(
     switch.click()
     assert field.isVisibleTo(page)
     assert settings[RECORDER]
+
+
+def test_what_holds_for_every_workspace_does_not_stand_below_the_name_of_one(
+    dialog: SettingsDialog,
+) -> None:
+    """The switch “Agents may fetch web pages” stood there, and so did the recorder."""
+    for page in PAGES:
+        dialog.show_settings_page(page)
+    program_page = dialog._pages["appearance"]
+    assert {"tools", "recorder", "extensions"} <= set(program_page.sections)
+    for name in dialog._names_below_heading[dialog._workspace_heading]:
+        page_of_workspace = dialog._pages[name]
+        for section in page_of_workspace.sections.values():
+            if isinstance(section, ProgramSettingsPage):
+                assert "in every workspace" in section.title.casefold()
+
+
+def test_headings_of_one_level_are_of_one_size(dialog: SettingsDialog) -> None:
+    """The heading “Appearance” was larger than “Chat” below it."""
+    dialog.show_settings_page("appearance")
+    looks: dict[str, str] = {}
+    for label in dialog._pages["appearance"].page_content.findChildren(QLabel):
+        looks[label.text()] = label.property("look")
+    sections = ("Appearance", "Chat", "Notifications", "Tools", "Recorder")
+    assert {looks[title] for title in sections} == {"title"}
+    dialog.show_settings_page("servers")
+    for label in dialog._pages["servers"].page_content.findChildren(QLabel):
+        looks[label.text()] = label.property("look")
+    assert (looks["MCP servers"], looks["Add a server"]) == ("title", "heading")
 
 
 def test_a_search_shows_the_pages_that_say_it(dialog: SettingsDialog) -> None:
@@ -128,6 +157,7 @@ def test_a_search_shows_the_pages_that_say_it(dialog: SettingsDialog) -> None:
     assert all(button.isHidden() for button in dialog._buttons.values())
     assert dialog._nothing_found.isVisible(), "an empty list looked as if nothing had happened"
     assert "no such words anywhere" in dialog._nothing_found.text()
+    assert dialog._nothing_found.alignment() == Qt.AlignmentFlag.AlignCenter
     assert not dialog._stack.isVisible(), "the page shown before is no answer"
     dialog._search.clear()
     assert not dialog._nothing_found.isVisible()
