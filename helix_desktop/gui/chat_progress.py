@@ -2,7 +2,7 @@
 the meter and the price of the next message.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +15,8 @@ from helix_desktop.engine.fold_economics import SMALL_WINDOW
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.session_setup import QueuedMessage
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.permission_card import (
     build_question_announcement,
@@ -27,7 +29,7 @@ from helix_desktop.gui.context_panel_opening import ContextPanelOpener
 from helix_desktop.gui.frame.notices import announce_to_screen_reader
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.sentence_translation import join_sentences
-from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace
+from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace, client_of_host
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_contents import WindowContents
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
@@ -80,11 +82,26 @@ class ChatProgress(QObject):
                 if waiting.steer:
                     steering_count += 1
             side.composer.show_waiting_messages(messages, steering_count)
-            side.composer.take_over_messages_of_last_start(
-                session.conversation.state, session.queue
-            )
+        self._take_over_messages_of_last_start(side, session)
         undo_coverage = read_undo_coverage(self._showing.bench)
         side.approvals.show_waiting_questions(questions, undo_coverage)
+
+    def _take_over_messages_of_last_start(
+        self, side: ChatPage, session: ShownSession | None
+    ) -> None:
+        if session is None and side.awaited_conversation:
+            return  # Only the conversation tells what it has, and it is still being opened.
+        ids_of_this_start = self._sides.unsent_messages.ids_of_this_start(side.composer.draft_place)
+        state = ConversationState()
+        queue: Iterable[QueuedMessage] = ()
+        if session is not None:
+            state = session.conversation.state
+            queue = session.queue
+            client = client_of_host(self._showing.workspace)
+            if client is not None:
+                for unsent in client.unconfirmed_messages_of(session.id):
+                    ids_of_this_start.add(unsent.command_id)
+        side.composer.take_over_messages_of_last_start(state, queue, ids_of_this_start)
 
     # --- What happens in a conversation
 

@@ -178,6 +178,7 @@ class MessageSender(QObject):
         self, parts: tuple[UserPart, ...], *, steer: bool, draft_id: str = ""
     ) -> None:
         """Sends a message to the open or a new conversation. `draft_id`: of the draft it was."""
+        draft_id = draft_id or new_draft_id()
         bench = self._showing.workspace
         session = self._showing.conversation
         composer = self.sides.current.composer
@@ -247,16 +248,17 @@ class MessageSender(QObject):
         # Tells this new conversation from one that the user begins while it is being created.
         awaited_name = f"new {id(parts)}"
         side.awaited_conversation = awaited_name
+        message = UnsentMessage(parts, draft_id=draft_id)
+        self.sides.unsent_messages.keep_first_message((bench.id, NEW), message)
         put_message_back = self.build_message_returner(parts)
         beginning = NewConversation(
             self,
             bench,
             side,
-            parts,
             awaited_name,
             put_message_back,
+            message,
             parts_for_estimate=side.composer.list_parts_for_estimate(parts),
-            draft_id=draft_id,
         )
         is_asked_about_price = bool(self.parts.settings[ASK_ABOVE])
         if is_asked_about_price:
@@ -525,11 +527,10 @@ class NewConversation:
     sender: MessageSender
     bench: ShownWorkspace
     side: ChatPage
-    parts: tuple[UserPart, ...]
     awaited_name: str
     put_message_back: OnMessageNotSent
+    message: UnsentMessage
     parts_for_estimate: tuple[UserPart, ...] = ()  # With the tokens that are sent of each.
-    draft_id: str = ""
 
     def ask_about_price(self) -> None:
         bench = workbench_of_shown(self.bench)
@@ -544,7 +545,9 @@ class NewConversation:
 
     def _create_or_ask_about_price(self, draft_session: ShownSession) -> None:
         self.sender.send_or_ask_if_expensive(
-            draft_session.context.estimate_cost_of_sending(self.parts_for_estimate or self.parts),
+            draft_session.context.estimate_cost_of_sending(
+                self.parts_for_estimate or self.message.parts
+            ),
             send_it=self.create_and_send,
             if_declined=lambda: self._give_up(None),
         )
@@ -575,15 +578,21 @@ class NewConversation:
             self.side.composer.move_draft_to_new_conversation(session.id)
             sides.show_session_if_current(self.bench, session, self.side)
 
-        not_sent = sender.build_message_returner(self.parts)
+        not_sent = sender.build_message_returner(self.message.parts)
         message = MessageToSend(
-            sender, self.bench, session, self.parts, not_sent, draft_id=self.draft_id
+            sender,
+            self.bench,
+            session,
+            self.message.parts,
+            not_sent,
+            draft_id=self.message.draft_id,
         )
         if message.command_name:
             command = replace(message, not_sent=message.trash_empty_conversation_and_give_back)
             command.expand_command_and_send()
         else:
             message.send_now()
+        sides.unsent_messages.forget_first_message((self.bench.id, NEW), self.message)
 
         sides.refresh_conversations()
         sender.send_held_messages(self.bench, session, later_messages)
@@ -596,6 +605,7 @@ class NewConversation:
         self.put_message_back(error)
         sides = self.sender.sides
         place_of_new = (self.bench.id, NEW)
+        sides.unsent_messages.forget_first_message(place_of_new, self.message)
         for later_message in sides.unsent_messages.pop_unsent_messages(place_of_new):
             sides.add_to_message_and_tell_if_current(place_of_new, later_message.parts)
 

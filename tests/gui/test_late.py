@@ -26,6 +26,7 @@ from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity, FoldProgress
 from helix_desktop.errors import ActionRefused, StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.message_drafts import encode_draft_message
 from helix_desktop.gui.common.text_selection import TextPosition
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.main_window import MainWindow
@@ -143,6 +144,33 @@ def test_a_first_message_is_said_where_it_was_written(
     (said,) = [recorded.fact for recorded in facts if isinstance(recorded.fact, UserSaid)]
     assert said.parts == (Text("Hello"),)
     assert said.command, "the conversation knows the message by the id of its draft"
+
+
+def test_a_first_message_survives_a_kill_while_its_conversation_is_being_created(
+    window: MainWindow, held: Held
+) -> None:
+    """It was neither in the message box nor in a queue."""
+    window.window_actions["new"].trigger()
+    write(window, "Hello")
+    file = window.state_file
+    key = ("waiting", "storage-engine", "new")
+    (kept,) = file.get_remembered(*key, default=list[dict[str, str]]())
+    assert kept["text"] == "Hello"
+    window.sides.begin_new_conversation()
+    assert window.chat.composer.text.toPlainText() == "", "it is being sent, so it is no draft"
+    assert file.get_remembered(*key, default=list[object]()) == [kept]
+    held.let("_create_with_chosen_model")
+    assert file.get_remembered(*key, default=list[object]()) == []
+
+
+def test_a_first_message_that_was_not_sent_before_a_kill_is_a_draft(window: MainWindow) -> None:
+    place = ("storage-engine", "new")
+    kept = encode_draft_message((Text("Hello"),), "a")
+    window.state_file.remember_value("waiting", *place, value=[kept])
+    window.window_actions["new"].trigger()
+    assert window.chat.composer.draft_place == place
+    assert window.chat.composer.text.toPlainText() == "Hello"
+    assert window.state_file.get_remembered("waiting", *place, default=list[object]()) == []
 
 
 def begin_in_copy(window: MainWindow) -> None:

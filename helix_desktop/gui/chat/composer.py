@@ -2,7 +2,7 @@
 Send and Stop.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, Signal
@@ -476,11 +476,15 @@ class Composer(QWidget):
                 self.attachments.add_attachment(part)
 
     def take_over_messages_of_last_start(
-        self, conversation: ConversationState, queue: Iterable[QueuedMessage]
+        self,
+        conversation: ConversationState,
+        queue: Iterable[QueuedMessage],
+        ids_of_this_start: Collection[str] = (),
     ) -> None:
         """Turns messages that were not yet in the conversation's queue when the program ended into
         a draft, which only the user may send, and clears a draft that the conversation has: the
-        program may have been ended before it could note what it had sent.
+        program may have been ended before it could note what it had sent. `ids_of_this_start`: of
+        messages that are being sent, and stay in the file until they are.
         """
         queued_ids: list[str] = []
         for queued in queue:
@@ -489,17 +493,17 @@ class Composer(QWidget):
         messages = self._state_file.get_remembered(
             "waiting", *self.draft_place, default=list[object]()
         )
-        waiting_in_queue: list[object] = []
+        kept_messages: list[object] = []
         others: list[object] = []
         for message in messages:
             draft_id = decode_draft_id(message)
             # One that an earlier version kept, without an id, may be any message of the queue.
             is_perhaps_queued = bool(queued_ids) and not draft_id
-            if is_perhaps_queued or draft_id in queued_ids:
-                waiting_in_queue.append(message)
-            else:
+            if is_perhaps_queued or draft_id in ids_of_this_start:
+                kept_messages.append(message)
+            elif not draft_id or draft_id not in queued_ids:
                 others.append(message)
-        self._state_file.remember_value("waiting", *self.draft_place, value=waiting_in_queue)
+        self._state_file.remember_value("waiting", *self.draft_place, value=kept_messages)
         parts_of_draft: list[UserPart] = []
         for message_parts in find_unrecorded_messages(others, conversation):
             parts_of_draft.extend(message_parts)

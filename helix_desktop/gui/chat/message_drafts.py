@@ -167,12 +167,28 @@ class UnsentMessages:
     def __init__(self, state_file: WindowStateFile) -> None:
         self._state_file = state_file
         self._held: dict[DraftPlace, list[UnsentMessage]] = {}
+        # Those whose conversation is being created for them.
+        self._begun: dict[DraftPlace, list[UnsentMessage]] = {}
 
     def add_unsent_message(self, place: DraftPlace, message: UnsentMessage) -> None:
         self._held.setdefault(place, []).append(message)
-        waiting = self._remembered_messages_of(place)
-        waiting.append(encode_draft_message(message.parts, message.draft_id))
-        self._state_file.remember_value("waiting", *place, value=waiting)
+        self._add_to_file(place, message)
+
+    def keep_first_message(self, place: DraftPlace, message: UnsentMessage) -> None:
+        """Keeps a message until the conversation that is created for it has it."""
+        self._begun.setdefault(place, []).append(message)
+        self._add_to_file(place, message)
+
+    def forget_first_message(self, place: DraftPlace, message: UnsentMessage) -> None:
+        self._begun[place].remove(message)
+        self._remove_from_file(place, [message])
+        # At once: after a kill, it would come back although its conversation has it.
+        self._state_file.start_waiting_write()
+
+    def ids_of_this_start(self, place: DraftPlace) -> set[str]:
+        """Returns the ids of the messages that the file has and that are still to be sent."""
+        messages = [*self._held.get(place, ()), *self._begun.get(place, ())]
+        return {message.draft_id for message in messages}
 
     def add_unsent_messages_of_state_file(
         self, place: DraftPlace, messages: Sequence[object]
@@ -193,15 +209,22 @@ class UnsentMessages:
     def pop_unsent_messages(self, place: DraftPlace) -> Sequence[UnsentMessage]:
         """Removes and returns all messages of a place, oldest first."""
         messages = self._held.pop(place, [])
-        if not messages:
-            return messages
+        if messages:
+            self._remove_from_file(place, messages)
+        return messages
+
+    def _add_to_file(self, place: DraftPlace, message: UnsentMessage) -> None:
+        waiting = self._remembered_messages_of(place)
+        waiting.append(encode_draft_message(message.parts, message.draft_id))
+        self._state_file.remember_value("waiting", *place, value=waiting)
+
+    def _remove_from_file(self, place: DraftPlace, messages: Sequence[UnsentMessage]) -> None:
         waiting = self._remembered_messages_of(place)
         for message in messages:
             encoded = encode_draft_message(message.parts, message.draft_id)
             if encoded in waiting:
                 waiting.remove(encoded)
         self._state_file.remember_value("waiting", *place, value=waiting)
-        return messages
 
     def _remembered_messages_of(self, place: DraftPlace) -> list[object]:
         return list(self._state_file.get_remembered("waiting", *place, default=list[object]()))

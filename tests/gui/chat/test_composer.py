@@ -626,7 +626,18 @@ def test_messages_that_wait_in_the_file_come_back_unless_they_were_sent(
     composer.take_over_messages_of_last_start(state, [queued_again("c")])
     assert composer.text.toPlainText() == "back"
     composer.take_over_messages_of_last_start(state, [])
-    assert composer.text.toPlainText() == "call\n\nback", "it was taken out of the queue elsewhere"
+    assert composer.text.toPlainText() == "back", "who takes it out of the queue has it"
+
+
+def test_messages_of_this_start_stay_in_the_file_until_they_are_sent(
+    theme: Theme, tmp_path: Path
+) -> None:
+    waiting = [encode_draft_message(AGAIN, "a"), encode_draft_message((Text("back"),), "b")]
+    composer = composer_after_kill(theme, tmp_path, waiting=waiting)
+    composer.take_over_messages_of_last_start(conversation(), [queued_again("a")], ["a"])
+    assert composer.text.toPlainText() == "back"
+    kept = composer._state_file.get_remembered("waiting", "w", "c", default=list[object]())
+    assert kept == waiting[:1]
 
 
 def test_an_edited_message_that_was_sent_before_a_kill_gives_the_draft_before_it_back(
