@@ -69,6 +69,11 @@ class ViewActions(QObject):
         other_ways = menu.addMenu(tr("Other ways to a workspace"))
         for name in OTHER_WAYS_TO_A_WORKSPACE:
             other_ways.addAction(actions[name])
+        shown_workspace = self._parts.showing.workspace_id
+        if shown_workspace:
+            # Otherwise, it is found only by who points at the workspace's name or right-clicks.
+            of_workspace = menu.addMenu(tr("This workspace"))
+            self._frame.rail.fill_workspace_menu(of_workspace, shown_workspace)
         for group in GROUPS_OF_MENU:
             menu.addSeparator()
             for name in group:

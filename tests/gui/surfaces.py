@@ -50,6 +50,7 @@ from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gui.colours import contrast_ratio
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
+from helix_desktop.gui.transcript.basic_boxes import ToggleSection
 from helix_desktop.gui.transcript.chat_actions import OpenFile
 from helix_desktop.program_settings import LANGUAGE, THEME, ZOOM, ProgramSettings
 from helix_desktop.providers.provider_catalog import ProviderConfig
@@ -353,6 +354,17 @@ class Tour:
         view = self.window.chat.transcript.view
         await self.open("Extract the lock")
         await self.shot("10-chat", 1)
+        if self.wants("10-menu"):
+            self.act("menu")
+            await self.shot("10-menu")
+            self.pop()
+        if self.wants("10-side-panel"):
+            self.act("inspector")
+            await until(lambda: self.window.is_side_panel_shown)
+            for section in ("largest", "tools"):
+                self.window.pages.inspector._carry_out_box_action(ToggleSection((section,)))
+            await self.shot("10-side-panel", 1)
+            self.act("inspector")
         await self.open("Queues")
         await self.shot("11-chat-failure", 1.5)
         view.scroll_to_item(0)

@@ -153,6 +153,12 @@ def test_the_menu_of_the_window_opens_with_the_keyboard_and_does_what_it_says(
     offered = [action.text() for action in menu.actions() if not action.isSeparator()]
     assert offered[0] == "Open folder as workspace…"
     assert offered[-1] == "Settings", "nearest to the button"
+    submenus = {
+        submenu.title(): [line.text() for line in submenu.actions()]
+        for submenu in menu.findChildren(QMenu)
+    }
+    assert "Join a shared workspace…" in submenus["Other ways to a workspace"]
+    assert {"Rename…", "Move to trash"} <= set(submenus["This workspace"])
     wanted = QSignalSpy(window.parts.requests.settings_wanted)
     QTest.keyClick(menu, Qt.Key.Key_Up)
     QTest.keyClick(menu, Qt.Key.Key_Return)

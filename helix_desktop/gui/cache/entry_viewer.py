@@ -249,7 +249,7 @@ class EntryViewer(QWidget):
             is_shown = version.stored.digest == row.stored.digest
             add_menu_choice(self._versions_menu, words, show_version, chosen=is_shown)
         count = format_count(len(versions), "{n} version", "{n} versions")
-        self._versions_button.setText(count)
+        self._versions_button.setText(f"{count} ▾")
         self._versions_button.setAccessibleName(f"{tr('Versions of this file')}: {count}")
         self._show_fitting_buttons()
 

@@ -14,7 +14,7 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractButton, QApplication, QSizePolicy, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QMenu, QSizePolicy, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.colours import readable_text_colour
@@ -361,6 +361,11 @@ class WorkspaceRail(QWidget):
 
     def show_workspace_menu(self, workspace: str, position: QPoint) -> None:
         menu = widgets.build_popup_menu(self)
+        self.fill_workspace_menu(menu, workspace)
+        menu.popup(position)
+
+    def fill_workspace_menu(self, menu: QMenu, workspace: str) -> None:
+        """Adds what can be done with a workspace."""
         for action, title in read_shown_names()["action of a workspace"].items():
             request = partial(self.workspace_action_wanted.emit, action, workspace)
             menu.addAction(tr(title)).triggered.connect(request)
@@ -370,4 +375,3 @@ class WorkspaceRail(QWidget):
             move_down = partial(self.move_workspace, workspace, 1)
             menu.addAction(tr("Move up")).triggered.connect(move_up)
             menu.addAction(tr("Move down")).triggered.connect(move_down)
-        menu.popup(position)

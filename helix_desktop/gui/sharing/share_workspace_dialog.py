@@ -180,7 +180,9 @@ class ShareWorkspaceDialog(SharingFormDialog):
         elif self._rows_not_searched:
             found = tr("Looking for secrets…")
         else:
-            found = tr("Nothing that looks like a key was found. Passwords cannot be recognized.")
+            found = tr(
+                "Nothing that looks like a secret was found. Not every password can be recognized."
+            )
         self.secrets_label.setText(join_sentences(found, searched))
         set_widget_look(self.secrets_label, look)
         forget_words = format_count(

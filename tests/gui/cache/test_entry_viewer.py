@@ -65,7 +65,7 @@ def test_the_versions_of_one_file_stand_together_and_lead_to_each_other(
     settle()
     button = page.viewer._versions_button
     assert button.isVisible()
-    assert button.text() == "3 versions"
+    assert button.text() == "3 versions ▾"
     assert button.accessibleName() == "Versions of this file: 3 versions"
     menu = page.viewer._versions_menu
     assert [action.isChecked() for action in menu.actions()] == [False, True, False]
@@ -77,7 +77,7 @@ def test_the_versions_of_one_file_stand_together_and_lead_to_each_other(
     menu.actions()[0].trigger()
     settle()
     assert page.viewer.is_entry_shown(after.stored.digest)
-    assert button.text() == "3 versions"
+    assert button.text() == "3 versions ▾"
     menu.actions()[2].trigger()
     settle()
     assert page.viewer.is_entry_shown(read.stored.digest)

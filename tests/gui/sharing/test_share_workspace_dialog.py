@@ -105,7 +105,7 @@ def test_what_looks_like_a_secret_is_shown_before_anything_is_saved(
     qt_works(5)
     assert bench.forgotten == [secret]
     assert "1 secret was removed." in shown(dialog)
-    assert "Nothing that looks like a key was found." in shown(dialog)
+    assert "Nothing that looks like a secret was found." in shown(dialog)
     assert not dialog.forget_secrets.isVisibleTo(dialog)
     dialog.reject()
 
@@ -117,7 +117,7 @@ def test_that_nothing_was_found_is_said_with_what_was_searched(
     dialog.open()
     qt_works(5)
     count = len(bench.list_conversations())
-    assert "Nothing that looks like a key was found." in shown(dialog)
+    assert "Nothing that looks like a secret was found." in shown(dialog)
     assert f"{count} conversations were searched." in shown(dialog)
     dialog.reject()
 
