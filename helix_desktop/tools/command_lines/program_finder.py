@@ -266,6 +266,8 @@ class ProgramFinder:
         """
         if name == "PATH":
             self.changes_path = True
+            # `env PATH=. ls` starts another ls. No rule for a prefix means that one.
+            self.has_inline_code = True
         begins_like_loading = name.startswith(program_tables.LOADING_BEGINNINGS)
         if name in program_tables.LOADING_VARIABLES or begins_like_loading:
             raise UnreadableCommand(f"it sets {name}, which can make programs run other programs")
@@ -347,11 +349,10 @@ class ProgramFinder:
         wrapper = program_tables.WRAPPERS.get(program)
         if wrapper:
             return self.started_by_wrapper(wrapper, arguments)
-        starting_subcommands = program_tables.LOOSE_AFTER.get(program, ())
-        has_starting_subcommand = bool(arguments) and arguments[0] in starting_subcommands
-        if program in program_tables.LOOSE_WRAPPERS or has_starting_subcommand:
+        is_loose_wrapper = program in program_tables.LOOSE_WRAPPERS
+        if is_loose_wrapper or _has_starting_subcommand(program, arguments):
             started = self.guess_programs(arguments)
-            if program == "ssh":
+            if program in ("ssh", "strace"):
                 started += self.find_in_options(program, arguments)
             return started
         return self.find_in_options(program, arguments)
@@ -403,7 +404,8 @@ class ProgramFinder:
         return started
 
     def find_in_options(self, name: str, arguments: Sequence[str]) -> list[StartedProgram]:
-        texts = option_values(arguments, program_tables.COMMAND_OPTIONS.get(name, ()))
+        options = program_tables.COMMAND_OPTIONS.get(name, ())
+        texts = option_values(arguments, options) + _values_in_clusters(arguments, options)
         if name == "tar":
             # `--checkpoint-action=exec=command` has the command behind a second equals sign.
             texts += [word.partition("exec=")[2] for word in arguments if "exec=" in word]
@@ -411,6 +413,10 @@ class ProgramFinder:
         if name in ("ssh", "scp", "sftp"):
             for setting in _list_settings_of_ssh(arguments):
                 texts.append(_command_of_ssh_setting(setting))
+        if name == "zip":
+            texts += [word[3:] for word in arguments if re.match("-TT.", word)]
+        if name == "strace":
+            texts += _commands_that_strace_writes_to(arguments)
         started: list[StartedProgram] = []
         for text in texts:
             started += self.find_in_text(text)
@@ -442,6 +448,46 @@ class ProgramFinder:
                 self.doubts.append(f"{name} is given a program that may start others")
         if name in ("sed", "gsed") and any(map(_sed_may_run, words[1:])):
             self.doubts.append("sed is told to run something")
+
+
+def _has_starting_subcommand(program: str, arguments: Sequence[str]) -> bool:
+    """Whether the program starts another one behind one of its words, as in `npm exec`. Behind
+    options, as in `npm --silent exec`, it may be any word: who knows which options have a value.
+    """
+    starting_subcommands = program_tables.LOOSE_AFTER.get(program)
+    if not starting_subcommands or not arguments:
+        return False
+    if not arguments[0].startswith(("-", "+")):
+        return arguments[0] in starting_subcommands
+    return not set(arguments).isdisjoint(starting_subcommands)
+
+
+def _commands_that_strace_writes_to(arguments: Sequence[str]) -> list[str]:
+    """Return the commands of `strace -o '|command'`: the sign makes a command of a file's name."""
+    outputs = option_values(arguments, ("-o", "--output"))
+    outputs += _values_in_clusters(arguments, ("-o",))
+    return [output[1:] for output in outputs if output.startswith(("|", "!"))]
+
+
+def _values_in_clusters(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Return the values of short options that stand behind others, as in `rsync -ave ssh` or
+    `-avessh`. Some of these letters may be the value of one before them.
+    """
+    values: list[str] = []
+    for number, word in enumerate(arguments):
+        for option in options:
+            if len(option) != 2:
+                continue
+            match = re.match(
+                rf"-[A-Za-z0-9]+?{re.escape(option[1])}(?P<value>.*)\Z", word, re.DOTALL
+            )
+            if match is None:
+                continue
+            if match["value"]:
+                values.append(match["value"])
+            else:
+                values += arguments[number + 1 : number + 2]
+    return values
 
 
 def _commands_of_old_style_tar(arguments: Sequence[str]) -> list[str]:

@@ -20,7 +20,10 @@ _SHELL_COMMAND_OF_SQLITE = re.compile(
     r"(?m:^)[ \t]*\.|\bedit\s*\(|\bload_extension\b", re.IGNORECASE
 )
 _OPENS_TODO_LIST = re.compile(r"\A(?:--rebase=|-r=?)(?:i|interactive)\Z")
+# `less +!command`: what less does with its first file.
+_IS_COMMAND_OF_PAGER = re.compile(r"\A\+")
 _TELLING_WORDS = {
+    "less": (_IS_COMMAND_OF_PAGER,),
     "git": (_ASKS_FOR_SIGNATURE, _OPENS_TODO_LIST),
     "sqlite3": (_SHELL_COMMAND_OF_SQLITE,),
 }
