@@ -67,6 +67,7 @@ from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.fold_descriptions import fold_title
 from helix_desktop.gui.common.policy_names import list_policy_choices
 from helix_desktop.gui.common.savings_sentences import (
+    describe_savings,
     describe_savings_of,
     describe_sum_of_lines,
 )
@@ -420,6 +421,9 @@ def sum_of_lines_fails(history: ConversationState) -> list[str]:
     whole = head.saved_tokens
     if rest:
         (told,) = amounts_with_sign(rest[0])
+        words_of_head = describe_savings(replace(head, paid=0.0))
+        if words_of_head.startswith("Saved") and amounts_with_sign(words_of_head)[0] != told:
+            found.append(f"the words end with {told}, and the head says: {words_of_head}")
     rounding = 2 * sum(token_rounding(abs(amount)) for amount in amounts_with_sign(sum_words))
     if abs(told - whole) > rounding:
         found.append(f"the words say {told}, the head {whole}: {sentence}")

@@ -114,9 +114,9 @@ def _describe_tokens(figures: Savings) -> str:
         return ""
     sent = format_token_count(figures.sent)
     without = describe_token_count(figures.without)
-    shown_difference = round_tokens_as_shown(figures.without) - round_tokens_as_shown(figures.sent)
+    saved_as_shown = _saved_tokens_as_shown(figures)
     if saved < 0:
-        amount = describe_token_count(abs(shown_difference or saved))
+        amount = describe_token_count(abs(saved_as_shown))
         words = tr(
             "Shortening has cost about {amount} more so far: {paid}, instead of about {without} with a summary only when the window is full.",
             amount=amount,
@@ -126,11 +126,17 @@ def _describe_tokens(figures: Savings) -> str:
         return f"{words} {_explain_loss_of_tokens(figures)}"
     return _say_what_was_saved(
         figures,
-        amount=format_token_count(abs(shown_difference or saved)),
+        amount=format_token_count(abs(saved_as_shown)),
         share=format_saved_share(figures.saved_share),
         paid=sent,
         without=without,
     )
+
+
+def _saved_tokens_as_shown(figures: Savings) -> float:
+    """Returns the difference of both sums as they are shown, or the real one if both look alike."""
+    without = round_tokens_as_shown(figures.without)
+    return without - round_tokens_as_shown(figures.sent) or figures.saved_tokens
 
 
 def _say_what_was_saved(
@@ -193,8 +199,9 @@ def _say_what_the_model_counts(figures: Savings) -> str:
     rounding = sum(token_rounding(abs(part)) for part in rounded_parts if part)
     if abs(figures.counted_otherwise) <= rounding:
         return ""
-    saved = format_token_count(abs(figures.saved_tokens))
-    if figures.saved_tokens < 0:
+    saved_as_shown = _saved_tokens_as_shown(figures)
+    saved = format_token_count(abs(saved_as_shown))
+    if saved_as_shown < 0:
         saved = f"−{saved}"
     return tr("The model counts this as {n}.", n=saved)
 

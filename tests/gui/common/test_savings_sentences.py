@@ -163,6 +163,11 @@ def test_what_lies_between_the_lines_and_the_head_is_said() -> None:
     assert sum_of_lines(sent=34_000, without=73_900, by_folds=43_800) == (
         "The lines below add up to 43.8K tokens. The model counts this as 39.9K."
     )
+    # The head says 17.9K: 29.4K and 47.3K are what it shows.
+    assert describe_savings(Savings(9, 29_359, 47_343, 0, 0.0, 0.0)).startswith(
+        "Saved about 17.9K "
+    )
+    assert sum_of_lines(sent=29_359, without=47_343, by_folds=21_838).endswith(" this as 17.9K.")
     assert sum_of_lines(sent=30_000, without=75_400, by_folds=57_900, shortening=12_500) == (
         "The lines below add up to 57.9K tokens, less 12.5K for writing summaries."
     )
