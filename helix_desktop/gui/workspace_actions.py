@@ -187,15 +187,13 @@ class WorkspaceActions(QObject):
                 self._parts.runner,
                 self._frame,
                 shows_conversation=bool(self._parts.showing.conversation_id),
+                on_forgotten=partial(
+                    self._parts.state_file.forget_remembered_text, within=bench.id
+                ),
             )
             dialog.export_wanted.connect(self._trigger_action)
             dialog.copy_wanted.connect(self._copy_shown_conversation)
-            dialog.secrets_forgotten.connect(partial(self._forget_secrets_in_drafts, bench.id))
             dialog.open()
-
-    def _forget_secrets_in_drafts(self, workspace: str, secrets: Sequence[str]) -> None:
-        for secret in secrets:
-            self._parts.state_file.forget_remembered_text(secret, within=workspace)
 
     def _copy_shown_conversation(self) -> None:
         from helix_desktop.gui.conversation_exporting import ConversationExport

@@ -2,7 +2,7 @@
 key to copy if it is shared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6.QtCore import Signal
@@ -31,13 +31,12 @@ class ShareWorkspaceDialog(SharingFormDialog):
     """Offers a file first and, if the user asks for it, a database. For a workspace that is shared
     already, it shows how others join.
     `export_wanted` carries the action of the window that writes a file for a colleague. `copy_wanted`:
-    the shown conversation is to be copied as Markdown. `secrets_forgotten` carries the secrets that
-    were removed from the workspace, since drafts may have them, too.
+    the shown conversation is to be copied as Markdown. `on_forgotten` gets each secret that was removed
+    from the workspace, since drafts may have it, too. It is called even if the dialog is closed by then.
     """
 
     export_wanted = Signal(str)
     copy_wanted = Signal()
-    secrets_forgotten = Signal(object)
 
     def __init__(
         self,
@@ -46,6 +45,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         parent: QWidget,
         *,
         shows_conversation: bool = True,
+        on_forgotten: Callable[[str], object] = str,
     ) -> None:
         super().__init__(runner, tr("Share this workspace"), parent)
         self._bench = bench
@@ -71,6 +71,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self._rows_not_searched = list(bench.list_conversations())
         self._searched_count = 0
         self._secrets: list[str] = []
+        self._on_forgotten = on_forgotten
         self.secrets_label = build_plain_label("", "muted")
         self.forget_secrets = build_push_button("", self, self._confirm_and_forget_secrets, "link")
         self.forget_secrets.hide()
@@ -203,8 +204,8 @@ class ShareWorkspaceDialog(SharingFormDialog):
     async def _forget_each_secret(self, secrets: Sequence[str]) -> int:
         for secret in longest_first(secrets):
             await self._bench.forget_content(text=secret)
+            self._on_forgotten(secret)
             self._secrets.remove(secret)
-        self.secrets_forgotten.emit(secrets)
         return len(secrets)
 
     def _say_secrets_forgotten(self, count: int) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import shiboken6
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QLineEdit, QMessageBox, QPushButton
 
@@ -108,6 +109,32 @@ def test_what_looks_like_a_secret_is_shown_before_anything_is_saved(
     assert "Nothing that looks like a secret was found." in shown(dialog)
     assert not dialog.forget_secrets.isVisibleTo(dialog)
     dialog.reject()
+
+
+def test_a_secret_is_forgotten_in_drafts_too_when_the_dialog_is_closed_meanwhile(
+    window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forgetting takes seconds in a large workspace."""
+    row = bench.list_conversations()[1]
+    secrets = ["sk-proj-" + "a1b2" * 8, "ghp_" + "c3d4" * 9]
+    bench.sharing_setup.secrets = {row.id: secrets}
+    window.window_actions["share-workspace"].trigger()
+    (dialog,) = window.findChildren(ShareWorkspaceDialog)
+    qt_works(5)
+
+    async def forget_and_close(*, text: str) -> None:
+        bench.forgotten.append(text)
+        if shiboken6.isValid(dialog):
+            shiboken6.delete(dialog)
+
+    monkeypatch.setattr(bench, "forget_content", forget_and_close)
+    state_file = window.parts.state_file
+    state_file.remember_value("history", bench.id, value=[f"use {secret}" for secret in secrets])
+    dialog._forget_secrets(secrets)
+    qt_works(5)
+    assert sorted(bench.forgotten) == sorted(secrets)
+    kept = " ".join(state_file.get_remembered("history", bench.id, default=list[str]()))
+    assert not any(secret in kept for secret in secrets)
 
 
 def test_that_nothing_was_found_is_said_with_what_was_searched(
