@@ -10,6 +10,7 @@ from helix_desktop.errors import HelixError, ModelFailed, NotFound, NoUsableKeyr
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import model_setup_port
 from helix_desktop.gui.model_setup_port import ModelChoice, ProviderChoice
+from helix_desktop.gui.sentence_translation import translate_provider_name
 from helix_desktop.gui.translation import tr
 from helix_desktop.providers import provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
@@ -263,7 +264,7 @@ def _build_provider_choice(config: provider_catalog.ProviderConfig) -> ProviderC
 def _provider_title(provider: str) -> str:
     if provider == "demo":
         return tr("Demo (a script, not a language model)")
-    return provider_catalog.PROVIDER_TITLES.get(provider, provider)
+    return translate_provider_name(provider_catalog.name_provider_in_sentences(provider))
 
 
 def _build_demo_choice() -> ModelChoice:

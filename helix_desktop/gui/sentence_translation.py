@@ -24,7 +24,10 @@ PHRASE_DEPTH = 4  # Phrases that are nested in other phrases are translated down
 # Placeholders whose values can be phrases of this program, which are also translated.
 TRANSLATED_NAMES = frozenset({"why", "what", "kind", "figures"})
 PATH_NAME = "path"  # The template "Read {path}" must not match the sentence "Read timed out."
+PORT_NAME = "port"  # A port at the end is a number, and not the rest of a sentence.
 _SENTENCES = re.compile(r"((?<=[.!?…])\s+)")
+# As `providers/provider_catalog.py` names it.
+_LOCAL_SERVER = re.compile(r"Local server on port [0-9]{1,5}")
 _FIGURE = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(%?)")
 _PHRASES = re.compile(r"((?<=[.!?…])\s+|[,;] )")
 
@@ -58,13 +61,21 @@ class SentenceTemplate(NamedTuple):
                 return None
             values.append(text[start:end])
             start = end + len(literal)
-        if start >= limit:
+        last_value = text[start:limit]
+        if not last_value or not self._may_end_with(last_value):
             return None
-        ends_with_path = self.names[-1] == PATH_NAME and not last
-        if ends_with_path and text.endswith((".", "!", "?")):
-            return None
-        values.append(text[start:limit])
+        values.append(last_value)
         return dict(zip(self.names, values, strict=True))
+
+    def _may_end_with(self, value: str) -> bool:
+        """Whether the last placeholder can stand for this value."""
+        last_name = self.names[-1]
+        if last_name == PORT_NAME:
+            return value.isdigit()
+        is_at_end = not self.literals[-1]
+        if last_name == PATH_NAME and is_at_end:
+            return not value.endswith((".", "!", "?"))
+        return True
 
 
 _plain_sentences: dict[str, str] = {}
@@ -176,9 +187,16 @@ def _translate_known_sentence(text: str, depth: int) -> str | None:
             if name in TRANSLATED_NAMES:
                 shown_values[name] = _translate_piecewise(value, _PHRASES, depth - 1)
             else:
-                shown_values[name] = _localize_figure(value)
+                shown_values[name] = _localize_figure(translate_provider_name(value))
         return _capitalize_like(text, template.translation).format(**shown_values)
     return None
+
+
+def translate_provider_name(name: str) -> str:
+    """Translates what a local server is called. Names that others gave stay as they are."""
+    if _LOCAL_SERVER.fullmatch(name) is None:
+        return name
+    return _translate_known_sentence(name, 1) or name
 
 
 def _localize_figure(value: str) -> str:

@@ -1,6 +1,7 @@
 """Lists the providers and how to reach each, and connects one as a ModelClient."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
@@ -121,6 +122,9 @@ def _build_preset(known: KnownProvider) -> ProviderConfig:
 PRESETS: dict[str, ProviderConfig] = {known.name: _build_preset(known) for known in KNOWN_PROVIDERS}
 PROVIDER_TITLES: dict[str, str] = {known.name: known.title for known in KNOWN_PROVIDERS}
 
+# What the window calls a server on this computer that it was given the address of.
+_LOCAL_SERVER = re.compile(r"local-([0-9]{1,5})")
+
 DIALECTS: Mapping[str, Callable[[str, str, str], ProtocolDialect]] = {
     chat_client.KIND: OpenAIChat,
     responses_client.KIND: OpenAIResponses,
@@ -152,6 +156,14 @@ def add_known_provider(known: KnownProvider) -> None:
         config = replace(config, key_host=KEY_NOT_ENTERED)
     PRESETS[known.name] = config
     PROVIDER_TITLES[known.name] = known.title
+
+
+def name_provider_in_sentences(name: str) -> str:
+    """Return what people call a provider: its own spelling, or the port of a local server."""
+    local_server = _LOCAL_SERVER.fullmatch(name)
+    if local_server is not None:
+        return f"Local server on port {local_server[1]}"
+    return PROVIDER_TITLES.get(name, name)
 
 
 def remove_known_provider(name: str) -> None:
@@ -450,7 +462,7 @@ def transport_to_provider(
         headers.update(dialect.key_headers(key))
     return http_transport.ProviderTransport(
         base_url=config.base_url,
-        where=config.name,
+        where=name_provider_in_sentences(config.name),
         headers=headers,
         connections=connections,
         patience=config.patience,

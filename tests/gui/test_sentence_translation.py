@@ -333,3 +333,12 @@ def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:
     finally:
         QLocale.setDefault(before)
         translation.set_translations({})
+
+
+def test_the_name_of_a_local_server_is_translated_within_a_sentence() -> None:
+    translation.set_translations({}, table("de"))
+    try:
+        said = translate_sentences("Local server on port 8877 says: internal error.")
+    finally:
+        translation.set_translations({})
+    assert said == "Lokaler Server auf Port 8877 meldet: internal error."

@@ -221,3 +221,10 @@ def test_describing_a_model_does_not_load_the_library_for_requests() -> None:
         "sys.exit('httpx' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_local_server_has_a_name_that_people_would_give_it() -> None:
+    """Sentences began with "local-8877 says"."""
+    names = ["local-8877", "openai", "mine", "local-mine"]
+    shown = [provider_catalog.name_provider_in_sentences(name) for name in names]
+    assert shown == ["Local server on port 8877", "OpenAI", "mine", "local-mine"]
