@@ -7,7 +7,7 @@ import re
 
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_program
 from helix_desktop.engine.tool_names import EDITS, ToolName
-from helix_desktop.gui.translation import tr, translate_name
+from helix_desktop.gui.translation import read_shown_names, tr, translate_name
 
 _OWN_TOOLS = frozenset(ToolName)
 RULE_FOR_EDITS = ", ".join(sorted(EDITS))  # As `tools/permission.py` describes it.
@@ -22,6 +22,11 @@ def words_for_tool(tool: str) -> str:
     if match is not None:
         return f"{match['tool'].replace('_', ' ')} ({match['server']})"
     return translate_name("what a tool does", tool, otherwise=tool)
+
+
+def words_for_tool_in_english(tool: str) -> str:
+    """Says what a tool does, as agents of other programs do in every language."""
+    return read_shown_names()["what a tool does"].get(tool, tool)
 
 
 def name_tool_of_rule(tool: str) -> str:

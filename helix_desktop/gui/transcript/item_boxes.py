@@ -9,6 +9,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import name_of_agent_addition
 from helix_desktop.engine.fold_kinds import KINDS_OF_PARTS
 from helix_desktop.engine.hidden_characters import mark_text
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, SKIPPED
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.document_figures import (
     describe_attachment_size,
@@ -22,6 +23,7 @@ from helix_desktop.gui.common.fold_descriptions import (
 )
 from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.transcript import (
     basic_boxes,
     chat_actions,
@@ -484,6 +486,8 @@ def _build_output_boxes(
     if is_output_whole_in_fact(returned) and _is_short_message_of_failed_call(returned, text):
         # It is for reading, not code: a long line of code would be cut off at the edge.
         message = make_safe_text(text.strip())
+        if text in (NOT_BEGUN, SKIPPED):  # What the program has said itself.
+            message = translate_sentences(text)
         gap = 6
         for line in message.split("\n"):
             yield build_note_box(ink, width, line, gap=gap, colour="text")

@@ -17,7 +17,7 @@ from helix_desktop.errors import shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_duration
 from helix_desktop.gui.common.fold_descriptions import format_token_change
-from helix_desktop.gui.common.tool_words import words_for_tool
+from helix_desktop.gui.common.tool_words import words_for_tool, words_for_tool_in_english
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ChatIntent, OpenChanges, OpenEntry, OpenFold
@@ -146,9 +146,10 @@ def format_call(name: str, arguments: str) -> str:
     if subject and name in _COMMANDS:
         return subject
     words = words_for_tool(name)
-    # Other agents describe a call with its verb: "Read fees.py".
-    if subject.startswith(f"{words} "):
-        return subject
+    # Other agents describe a call with its verb, in English: "Read fees.py".
+    verb = words_for_tool_in_english(name)
+    if subject.startswith(f"{verb} "):
+        return f"{words}{subject.removeprefix(verb)}"
     if subject and name == ToolName.SET_TODO:
         return f"{words}: {subject}"
     return f"{words} {subject}".strip()

@@ -57,7 +57,7 @@ def test_servers_on_this_machine_are_found_by_themselves(window: MainWindow) -> 
     assert chosen.at(0) == [QWEN.name]
     assert setup.added == [(OLLAMA, "", "keyring")]
     none = ProvidersPage(FakeSetup(servers=False), window.background_runner)
-    assert "No model server is running on this computer." in said(none)
+    assert "No model server was found at its usual port on this computer." in said(none)
 
 
 def test_a_model_that_its_server_calls_by_the_path_of_its_file_is_shown_by_its_name(
@@ -75,7 +75,7 @@ def test_a_connected_server_on_this_machine_is_not_denied(window: MainWindow) ->
     connected = replace(OLLAMA, address="http://127.0.0.1:8971/v1")
     setup.added.append((connected, "", "keyring"))
     page = ProvidersPage(setup, window.background_runner)
-    assert "No model server is running on this computer." not in said(page)
+    assert "No model server was found at its usual port on this computer." not in said(page)
     assert "No other model server was found on this computer." in said(page)
 
 

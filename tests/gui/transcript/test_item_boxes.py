@@ -30,6 +30,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from helix_desktop.gui.common.fold_descriptions import describe_fold
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import (
@@ -52,6 +53,7 @@ from helix_desktop.gui.transcript.item_boxes import (
     _mark_up_long_arguments,
 )
 from helix_desktop.gui.transcript.layout_context import LayoutContext
+from helix_desktop.gui.translation import set_translations
 from tests.gui.transcript.facts import OUTPUT, Told, call
 from tests.gui.transcript.laid_out_items import NoContents, kinds, laid, page_of
 from tests.unmarking import unmark_text
@@ -283,3 +285,17 @@ def test_what_an_opened_call_shows_is_what_the_agent_asked_for(command: str) -> 
     shown = _mark_up_long_arguments(json.dumps(arguments))
     # Line ends within a text are shown as such, and spaces before them by a mark.
     assert json.loads(unmark_text(shown), strict=False) == arguments
+
+
+def test_why_a_call_was_not_run_is_said_in_the_users_language(theme: Theme) -> None:
+    told = Told()
+    told.reply("", call(1))
+    told.returned("c1", head=NOT_BEGUN, ok=False)
+    page = page_of(theme, told.facts)
+    page.section_amounts["open", 1, 0] = 1
+    set_translations({}, {NOT_BEGUN: "Dieser Aufruf wurde nicht ausgeführt."})
+    try:
+        texts = [box.text for box in laid(page).boxes]
+    finally:
+        set_translations({})
+    assert "Dieser Aufruf wurde nicht ausgeführt." in texts

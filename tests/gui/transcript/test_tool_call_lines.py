@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from helix_desktop.engine.facts import Decided, Folded, FoldKind, PartRef, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, SKIPPED, UNREAD
+from helix_desktop.gui.transcript import tool_call_lines
 from helix_desktop.gui.transcript.chat_actions import OpenEntry, OpenSubAgent, RecallEntry
 from helix_desktop.gui.transcript.tool_call_lines import (
     CallStatus,
@@ -18,6 +21,7 @@ from helix_desktop.gui.transcript.tool_call_lines import (
     format_diff_counts,
 )
 from helix_desktop.gui.transcript.transcript_item import ToolCallState
+from helix_desktop.gui.translation import set_translations
 from tests.gui.transcript.facts import OUTPUT
 
 CALL = ToolCall("c1", "read_file", '{"path": "src/lock/table.rs"}')
@@ -159,3 +163,14 @@ def test_a_read_of_some_lines_says_which() -> None:
     assert call_subject('{"path": "server.log", "first_line": 721}') == "server.log:721–"
     assert call_subject('{"path": "server.log", "last_line": 90}') == "server.log:1–90"
     assert call_subject('{"path": "a.py", "text": "{\\"first_line\\": 3}"}') == "a.py"
+
+
+def test_the_verb_of_another_agents_call_stands_once_in_every_language() -> None:
+    """In German, a call was "Lesen Read README.md"."""
+    arguments = json.dumps({"title": "Read README.md"})
+    assert tool_call_lines.format_call("read", arguments) == "Read README.md"
+    set_translations({"Read": "Lesen"})
+    try:
+        assert tool_call_lines.format_call("read", arguments) == "Lesen README.md"
+    finally:
+        set_translations({})
