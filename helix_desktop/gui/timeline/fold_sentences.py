@@ -144,12 +144,10 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     match fold.kind:
         case facts.FoldKind.EXCERPT if fold.asked:
             parts.append(tr("kept: “{words}”", words=fold.asked[:60]))
-        case facts.FoldKind.EXCERPT:
-            parts.append(tr("shortened to an excerpt"))
         case facts.FoldKind.OBSERVATIONS | facts.FoldKind.REFLECTION:
             parts.append(_describe_observations(fold.text))
-        case facts.FoldKind.MARKER:
-            pass
+        case facts.FoldKind.EXCERPT | facts.FoldKind.MARKER:
+            pass  # The title says it.
         case _:
             parts.append(_count_messages(event))
             parts.append(fold_descriptions.describe_kept_details(fold))

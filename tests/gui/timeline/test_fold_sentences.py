@@ -377,7 +377,7 @@ def excerpt(asked: str = "", output: int = 2) -> Folded:
 
 def test_an_excerpt_says_what_was_asked_to_be_kept() -> None:
     plain = fold_sentences.describe_event_briefly(event_of(CALL, OUTPUT, excerpt()), 0)
-    assert plain.endswith(" · shortened to an excerpt")
+    assert plain == "5K → 400 tokens", "the title says that it is one"
     asked = fold_sentences.describe_event_briefly(event_of(CALL, OUTPUT, excerpt("x" * 80)), 0)
     assert asked.endswith(f" · kept: “{'x' * 60}”")
 
