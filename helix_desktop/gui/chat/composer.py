@@ -167,7 +167,8 @@ class Composer(QWidget):
         narrow window.
         """
         self._beside = build_row(self._attach, self._mode, 1, self.price, self.context_button)
-        # As high as "Send", which comes with the first letter: the box must not grow then.
+        # As high as "Send", which comes with the first letter: the box must not grow then. Where
+        # "Send" has a row of its own, that height would be missing to the buttons.
         self._height_of_row = QSpacerItem(0, 0)
         self._beside.addItem(self._height_of_row)
         self._ways_row = build_row(1, self._fold, self._stop, self._steer, self._send)
@@ -670,10 +671,14 @@ class Composer(QWidget):
         self._steer.setText(tr("Send now"))
         least_beside = self._theme.zoomed_pixels(LEAST_BESIDE_WAYS)
         needed_for_one_line = self._width_of_shown(self._ways()) + least_beside
+        height_of_row = 0
         if self._inner_width() < needed_for_one_line:
             self._row.setDirection(QBoxLayout.Direction.TopToBottom)
         else:
             self._row.setDirection(QBoxLayout.Direction.LeftToRight)
+            height_of_row = self._send.sizeHint().height()
+        self._height_of_row.changeSize(0, height_of_row)
+        self._beside.invalidate()
 
         if not self._do_ways_fit():
             self._is_stop_beside = True
@@ -764,15 +769,13 @@ class Composer(QWidget):
         px = self._theme.zoomed_pixels
         self._beside.setSpacing(px(10))
         self._ways_row.setSpacing(px(10))
-        self._height_of_row.changeSize(0, self._send.sizeHint().height())
-        self._beside.invalidate()
         around_box = px(16)
         inside_box = px(14)
         if self._is_window_low():
             self._whole.setContentsMargins(around_box, px(3), around_box, px(4))
             self._inside.setContentsMargins(inside_box, px(4), inside_box, px(4))
-            self._inside.setSpacing(px(3))
-            self._row.setSpacing(px(3))
+            self._inside.setSpacing(px(2))
+            self._row.setSpacing(px(2))
         else:
             self._whole.setContentsMargins(around_box, px(12), around_box, px(14))
             self._inside.setContentsMargins(inside_box, px(11), inside_box, px(11))

@@ -187,6 +187,7 @@ def test_with_large_text_the_message_box_has_the_room_that_it_needs(
     window.resize(900, 600)
     window.chat.turn_end_help.hide()
     window.window_actions["new"].trigger()
+    window.chat.composer.text.setPlainText("Write a summary.")
     theme.set_zoom(3.0)
     for _ in range(20):
         QApplication.processEvents()
