@@ -126,6 +126,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 waiting.append(connection)
         if len(waiting) > most_waiting:
             longest_waiting = min(waiting, key=lambda connection: connection.waiting_since)
+            # It would be counted, and be the longest waiting, until the loop closes it: hundreds
+            # may come before that.
+            self.connections.discard(longest_waiting)
             longest_waiting.transport.abort()
 
     def _start_deadline(self) -> None:
