@@ -86,6 +86,9 @@ class FoldSavings:
     _standing: dict[str, int] = field(default_factory=dict)
     # The sum of those of `_standing` whose text would still have stood without them.
     _counted_tokens: int = 0
+    # Those of `_standing` whose text would still have stood. Only they are gone through when a
+    # summary replaces texts: each stops counting once, however many folds there are.
+    _counting: dict[str, None] = field(default_factory=dict)
     # The folds whose texts are gone without folds, too, and the fact up to which all are.
     _gone: set[str] = field(default_factory=set)
     _gone_until: int = 0
@@ -186,17 +189,23 @@ class FoldSavings:
             case Replaced.NOTHING_ANY_MORE:
                 self._gone.clear()
                 self._gone_until = 0
+                for name, tokens in list(self._standing.items()):
+                    self._change_standing(row, name, tokens)
             case Replaced.OLD_MESSAGES:
-                self._gone.clear()
                 self._gone_until = self._newest_seen
+                self._stop_counting(row, until=self._gone_until)
             case Replaced.AS_HERE:
-                self._gone = set(self._standing)
                 self._gone_until = 0
-        if replaced is not Replaced.NOTHING:
-            for name, tokens in list(self._standing.items()):
-                self._change_standing(row, name, tokens)
+                self._stop_counting(row, until=seen)
         self._newest_seen = seen
         return self._counted_tokens
+
+    def _stop_counting(self, row: int, until: int) -> None:
+        """Let no fold of a text up to the fact `until` count any more."""
+        for name in list(self._counting):
+            if self._last_covered[name] <= until:
+                self._gone.add(name)
+                self._change_standing(row, name, self._standing[name])
 
     def _apply_unseen_changes(self, row: int, seen: int) -> None:
         while self._unseen and self._unseen[0][0] <= seen:
@@ -206,7 +215,9 @@ class FoldSavings:
     def _change_standing(self, row: int, name: str, tokens: int | None) -> None:
         """End the run of a fold, and begin another one, unless it is the same."""
         runs = self.runs.setdefault(name, [])
-        counts = name not in self._gone and self._last_covered[name] > self._gone_until
+        if self._last_covered[name] <= self._gone_until:
+            self._gone.add(name)
+        counts = name not in self._gone
         if runs and runs[-1].end == OPEN:
             last_run = runs[-1]
             if last_run.tokens == tokens and last_run.counts == counts:
@@ -218,11 +229,13 @@ class FoldSavings:
             else:
                 last_run.end = row
         self._standing.pop(name, None)
+        self._counting.pop(name, None)
         if tokens is None:
             return
         self._standing[name] = tokens
         runs.append(FoldRun(row, tokens, counts))
         if counts:
+            self._counting[name] = None
             self._counted_tokens += tokens
 
 

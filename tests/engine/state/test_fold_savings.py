@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import sys
+from types import FrameType
 
 import pytest
 
@@ -286,3 +288,30 @@ def test_what_an_agent_shortens_itself_saves_nothing_here() -> None:
 
 def test_runs_that_overlap_or_touch_are_one() -> None:
     assert join_row_runs([(5, 9), (1, 2), (2, 4), (7, 12)]) == [(1, 4), (5, 12)]
+
+
+def count_changes_of_folds(steps: int) -> int:
+    """How often a fold was looked at, in a small window that a summary would often have filled."""
+    talk = begin(8_000)
+    looked_at = 0
+
+    def count_call(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal looked_at
+        if event == "call" and frame.f_code.co_name == "_change_standing":
+            looked_at += 1
+
+    sys.setprofile(count_call)
+    try:
+        for number in range(steps):
+            ask(talk, 1.0, f"c{number}")
+            shorten(talk, f"m{number}", talk.output(f"c{number}", tokens=900), tokens=9)
+    finally:
+        sys.setprofile(None)
+    return looked_at
+
+
+def test_a_fold_is_looked_at_as_often_however_many_there_are() -> None:
+    """Each summary of the comparison went through all folds: a long conversation opened in three
+    times the time.
+    """
+    assert count_changes_of_folds(400) < 2.5 * count_changes_of_folds(200)
