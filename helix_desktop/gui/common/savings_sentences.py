@@ -143,7 +143,7 @@ def _say_what_was_saved(
     figures: Savings, *, amount: str, share: str, paid: str, without: str
 ) -> str:
     return tr(
-        "Saved about {amount} of {without} in {requests} ({share}), leaving {paid}. Compared with a summary only when the window is full.",
+        "Saved about {amount} of {without} in {requests} ({share}), leaving {paid}. This is compared with writing a summary only when the window is full.",
         amount=amount,
         requests=format_count(figures.steps, "{n} request", "{n} requests"),
         share=share,

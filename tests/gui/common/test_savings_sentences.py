@@ -31,7 +31,7 @@ def test_a_saving_in_dollars_names_both_sums() -> None:
     figures = Savings(9, 480_000, 2_910_000, 436_800, paid=1.42, paid_without=1.97)
     assert describe_savings(figures) == (
         "Saved about $0.550 of $1.97 in 9 requests (28%), leaving $1.42. "
-        "Compared with a summary only when the window is full."
+        "This is compared with writing a summary only when the window is full."
     )
     with_agents = describe_savings(figures, agents_cost=0.03)
     assert "$0.550" in with_agents
@@ -42,7 +42,7 @@ def test_a_saving_in_dollars_names_both_sums() -> None:
 def test_a_saving_without_a_price_is_in_tokens() -> None:
     assert describe_savings(Savings(53, 379_500, 514_100, 0, 0.0, 0.0)) == (
         "Saved about 134.6K of 514.1K tokens in 53 requests (26%), leaving 379.5K. "
-        "Compared with a summary only when the window is full."
+        "This is compared with writing a summary only when the window is full."
     )
     partly_free = Savings(13, 35_100, 40_800, 0, 0.5, 0.25, free=12)
     assert "about 5.7K of 40.8K tokens" in describe_savings(partly_free)
