@@ -18,6 +18,8 @@ from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.store_address import StoreAddress
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
+_FACTS_SEARCHED_AT_ONCE = 500
+
 
 class WorkspaceSharingSetup:
     """What the window needs to share a workspace."""
@@ -34,11 +36,27 @@ class WorkspaceSharingSetup:
         return len(conversations), stored.entries, stored.size
 
     async def find_secrets_of_conversation(self, conversation: str) -> list[str]:
-        """Return what looks like a key in the messages and outputs of a conversation."""
-        facts = await self._workspace.journal.read_facts(conversation)
-        digests = leaked_keys.list_outputs_beside_facts(facts)
-        contents = await self._workspace.cache.read_contents(digests)
-        return await asyncio.to_thread(leaked_keys.find_keys_in_facts, facts, contents.values())
+        """Return what looks like a key in the messages and outputs of a conversation, each once.
+
+        A conversation may have gigabytes of outputs, so they are read one after another.
+        """
+        secrets: dict[str, None] = {}
+        last_seq = 0
+        while True:
+            facts = await self._workspace.journal.read_facts(
+                conversation, last_seq, _FACTS_SEARCHED_AT_ONCE
+            )
+            found = await asyncio.to_thread(leaked_keys.find_keys_in_facts, facts, ())
+            secrets.update(dict.fromkeys(found))
+            for digest in leaked_keys.list_outputs_beside_facts(facts):
+                contents = await self._workspace.cache.read_contents([digest])
+                found = await asyncio.to_thread(
+                    leaked_keys.find_keys_in_facts, (), contents.values()
+                )
+                secrets.update(dict.fromkeys(found))
+            if len(facts) < _FACTS_SEARCHED_AT_ONCE:
+                return list(secrets)
+            last_seq = facts[-1].seq
 
     async def test_store_address(self, address: str) -> str:
         """Describe the store at an address, or raise why it cannot be used. No

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import psycopg
@@ -87,5 +88,37 @@ async def test_what_looks_like_a_key_is_found_in_messages_and_in_long_outputs(
         assert set(found) == {in_message, in_output}
         other = await bench.start_conversation("Nothing")
         assert await bench.sharing_setup.find_secrets_of_conversation(other.id) == []
+    finally:
+        await here.aclose()
+
+
+async def test_long_outputs_are_searched_for_keys_one_after_another(tmp_path: Path) -> None:
+    """All outputs of a conversation were in memory at once, and there may be gigabytes of them."""
+    here = desk(tmp_path / "desktop")
+    count = 12
+    size = 2 << 20
+    try:
+        bench = await here.create_workspace("Pairs", tmp_path)
+        session = await bench.start_conversation("Logs")
+        for number in range(count):
+            content = f"{number:08} ".encode() * (size // 9)
+            await bench.workspace.cache.store_content(content, EntryOrigin("run_command", "log"))
+            call = ToolCall(f"c{number}", "run_command", "{}", tokens=1)
+            output = Stored(Digest.of_content(content), len(content), 1)
+            await bench.workspace.journal.append_to_journal(
+                session.id,
+                (
+                    ModelReplied((call,), "m", Stop.CALLS, Usage()),
+                    ToolReturned(call.id, output, size // 3),
+                ),
+            )
+        await bench.workspace.index.wait_until_indexed()
+        tracemalloc.start()
+        try:
+            assert await bench.sharing_setup.find_secrets_of_conversation(session.id) == []
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < count * size / 2
     finally:
         await here.aclose()

@@ -101,7 +101,9 @@ class ShareWorkspaceDialog(SharingFormDialog):
         runner.run_in_background(
             self._setup.measure_shared_amount(), then=self._show_upload_amount, owner=self
         )
-        self._search_next_conversation_for_secrets()
+        if self._sharing.sharing_state.state == "off":
+            # What a shared workspace has may be in the database alone, and is there already.
+            self._search_next_conversation_for_secrets()
 
     def _build_file_section(self) -> QWidget:
         text = tr("The whole workspace or one conversation, with its outputs. Your colleague opens the file with “Import workspace…” in Helix Desktop, or reads the conversation anywhere as Markdown.")  # fmt: skip
