@@ -19,6 +19,7 @@ import asyncio
 import json
 import os
 import random
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,7 @@ from helix_desktop.processes import starter
 from helix_desktop.resident import schedules
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 from tests.store.journal_damage import find_journal_damage
 
 ALPHABETS = ("abcXYZ0189-_", 'ab"\\/ {}', "пароль密码ü", "a\n\t'$&<>%+", "😀é\u0301x~")
@@ -149,6 +151,42 @@ async def trials(number: int, seed: int, found: Counter[str], folder: Path) -> N
         await workspace.aclose()
 
 
+# An agent that `wrap` starts: it says something, runs what the model asks for, and goes on.
+WRAPPED_AGENT = """
+import json, os, sys, urllib.request
+messages = [{"role": "user", "content": sys.argv[1]}]
+for _ in range(2):
+    body = {"model": "claude-sonnet-4-5", "max_tokens": 100, "system": "You are an agent.", "messages": messages}
+    headers = {"content-type": "application/json", "x-api-key": "k", "anthropic-version": "2023-06-01"}
+    url = os.environ["ANTHROPIC_BASE_URL"].rstrip("/") + "/v1/messages"
+    reply = json.load(urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)))
+    messages.append({"role": "assistant", "content": reply["content"]})
+    calls = [block for block in reply["content"] if block["type"] == "tool_use"]
+    if calls:
+        result = {"type": "tool_result", "tool_use_id": calls[0]["id"], "content": sys.argv[2]}
+        messages.append({"role": "user", "content": [result]})
+"""
+MCP_SERVER = """
+import json, sys
+TOOLS = {"tools": [{"name": "look", "description": "Looks.", "inputSchema": {"type": "object"}}]}
+for line in sys.stdin:
+    request = json.loads(line)
+    method = request.get("method")
+    result = None
+    if method == "initialize":
+        about = {"name": "marks", "version": "1"}
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": about}
+    elif method == "tools/list":
+        result = TOOLS
+    elif method == "tools/call":
+        resource = {"uri": "file:///a", "mimeType": "text/plain", "text": sys.argv[2]}
+        content = [{"type": "text", "text": sys.argv[1]}, {"type": "resource", "resource": resource}]
+        result = {"content": content, "structuredContent": {"a": sys.argv[3]}}
+    if "id" in request and result is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
 class MarkedHome:
     """A home of its own, with a workspace in which a mark stands for each way into it."""
 
@@ -185,6 +223,49 @@ class MarkedHome:
     def mark(self, way: str) -> str:
         self.marks[way] = f"markof{way}{self._chance.randrange(10**9):09}zq"
         return self.marks[way]
+
+    def enter_marks_through_others(self) -> None:
+        """By an agent that is wrapped, by its model, and by an MCP server."""
+        agent = self.folder / "agent.py"
+        agent.write_text(WRAPPED_AGENT)
+        said: list[list[Block]] = [[Says(self.mark("wrappedreply")), Calls("Bash", {"command": self.mark("wrappedcall")})], [Says("done")]]  # fmt: skip
+        words = [self.mark("wrappedwords"), self.mark("wrappedresult")]
+        with Provider(lambda _asked: said.pop(0)) as provider:
+            line = shlex.join([sys.executable, str(agent), *words])
+            wrapped = self.run(
+                *("wrap", "-w", "Here", "--upstream", provider.url, "--protocol", "anthropic"),
+                *("--command", line),
+            )
+        self.run("resident", "stop")
+        assert wrapped.returncode == 0, wrapped.stderr
+        assert "3 requests" in wrapped.stderr or "2 requests" in wrapped.stderr
+
+        server = self.folder / "server.py"
+        server.write_text(MCP_SERVER)
+        # Beside the home, so that only what the program keeps of them has the marks.
+        marks = [self.mark(way) for way in ("mcptext", "mcpresource", "mcpvalue")]
+        (Path(self._variables["HOME"])).mkdir(exist_ok=True)
+        settings = self.workspace / "workspace.toml"
+        settings_before = settings.read_text()
+        server_words = json.dumps([str(server), *marks])
+        settings.write_text(
+            f"{settings_before}\n[mcp.marks]\ncommand = {json.dumps(sys.executable)}\nargs = {server_words}\n"
+        )
+        with Provider(self._call_look_until_it_is_there, strict=False) as provider:
+            self.run("provider", "add", "peer", "--kind", "anthropic", "--base-url", provider.url)
+            words_to_ask = ("ask", "-w", "Here", "--model", "peer/claude-sonnet-4-5", "--allow", "all", "go")  # fmt: skip
+            asked = self.run(*words_to_ask)
+        assert asked.returncode == 0, asked.stderr
+        settings.write_text(settings_before)
+
+    def _call_look_until_it_is_there(self, asked: Asked) -> list[Block]:
+        """The server may still be starting when the model is asked first."""
+        content = asked.raw.decode()
+        if self.marks["mcptext"] in content:
+            return [Says("done")]
+        if content.count("tool_use_id") % 2:
+            return [Calls("run_command", {"command": f"sleep 0.{content.count('tool_use_id')}"})]
+        return [Calls("call_tool", {"name": "marks__look", "arguments": {}})]
 
     def leave_file(self, way: str, path: str) -> None:
         file = self.home / path
@@ -231,6 +312,8 @@ def try_ways(seed: int, found: Counter[str], folder: Path, most: int = 100) -> N
     """Enter a mark by each way, then forget them one after another, `most` at most."""
     chance = random.Random(seed)
     marked_home = MarkedHome(folder, chance)
+    # First, as what killed programs left is taken up when the workspace is opened again.
+    marked_home.enter_marks_through_others()
     marked_home.enter_marks()
     for mark in marked_home.marks.values():
         if any(mark.encode() in file.read_bytes() for file in folder.rglob("*") if file.is_file()):
