@@ -272,7 +272,7 @@ def test_azure_as_it_is_set_up(helix: Helix, ring: MemoryKeyring) -> None:
         (("add", "A B", "--base-url", "https://x.org"), "", 2, "not a valid provider name"),
         (("test", "nobody"), "", 1, "There is no provider"),
         (("test", "openai"), "", 1, "There is no key for openai"),
-        (("test", "ollama"), "", 1, "No connection to ollama"),
+        (("test", "ollama"), "", 1, "No connection to Ollama"),
     ],
 )
 def test_mistakes_are_a_sentence_with_a_way_on(
