@@ -425,6 +425,8 @@ def sum_of_lines_fails(history: ConversationState) -> list[str]:
         if words_of_head.startswith("Saved") and amounts_with_sign(words_of_head)[0] != told:
             found.append(f"the words end with {told}, and the head says: {words_of_head}")
     rounding = 2 * sum(token_rounding(abs(amount)) for amount in amounts_with_sign(sum_words))
+    # The head is the difference of both sums as they are shown.
+    rounding += token_rounding(head.without) + token_rounding(head.sent)
     if abs(told - whole) > rounding:
         found.append(f"the words say {told}, the head {whole}: {sentence}")
     return found
