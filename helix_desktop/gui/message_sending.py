@@ -170,8 +170,12 @@ class MessageSender(QObject):
 
     # --- Sending
 
-    def _send_written_message(self, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
-        draft_id = self.sides.current.composer.id_of_sent_message
+    def _send_written_message(
+        self,
+        parts: tuple[UserPart, ...],
+        steer: bool,  # noqa: FBT001 - a slot
+        draft_id: str,
+    ) -> None:
         self.send_or_hold_message(parts, steer=steer, draft_id=draft_id)
 
     def send_or_hold_message(
@@ -190,21 +194,35 @@ class MessageSender(QObject):
             composer.put_message_back(parts)
             self.parts.requests.model_setup_wanted.emit()
         elif session is not None:
-            not_sent = self.build_message_returner(parts)
+            unsent = UnsentMessage(parts, steer, draft_id=draft_id)
             for_estimate = composer.list_parts_for_estimate(parts)
-            message = MessageToSend(
-                self,
-                bench,
-                session,
-                parts,
-                not_sent,
-                steer,
-                parts_for_estimate=for_estimate,
-                draft_id=draft_id,
-            )
+            message = self.keep_message_to_send(bench, session, unsent, for_estimate)
             message.expand_command_and_send()
         else:
             self._begin_conversation_with(bench, parts, draft_id)
+
+    def keep_message_to_send(
+        self,
+        bench: ShownWorkspace,
+        session: ShownSession,
+        unsent: UnsentMessage,
+        parts_for_estimate: tuple[UserPart, ...] = (),
+    ) -> "MessageToSend":
+        """Returns a message that the window's file keeps until it is sent or back in its box: the
+        user may be asked about it, and nothing else has the words meanwhile.
+        """
+        place = (bench.id, session.id)
+        self.sides.unsent_messages.keep_until_sent(place, unsent)
+        return MessageToSend(
+            self,
+            bench,
+            session,
+            unsent.parts,
+            self.build_message_returner(unsent, place),
+            unsent.is_steering,
+            parts_for_estimate,
+            unsent.draft_id,
+        )
 
     def _send_below_newest_messages_or_hold(self, message: UnsentMessage) -> None:
         """Sends a message in a conversation that is being opened, if nothing about it needs all of
@@ -249,8 +267,9 @@ class MessageSender(QObject):
         awaited_name = f"new {id(parts)}"
         side.awaited_conversation = awaited_name
         message = UnsentMessage(parts, draft_id=draft_id)
-        self.sides.unsent_messages.keep_first_message((bench.id, NEW), message)
-        put_message_back = self.build_message_returner(parts)
+        place = (bench.id, NEW)
+        self.sides.unsent_messages.keep_until_sent(place, message)
+        put_message_back = self.build_message_returner(message, place)
         beginning = NewConversation(
             self,
             bench,
@@ -284,50 +303,40 @@ class MessageSender(QObject):
         for message in messages:
             if is_message_sent(session, message.draft_id):
                 continue  # It was sent before a kill, and came back as a draft.
-            not_sent = self.build_message_returner(message.parts, place)
-            to_send = MessageToSend(
-                self, bench, session, message.parts, not_sent, draft_id=message.draft_id
-            )
             has_model_or_agent = bench.main_model_name or session.conversation.state.acp_agent
             if not has_model_or_agent:
                 self.sides.add_to_message_and_tell_if_current(place, message.parts)
                 self.parts.requests.model_setup_wanted.emit()
-            elif message.edited:
+                continue
+            # An earlier version kept its messages without an id.
+            unsent = replace(message, draft_id=message.draft_id or new_draft_id())
+            to_send = self.keep_message_to_send(bench, session, unsent)
+            if message.edited:
                 to_send.resend_edited(message.edited)
             else:
-                replace(to_send, steer=message.is_steering).expand_command_and_send()
+                to_send.expand_command_and_send()
 
-    def resend_edited_message(self, seq: int, parts: tuple[UserPart, ...]) -> None:
+    def resend_edited_message(self, seq: int, parts: tuple[UserPart, ...], draft_id: str) -> None:
         bench = self._showing.workspace
         session = self._showing.conversation
-        draft_id = self.sides.current.composer.id_of_sent_message
+        unsent = UnsentMessage(parts, edited=seq, draft_id=draft_id or new_draft_id())
         if bench is None or session is None:
-            held = UnsentMessage(parts, edited=seq, draft_id=draft_id)
-            self.sides.hold_message_until_open(held)
+            self.sides.hold_message_until_open(unsent)
         else:
-            not_sent = self.build_message_returner(parts)
             for_estimate = self.sides.current.composer.list_parts_for_estimate(parts)
-            message = MessageToSend(
-                self,
-                bench,
-                session,
-                parts,
-                not_sent,
-                parts_for_estimate=for_estimate,
-                draft_id=draft_id,
-            )
+            message = self.keep_message_to_send(bench, session, unsent, for_estimate)
             message.resend_edited(seq)
 
     def build_message_returner(
-        self, parts: tuple[UserPart, ...], place: DraftPlace | None = None
+        self, message: UnsentMessage, draft_place: DraftPlace
     ) -> OnMessageNotSent:
         """Returns a function that puts an unsent message back into its message box and shows the
-        error. Without a `place`, the message box is the one that is current now.
+        error.
         """
-        draft_place = place or self.sides.current.composer.draft_place
 
         def give_message_back(error: HelixError | None) -> None:
-            self.sides.add_to_message_and_tell_if_current(draft_place, parts)
+            self.sides.unsent_messages.forget_message(message.draft_id)
+            self.sides.add_to_message_and_tell_if_current(draft_place, message.parts)
             if error is not None:
                 self.parts.notices.show_error_notice(error)
 
@@ -578,21 +587,12 @@ class NewConversation:
             self.side.composer.move_draft_to_new_conversation(session.id)
             sides.show_session_if_current(self.bench, session, self.side)
 
-        not_sent = sender.build_message_returner(self.message.parts)
-        message = MessageToSend(
-            sender,
-            self.bench,
-            session,
-            self.message.parts,
-            not_sent,
-            draft_id=self.message.draft_id,
-        )
+        message = sender.keep_message_to_send(self.bench, session, self.message)
         if message.command_name:
             command = replace(message, not_sent=message.trash_empty_conversation_and_give_back)
             command.expand_command_and_send()
         else:
             message.send_now()
-        sides.unsent_messages.forget_first_message((self.bench.id, NEW), self.message)
 
         sides.refresh_conversations()
         sender.send_held_messages(self.bench, session, later_messages)
@@ -605,7 +605,6 @@ class NewConversation:
         self.put_message_back(error)
         sides = self.sender.sides
         place_of_new = (self.bench.id, NEW)
-        sides.unsent_messages.forget_first_message(place_of_new, self.message)
         for later_message in sides.unsent_messages.pop_unsent_messages(place_of_new):
             sides.add_to_message_and_tell_if_current(place_of_new, later_message.parts)
 
@@ -827,6 +826,7 @@ class MessageToSend:
         box.rejected.connect(partial(self.not_sent, None))
 
     def send_now(self) -> None:
+        self.sender.sides.unsent_messages.forget_message(self.draft_id)
         try:
             self.session.send_message(self.parts, steer=self.steer, command_id=self.draft_id)
         except HelixError as error:
@@ -899,16 +899,19 @@ class MessageToSend:
             self.sender.pages.changes.undo.report_undone(undone)
 
     def _resend(self, seq: int) -> None:
-        session = self.session
-        sides = self.sender.sides
-        resending = session.edit_and_resend(seq, self.parts, command_id=self.draft_id)
+        resending = self.session.edit_and_resend(seq, self.parts, command_id=self.draft_id)
         self.sender.parts.run_for_window(
-            resending, then=lambda _done: sides.jump_to_end_of(session), failed=self.not_sent
+            resending, then=lambda _done: self._note_resent(), failed=self.not_sent
         )
+
+    def _note_resent(self) -> None:
+        self.sender.sides.unsent_messages.forget_message(self.draft_id)
+        self.sender.sides.jump_to_end_of(self.session)
 
     def _edit_again(self, seq: int) -> None:
         composer = self.sender.sides.current.composer
         if composer.draft_place == (self.bench.id, self.session.id):
+            self.sender.sides.unsent_messages.forget_message(self.draft_id)
             composer.edit_earlier_message(seq, self.parts)
         else:
             self.not_sent(None)
@@ -923,7 +926,11 @@ class MessageToSend:
             self._put_command_back(error, (self.bench.id, self.session.id))
         else:
             trashing = self._trash_session_and_move_draft(error)
-            self.sender.parts.run_for_window(trashing)
+            place_of_session = (self.bench.id, self.session.id)
+            self.sender.parts.run_for_window(
+                trashing,
+                failed=lambda not_trashed: self._put_command_back(not_trashed, place_of_session),
+            )
 
     async def _trash_session_and_move_draft(self, error: HelixError | None) -> None:
         await self.session.set_trashed()
@@ -935,5 +942,6 @@ class MessageToSend:
 
     def _put_command_back(self, error: HelixError | None, place: DraftPlace) -> None:
         self.sender.sides.refresh_conversations()
-        put_message_back = self.sender.build_message_returner(self.parts, place)
+        unsent = UnsentMessage(self.parts, draft_id=self.draft_id)
+        put_message_back = self.sender.build_message_returner(unsent, place)
         put_message_back(error)

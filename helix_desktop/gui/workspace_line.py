@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, QTimer
 from helix_desktop.engine.facts import UserPart
 from helix_desktop.engine.session_events import Event, MessagesQueued
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.chat.message_drafts import DraftPlace, encode_draft_message
+from helix_desktop.gui.chat.message_drafts import DraftPlace, decode_draft_id, encode_draft_message
 from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.frame.window_layout import WindowFrame
 from helix_desktop.gui.open_workspaces import OpenWorkspaces
@@ -50,8 +50,8 @@ class WorkspaceLine(QObject):
         self._sides = sides
         # By workspace: how to stop hearing of it.
         self._stops_by_workspace: dict[str, list[Callable[[], None]]] = {}
-        # The conversations of which such messages were kept since the start.
-        self._places_with_unconfirmed: set[DraftPlace] = set()
+        # The ids of the unconfirmed messages that the state file has since the start.
+        self._unconfirmed_ids: dict[DraftPlace, set[str]] = {}
         self._countdown = QTimer(self, interval=SECOND_MS)
         self._countdown.timeout.connect(self._show_line)
         self._sidebar.try_line.clicked.connect(self._try_now)
@@ -136,18 +136,21 @@ class WorkspaceLine(QObject):
             return
         unconfirmed = client.unconfirmed_messages_of(event.conversation)
         place = (client.id, event.conversation)
-        if unconfirmed:
-            self._places_with_unconfirmed.add(place)
-        elif place in self._places_with_unconfirmed:
-            self._places_with_unconfirmed.discard(place)
-        else:
-            return  # What the file has is of an earlier start, and is not a draft yet.
-        encoded: list[object] = []
-        for unsent in unconfirmed:
-            encoded.append(encode_draft_message(unsent.message.parts, unsent.command_id))
+        ids_before = self._unconfirmed_ids.pop(place, set[str]())
+        ids_now = {unsent.command_id for unsent in unconfirmed}
+        if not ids_before and not ids_now:
+            return
+        self._unconfirmed_ids[place] = ids_now
         state_file = self._parts.state_file
-        state_file.remember_value("waiting", *place, value=encoded)
-        if encoded:
+        # The others are of an earlier start and no draft yet, or the user is asked about them.
+        waiting: list[object] = []
+        for message in state_file.get_remembered("waiting", *place, default=list[object]()):
+            if decode_draft_id(message) not in ids_before | ids_now:
+                waiting.append(message)
+        for unsent in unconfirmed:
+            waiting.append(encode_draft_message(unsent.message.parts, unsent.command_id))
+        state_file.remember_value("waiting", *place, value=waiting)
+        if unconfirmed:
             state_file.start_waiting_write()
 
 

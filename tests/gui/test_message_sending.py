@@ -4,7 +4,7 @@ not sent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,10 +24,14 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused, StoreFailed
-from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
+from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR, Composer
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
 from helix_desktop.program_settings import ASK_ABOVE
 from helix_desktop.project.project_item import ProjectItem
@@ -211,7 +215,7 @@ def test_an_edited_message_above_the_sum_is_asked_about_and_kept_where_it_is_not
 ) -> None:
     window.settings.change_setting(ASK_ABOVE, 50)
     session.price = 0.62
-    window.chat.composer.resent.emit(1, (Text("said better"),))
+    window.chat.composer.resent.emit(1, (Text("said better"),), "")
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
     assert session.done == []
     box.reject()
@@ -316,6 +320,151 @@ def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
         )
 
 
+# --- A kill while the user is asked
+
+
+def text_after_kill(window: MainWindow, theme: Theme, session: FakeSession | None) -> str:
+    """What would stand in the message box at the next start if the program was killed now."""
+    window.state_file.write_state_file()
+    file_then = Path(window.state_file._file).with_name("after-kill.json")
+    file_then.write_bytes(Path(window.state_file._file).read_bytes())
+    composer = Composer(theme, WindowStateFile(file_then))
+    state = ConversationState()
+    queue: list[QueuedMessage] = []
+    if session is not None:
+        state = session.state
+        queue = session.queue
+    for _ in range(2):  # Whoever looks again finds it once.
+        composer.show_draft_of(*window.chat.composer.draft_place, "")
+        composer.take_over_messages_of_last_start(state, queue)
+    return composer.text.toPlainText()
+
+
+def ask_about_price(window: MainWindow, session: FakeSession) -> None:
+    window.settings.change_setting(ASK_ABOVE, 50)
+    session.price = 0.62
+
+
+def ask_to_summarize(window: MainWindow, session: FakeSession) -> None:
+    session.needed_summary = NeededSummary(90_000, 8_192, 1_228, 44, 0.62)
+
+
+def ask_nothing(window: MainWindow, session: FakeSession) -> None:
+    """The unknown command itself is asked about."""
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words", "answer"),
+    [
+        (ask_about_price, "all of it", "Send"),
+        (ask_to_summarize, "go on", "Summarize and send"),
+        (ask_nothing, "/reviw src", "Send as text"),
+    ],
+)
+def test_a_message_that_is_asked_about_survives_a_kill(
+    window: MainWindow,
+    session: FakeSession,
+    theme: Theme,
+    prepare: Callable[[MainWindow, FakeSession], None],
+    words: str,
+    answer: str,
+) -> None:
+    """It was neither in the message box nor in a queue: the question alone knew it."""
+    prepare(window, session)
+    write(window, words)
+    assert text_after_kill(window, theme, session) == words
+    window.sides.go_to_conversation("flaky")
+    window.sides.go_to_conversation(session.id)
+    assert window.chat.composer.text.toPlainText() == "", "it is asked about, so it is no draft"
+    question(window).reject()
+    assert window.chat.composer.text.toPlainText() == words
+    assert text_after_kill(window, theme, session) == words
+    window.chat.composer.send_composed_message(steer=False)
+    assert text_after_kill(window, theme, session) == words
+    click_way(window, answer)
+    assert said(session)[-1] == words
+    assert text_after_kill(window, theme, session) == ""
+
+
+@pytest.mark.parametrize("asks_about_files", [False, True])
+def test_an_edited_message_that_is_asked_about_survives_a_kill(
+    window: MainWindow,
+    bench: FakeWorkbench,
+    session: FakeSession,
+    theme: Theme,
+    *,
+    asks_about_files: bool,
+) -> None:
+    answer = "Send"
+    if asks_about_files:
+        bench.file_changes.fill({"a.py": (b"one\n", b"two\n")})
+        answer = "Keep these changes"
+    else:
+        ask_about_price(window, session)
+    window.chat.composer.edit_earlier_message(own_messages(session)[0], ())
+    write(window, "Otherwise")
+    assert text_after_kill(window, theme, session) == "Otherwise"
+    question(window).reject()
+    assert text_after_kill(window, theme, session) == "Otherwise"
+    window.chat.composer.send_composed_message(steer=False)
+    click_way(window, answer)
+    assert said(session)[-1] == "Otherwise"
+    assert text_after_kill(window, theme, session) == ""
+
+
+@pytest.mark.parametrize("is_command", [False, True])
+def test_a_first_message_that_is_asked_about_survives_a_kill(
+    window: MainWindow,
+    bench: FakeWorkbench,
+    theme: Theme,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_command: bool,
+) -> None:
+    """For a command, the conversation is there when the question is asked."""
+    words = "all of it"
+    answer = "Send"
+    if is_command:
+        words = "/reviw src"
+        answer = "Send as text"
+    else:
+        monkeypatch.setattr(FakeSession, "first_price", 0.62)
+        window.settings.change_setting(ASK_ABOVE, 50)
+    window.sides.begin_new_conversation()
+    write(window, words)
+    assert (window.current_session is not None) is is_command
+    assert text_after_kill(window, theme, None) == words
+    question(window).reject()
+    assert window.current_session is None
+    assert text_after_kill(window, theme, None) == words
+    window.chat.composer.send_composed_message(steer=False)
+    click_way(window, answer)
+    assert window.current_session is not None
+    session = bench.sessions[window.current_session.id]
+    assert said(session) == [words]
+    assert text_after_kill(window, theme, session) == ""
+    waiting_for_new = ("waiting", bench.id, "new")
+    assert window.state_file.get_remembered(*waiting_for_new, default=list[object]()) == []
+
+
+def test_a_command_whose_empty_conversation_cannot_be_trashed_is_given_back_in_it(
+    window: MainWindow, theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its words were gone."""
+
+    async def fail(_: FakeSession) -> None:
+        raise StoreFailed("The disk is full.")
+
+    monkeypatch.setattr(FakeSession, "set_trashed", fail)
+    window.sides.begin_new_conversation()
+    write(window, "/reviw src")
+    question(window).reject()
+    assert window.current_session is not None
+    assert window.chat.composer.text.toPlainText() == "/reviw src"
+    assert text_after_kill(window, theme, None) == "/reviw src"
+    assert window.notices.shown_text.startswith("The disk is full.")
+
+
 # --- Commands
 
 
@@ -347,7 +496,7 @@ def test_what_other_programs_call_a_command_leads_to_ours(
     window: MainWindow, session: FakeSession, written: str, meant: str
 ) -> None:
     window.chat.composer.resent.disconnect()
-    window.chat.composer.sent.emit((Text(f"/{written}"),), False)
+    window.chat.composer.sent.emit((Text(f"/{written}"),), False, "")
     assert question(window).text().endswith(f"Did you mean /{meant}?")
 
 
@@ -362,7 +511,7 @@ def test_a_command_that_is_known_is_sent_as_what_it_stands_for(
 
     bench.named = [ProjectItem("command", "review", Path("review.md"), "Review it.", "Review it.")]
     monkeypatch.setattr(bench, "expand_command_message", expand)
-    window.chat.composer.sent.emit((Text("/review src"),), False)
+    window.chat.composer.sent.emit((Text("/review src"),), False, "")
     assert said(session)[-1] == "Review all of it."
 
 
@@ -378,7 +527,7 @@ def test_a_command_that_cannot_be_filled_in_is_given_back_with_the_reason(
     count = len(said(session))
     bench.named = [ProjectItem("command", "review", Path("review.md"), "Review it.", "Review it.")]
     monkeypatch.setattr(bench, "expand_command_message", fail)
-    window.chat.composer.sent.emit((Text("/review src"),), False)
+    window.chat.composer.sent.emit((Text("/review src"),), False, "")
     assert len(said(session)) == count
     assert window.chat.composer.text.toPlainText() == "/review src"
     assert window.notices.shown_text.startswith("The disk is full.")
@@ -388,20 +537,20 @@ def test_a_command_that_cannot_be_filled_in_is_given_back_with_the_reason(
 def test_a_path_or_a_slash_within_words_is_no_command(
     window: MainWindow, session: FakeSession, words: str
 ) -> None:
-    window.chat.composer.sent.emit((Text(words),), False)
+    window.chat.composer.sent.emit((Text(words),), False, "")
     assert said(session)[-1] == words
 
 
 def test_a_message_that_begins_with_a_file_is_no_command(
     window: MainWindow, session: FakeSession
 ) -> None:
-    window.chat.composer.sent.emit((FILE, Text("/reviw")), False)
+    window.chat.composer.sent.emit((FILE, Text("/reviw")), False, "")
     assert said(session)[-1] == "/reviw"
 
 
 def test_another_agent_has_commands_of_its_own(window: MainWindow, session: FakeSession) -> None:
     session.append(ConversationStarted(acp_agent="Echo agent"))
-    window.chat.composer.sent.emit((Text("/reviw src"),), False)
+    window.chat.composer.sent.emit((Text("/reviw src"),), False, "")
     assert said(session)[-1] == "/reviw src"
 
 
@@ -422,7 +571,7 @@ def with_queue(window: MainWindow, session: FakeSession) -> MainWindow:
     """Two messages wait for the agent, which works."""
     session.set_running(ConversationActivity.THINKING)
     for words in ("first", "second"):
-        window.chat.composer.sent.emit((Text(words),), False)
+        window.chat.composer.sent.emit((Text(words),), False, "")
     window.chat.bridge.emit_waiting_events()
     return window
 
@@ -431,7 +580,7 @@ def test_a_message_that_steers_goes_between_the_agents_steps(
     window: MainWindow, session: FakeSession
 ) -> None:
     session.set_running(ConversationActivity.THINKING)
-    window.chat.composer.sent.emit((Text("mind this"),), True)
+    window.chat.composer.sent.emit((Text("mind this"),), True, "")
     assert queued(session) == [("mind this", True)]
 
 

@@ -115,7 +115,7 @@ class ChatPage(QWidget):
 
     def _send_demo_prompt(self, words: str) -> None:
         parts = (Text(words),)
-        self.composer.sent.emit(parts, False)
+        self.composer.sent.emit(parts, False, "")
 
     def _say_that_it_is_loading(self) -> None:
         self._loading.setText(tr("Loading…"))

@@ -57,10 +57,12 @@ UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)
 
 
 class Composer(QWidget):
-    """`sent` carries the parts of the message, and whether it interrupts the agent."""
+    """`sent` carries the parts of the message, whether it interrupts the agent, and the id of the
+    draft that it was; `resent` the earlier message that it replaces, the parts and the id.
+    """
 
-    sent = Signal(object, bool)
-    resent = Signal(int, object)
+    sent = Signal(object, bool, str)
+    resent = Signal(int, object, str)
     # Carries the earlier message that is edited from now on, or 0.
     edited_message_changed = Signal(int)
     stop_wanted = Signal()
@@ -89,8 +91,6 @@ class Composer(QWidget):
         self.draft_id = ""
         # What the file had when it was shown, until it is certain that this was never sent.
         self._draft_of_file: tuple[UserPart, ...] = ()
-        # The id of the message that `sent` and `resent` tell of; empty at any other time.
-        self.id_of_sent_message = ""
         # The last message that was sent, and as it counts for an estimate.
         self._sent_parts: tuple[UserPart, ...] = ()
         self._sent_parts_for_estimate: tuple[UserPart, ...] = ()
@@ -399,12 +399,10 @@ class Composer(QWidget):
         self.text.clear()
         self.attachments.show_attachments([])
         self.stop_editing_and_restore_draft()
-        self.id_of_sent_message = sent_draft_id
         if edited:
-            self.resent.emit(edited, parts)
+            self.resent.emit(edited, parts, sent_draft_id)
         else:
-            self.sent.emit(parts, steer)
-        self.id_of_sent_message = ""
+            self.sent.emit(parts, steer, sent_draft_id)
 
     def edit_earlier_message(self, seq: int, parts: Sequence[UserPart]) -> None:
         """Edits the message at `seq`. When it is sent again, what followed it is rewound."""

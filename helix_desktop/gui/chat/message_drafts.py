@@ -162,33 +162,43 @@ class MessageDrafts:
 
 
 class UnsentMessages:
-    """Messages whose conversation is not open yet. If the program ends, they become a draft."""
+    """Messages that left their message box and that no conversation has yet: it is being opened or
+    created, or the user is being asked about them. If the program ends, they become a draft.
+    """
 
     def __init__(self, state_file: WindowStateFile) -> None:
         self._state_file = state_file
+        # Those whose conversation is not open yet.
         self._held: dict[DraftPlace, list[UnsentMessage]] = {}
-        # Those whose conversation is being created for them.
-        self._begun: dict[DraftPlace, list[UnsentMessage]] = {}
+        # Those that are being sent, by their ids.
+        self._being_sent: dict[str, tuple[DraftPlace, UnsentMessage]] = {}
 
     def add_unsent_message(self, place: DraftPlace, message: UnsentMessage) -> None:
         self._held.setdefault(place, []).append(message)
         self._add_to_file(place, message)
 
-    def keep_first_message(self, place: DraftPlace, message: UnsentMessage) -> None:
-        """Keeps a message until the conversation that is created for it has it."""
-        self._begun.setdefault(place, []).append(message)
+    def keep_until_sent(self, place: DraftPlace, message: UnsentMessage) -> None:
+        """Keeps a message until `forget_message`. One that is kept already moves to this place."""
+        self.forget_message(message.draft_id)
+        self._being_sent[message.draft_id] = (place, message)
         self._add_to_file(place, message)
 
-    def forget_first_message(self, place: DraftPlace, message: UnsentMessage) -> None:
-        self._begun[place].remove(message)
-        self._remove_from_file(place, [message])
-        # At once: after a kill, it would come back although its conversation has it.
-        self._state_file.start_waiting_write()
+    def forget_message(self, draft_id: str) -> None:
+        """Ends `keep_until_sent`, just before the conversation or the message box has the message:
+        the file is not written in between.
+        """
+        kept = self._being_sent.pop(draft_id, None)
+        if kept is not None:
+            place, message = kept
+            self._remove_from_file(place, [message])
 
     def ids_of_this_start(self, place: DraftPlace) -> set[str]:
         """Returns the ids of the messages that the file has and that are still to be sent."""
-        messages = [*self._held.get(place, ()), *self._begun.get(place, ())]
-        return {message.draft_id for message in messages}
+        ids = {message.draft_id for message in self._held.get(place, ())}
+        for draft_id, (place_of_message, _message) in self._being_sent.items():
+            if place_of_message == place:
+                ids.add(draft_id)
+        return ids
 
     def add_unsent_messages_of_state_file(
         self, place: DraftPlace, messages: Sequence[object]

@@ -19,6 +19,7 @@ from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.chat.message_drafts import UnsentMessage
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
@@ -438,7 +439,8 @@ def test_a_message_that_could_not_be_sent_comes_back_without_the_focus(
 ) -> None:
     left, right = sides
     left.composer.text.setFocus()
-    give_back = window.messages.build_message_returner((Text("again"),))
+    message = UnsentMessage((Text("again"),), draft_id="a")
+    give_back = window.messages.build_message_returner(message, left.composer.draft_place)
     write(right, "typing")
     give_back(None)
     assert left.composer.text.toPlainText() == "again"
