@@ -78,8 +78,8 @@ async def forget_in_workspace(
         backups = format_things(result.backups, "backup", "backups")
         sentence = f"Removed {{entries}}. Changed {{facts}}, and {backups}."
         if result.outside_facts:
-            texts = format_things(result.outside_facts, "text", "texts")
-            sentence += f" Also removed it from {texts} not recorded yet or describing an entry."
+            places = format_things(result.outside_facts, "other place", "other places")
+            sentence += f" Also removed from {places}, such as a waiting message or a description."
         sentence += " Files in the workspace's folders were not changed."
     summary = _describe_forget_result(result, sentence)
     await print_result(arguments, console, _result_as_json(result), summary)

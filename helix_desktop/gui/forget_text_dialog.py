@@ -197,8 +197,8 @@ def describe_forgotten(result: ForgetResult) -> str:
         lines.append(
             format_count(
                 result.outside_facts,
-                "Also removed from {n} text that was not recorded yet or describes a stored output.",
-                "Also removed from {n} texts that were not recorded yet or describe a stored output.",
+                "Also removed from {n} other place, such as a waiting message or a description.",
+                "Also removed from {n} other places, such as a waiting message or a description.",
             )
         )
     lines.extend(result.elsewhere)

@@ -92,7 +92,7 @@ def test_what_is_only_in_texts_that_are_not_recorded_counts_as_removed(
     left_file.write_text(json.dumps({"after": 1, "words": "only-here-4711", "device": ""}))
     code, out, err = helix("forget", "-w", "Work", "--text", "only-here-4711", "--yes")
     assert (code, err) == (0, "")
-    assert "Also removed it from 1 text not recorded yet" in out
+    assert "Also removed from 1 other place, such as a waiting message or a description." in out
     assert helix("forget", "-w", "Work", "--text", "only-here-4711", "--yes")[:2] == (
         1,
         "Nothing in this workspace contains what you want to remove.\n",

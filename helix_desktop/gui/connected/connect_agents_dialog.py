@@ -286,6 +286,9 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._install_lines.hide()
         self._once_title = widgets.build_plain_label(tr("Just once, from a terminal"), "heading")
         self._once_line = CopyableCommandLine(self)
+        self._about_once = widgets.build_plain_label("", "muted")
+        self._once_title.hide()
+        self._about_once.hide()
         self._other_program_lines: list[CopyableCommandLine] = []
         # The line to be copied as soon as the gateway, which was turned on for it, has an address.
         self._line_to_copy: CopyableCommandLine | None = None
@@ -333,10 +336,10 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         column.addSpacing(4)
         column.addWidget(self._once_title)
         column.addWidget(self._once_line)
+        column.addWidget(self._about_once)
         column.addSpacing(4)
-        self._others_title = widgets.build_plain_label("", "heading")
-        column.addWidget(self._others_title)
-        about_lines = tr("Set one of these lines where the program starts: that of the API that it uses, Anthropic, OpenAI or Gemini.")  # fmt: skip
+        column.addWidget(widgets.build_plain_label(tr("Any other program"), "heading"))
+        about_lines = tr("Set one of these variables before you start the program. Which one depends on the API it uses.")  # fmt: skip
         column.addWidget(widgets.build_plain_label(about_lines, "muted"))
         for line in self._other_program_lines:
             column.addWidget(line)
@@ -384,15 +387,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         if connections.until_now.requests:
             self._move_explanation_to_the_end()
 
-        if any(_is_agent_present(row) for row in connections.agents):
-            self._others_title.setText(tr("Any other program"))
-        else:
-            self._others_title.setText(tr("Connect a program"))
-        commands = [row.start_command for row in connections.agents if row.installed]
-        self._once_title.setVisible(bool(commands))
-        self._once_line.setVisible(bool(commands))
-        if commands:
-            self._once_line.show_command_line(commands[0])
+        self._show_line_for_terminal(connections.agents)
 
     def _show_cards_of_agents(self, rows: Sequence[connected_agents.ConnectedAgentRow]) -> None:
         for row in rows:
@@ -401,6 +396,23 @@ class ConnectAgentsDialog(widgets.TransientDialog):
                 card = self._build_card_of_agent(row)
             if card is not None:
                 card.show_connected_agent(row, time.time())
+
+    def _show_line_for_terminal(self, rows: Sequence[connected_agents.ConnectedAgentRow]) -> None:
+        """Shows how an agent is started once. The shell that starts it may find agents that this
+        window does not, for example those that a version manager adds to the PATH.
+        """
+        installed = [row for row in rows if row.installed]
+        shown_row = (installed or rows)[0]
+        others = ", ".join(row.name for row in rows if row is not shown_row)
+        words: list[str] = []
+        if not installed:
+            words.append(tr("It works if your terminal finds the agent."))
+        if others:
+            words.append(tr("In place of {agent}: {others}.", agent=shown_row.name, others=others))
+        self._once_line.show_command_line(shown_row.start_command)
+        self._about_once.setText(join_sentences(*words))
+        self._about_once.setVisible(bool(words))
+        self._once_title.show()
 
     def _show_switch(self, connections: connected_agents.AgentConnections) -> None:
         if connections.for_others:

@@ -44,7 +44,7 @@ class McpServersPage(SettingsPage):
         self._edited_name = ""  # The server whose configuration was put into the form.
         self.add_sentence(
             tr(
-                "A server is third-party software that runs with your permissions. Add only servers you trust."
+                "An MCP server is software from somebody else. One that runs on this computer has your permissions: it can read and change your files, and send them elsewhere. Add only servers you trust."
             )
         )
 

@@ -79,7 +79,7 @@ class StoragePage(SettingsPage):
         export = partial(self.wanted.emit, "export-workspace")
         self.add_page_button(tr("Export workspace…"), export)
         about_export = tr(
-            "The file contains the workspace's history and cache. Passwords and other secrets that stand in conversations go along; model keys never do."
+            "The file contains the workspace's history and cache. Exports include any passwords and other secrets in the conversations. API keys of models are never included."
         )
         self._add_button_explanation(about_export)
 

@@ -349,5 +349,5 @@ class ShareWorkspaceDialog(SharingFormDialog):
 
 
 def _build_sentence_on_keys() -> QLabel:
-    text = tr("Passwords and other secrets that stand in conversations go along; model keys never do. “Forget text everywhere…” (Ctrl+K) removes a secret from the whole workspace before you share it. Exporting a conversation asks whether to leave secrets out.")  # fmt: skip
+    text = tr("What is shared includes any passwords and other secrets in the conversations. API keys of models are never included. “Forget text everywhere…” (Ctrl+K) removes a secret from the whole workspace before you share it. Exporting a conversation asks whether to leave secrets out.")  # fmt: skip
     return build_plain_label(text, "muted")

@@ -119,16 +119,36 @@ class NoAgents(Agents):
         return replace(connections, agents=[replace(row, installed=False, install_command=command)])
 
 
-def test_no_agent_that_is_not_installed_is_offered_to_be_started(window: MainWindow) -> None:
-    """The line offered `wrap claude` below "Not found on this computer: Claude Code"."""
+def test_the_line_for_a_terminal_stands_before_the_variables_where_no_agent_was_found(
+    window: MainWindow,
+) -> None:
+    """The page was three environment variables. A terminal may find agents that the window does
+    not: one of npm in a folder of its own was started at the first try.
+    """
     dialog = open_dialog(window, NoAgents())
     dialog.open()
     dialog.refresh_connections()
+    QApplication.processEvents()
     assert "These agents were not found on this computer: Claude Code." in words(dialog)
     assert dialog._cards == {}, "six dead cards stood above what can be used"
-    assert "wrap claude" not in words(dialog)
-    assert not dialog._once_line.isVisible()
-    assert not dialog._once_title.isVisible()
+    assert dialog._once_line.line.text() == "helix-desktop wrap claude"
+    assert "It works if your terminal finds the agent." in words(dialog)
+    top_of_page = QPoint(0, 0)
+    line_y = dialog._once_line.mapTo(dialog, top_of_page).y()
+    assert line_y < dialog._other_program_lines[0].mapTo(dialog, top_of_page).y()
+    dialog.reject()
+
+
+def test_the_line_for_a_terminal_names_an_agent_that_was_found_and_the_others(
+    window: MainWindow,
+) -> None:
+    dialog = open_dialog(window, TwoAgents())
+    dialog.open()
+    dialog.refresh_connections()
+    assert dialog._once_line.line.text() == "helix-desktop wrap claude"
+    assert "In place of claude: codex." in words(dialog)
+    assert "if your terminal finds" not in words(dialog)
+    dialog.reject()
 
 
 def test_what_is_not_installed_stands_last_and_says_how_it_is_installed(

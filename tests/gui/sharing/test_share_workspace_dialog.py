@@ -78,11 +78,9 @@ def test_it_says_before_sharing_that_keys_go_along(
 ) -> None:
     dialog = ShareWorkspaceDialog(bench, window.background_runner, window)
     dialog.open()
-    assert "Passwords and other secrets that stand in conversations go along" in shown(dialog)
+    assert "includes any passwords and other secrets in the conversations" in shown(dialog)
     dialog.with_database.click()
-    assert (
-        shown(dialog).count("Passwords and other secrets that stand in conversations go along") == 1
-    )
+    assert shown(dialog).count("includes any passwords and other secrets in the conversations") == 1
 
 
 def test_what_looks_like_a_secret_is_shown_before_anything_is_saved(
