@@ -31,6 +31,11 @@ class ContextPanelOpener(QObject):
         self._parts.actions.set_action_handler(
             "policy", self.open_policy_choices, when=self._parts.showing.has_workspace
         )
+        self._parts.actions.set_action_handler(
+            "show-request",
+            self._pages.inspector.show_request_of_step,
+            when=self._parts.showing.has_conversation,
+        )
 
     def _connect_context_button(self, side: ChatPage) -> None:
         self._sides.connect_side(side, side.composer.context_wanted, self.toggle_context_panel)
@@ -50,7 +55,7 @@ class ContextPanelOpener(QObject):
         panel.compare_link.clicked.connect(actions["lab"].trigger)
         panel.side_link.clicked.connect(self._frame.toggle_side_panel)
         panel.fold_link.clicked.connect(actions["fold-handover"].trigger)
-        panel.request_link.clicked.connect(self._show_request_of_step)
+        panel.request_link.clicked.connect(actions["show-request"].trigger)
         return panel
 
     @property
@@ -112,6 +117,3 @@ class ContextPanelOpener(QObject):
 
     def _announce_changed_policy(self, _result: None) -> None:
         self._parts.requests.choices_changed.emit()
-
-    def _show_request_of_step(self) -> None:
-        self._pages.inspector.show_request_of_step()

@@ -23,7 +23,7 @@ from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
 from helix_desktop.gui.shown_workspace import ShownWorkspace, workbench_of_shown
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr, translate_name
-from helix_desktop.gui.window_actions import ActionRegistry
+from helix_desktop.gui.window_actions import ACTIONS_WITH_CONSEQUENCES, ActionRegistry
 from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem, Session, Workbench
 
 LONGEST_TEXT = 200  # Longer texts of hits are cut to this many characters.
@@ -79,6 +79,7 @@ def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
             search_words=declared.search_words,
             is_only_found_by_words=bool(declared.home),
             answers_questions=True,
+            has_consequences=declared.id in ACTIONS_WITH_CONSEQUENCES,
         )
         items.append(item)
     return items
@@ -92,7 +93,9 @@ def suggest_actions_of_extensions(run: Callable[[Any], object]) -> list[PaletteI
     items: list[PaletteItem] = []
     for action in list_added_actions():
         note = make_safe_text(action.title_of_extension)
-        items.append(PaletteItem(action.title, partial(run, action), note=note))
+        items.append(
+            PaletteItem(action.title, partial(run, action), note=note, has_consequences=True)
+        )
     return items
 
 

@@ -34,6 +34,17 @@ SEARCHABLE_HOMES = (
 )
 # Return on the first offer for "trash" must not move a whole workspace there.
 ACTIONS_NOT_SEARCHED = ("trash-workspace",)
+# They publish, start or delete something: the palette does them only for who types their words.
+ACTIONS_WITH_CONSEQUENCES = (
+    "push",
+    "pull-request",
+    "share-workspace",
+    "forget-text",
+    "regenerate",
+    "archive",
+    "trash",
+    "quit",
+)
 ACTIONS_THAT_ANSWER = ("allow-once", "allow-conversation", "allow-always", "refuse")
 
 

@@ -108,6 +108,29 @@ def test_what_stands_in_the_settings_is_found_but_does_not_lengthen_the_list(
     assert title not in [item.text for item in match_palette_items(offered, "")]
 
 
+def test_the_request_is_found_by_its_name_and_nothing_leaves_the_computer_instead(
+    window: MainWindow,
+) -> None:
+    """The defect: ">show the request" and Return opened a pull request."""
+    palette = window.palette_box
+    palette.open_palette(">show the request")
+    first = palette.list.currentIndex().data(Qt.ItemDataRole.DisplayRole)
+    assert first == "Show the request"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [">show the pull", ">push everything away", ">a request for me", "a pull for me", "> sh ur h"],
+)
+def test_an_action_without_the_words_is_not_chosen_by_return(
+    window: MainWindow, words: str
+) -> None:
+    palette = window.palette_box
+    palette.open_palette(words)
+    chosen = palette.list.currentIndex().data(Qt.ItemDataRole.DisplayRole)
+    assert chosen not in {"Push the branch", "Open a pull request…", "Move conversation to trash"}
+
+
 def test_recording_is_found_by_its_name() -> None:
     """The defect: whoever searched for "record" found a page on savings, and not the
     dialog that turns the recorder on.

@@ -41,6 +41,7 @@ WIDTH = 640
 ROW = 36
 SHOWN = 10  # So many rows are shown without scrolling.
 MOST_ANSWERS = 4  # To a question; what answers it less well would hide other findings.
+LEAST_LETTERS_WITHIN_WORD = 3  # Of several words, a shorter one must begin a word of the item.
 MAX_MATCHES = 40  # What a search finds in messages and outputs stands below these.
 
 
@@ -53,6 +54,8 @@ class PaletteItem:
     the user has typed something, so that the list stays short. `answers_questions`: it is found by
     questions in other words, too. `is_named`: the query is its name, or the beginning of it.
     `why_not`: why an action cannot be done now. Choosing it says so.
+    `has_consequences`: it publishes, starts or deletes something, so Return chooses it only if it
+    has every word that was typed, and not for a likeness of meaning.
     """
 
     text: str
@@ -68,6 +71,7 @@ class PaletteItem:
     answers_questions: bool = False
     is_named: bool = False
     why_not: str = ""
+    has_consequences: bool = False
 
     @property
     def can_be_highlighted(self) -> bool:
@@ -85,8 +89,7 @@ def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[Palett
     searched_text = " ".join(searched_words)
     matching: list[PaletteItem] = []
     for item in items:
-        item_text = f"{item.text} {item.note} {item.search_words}".casefold()
-        if all(stem in item_text for stem in stems):
+        if _has_stems(_searched_text(item), stems):
             matching.append(item)
 
     def rank_item(item: PaletteItem) -> tuple[bool, ...]:
@@ -113,6 +116,23 @@ def match_palette_items(items: Sequence[PaletteItem], query: str) -> list[Palett
         words_for_rest = tr("and {n} more", n=hidden_count)
         shown.append(PaletteItem(words_for_rest, act=str, kind=HEADING, enabled=False))
     return shown
+
+
+def _searched_text(item: PaletteItem) -> str:
+    return f"{item.text} {item.note} {item.search_words}".casefold()
+
+
+def _has_stems(text: str, stems: Sequence[str]) -> bool:
+    """Tells whether a text has each stem. One or two loose letters are in nearly every title, so
+    of several stems, the short ones must begin a word.
+    """
+    short_stems: list[str] = []
+    for stem in stems:
+        if stem not in text:
+            return False
+        if len(stem) < LEAST_LETTERS_WITHIN_WORD:
+            short_stems.append(stem)
+    return len(stems) == 1 or _has_words_that_begin_with(text, short_stems)
 
 
 def _has_words_that_begin_with(text: str, stems: Sequence[str]) -> bool:
@@ -155,6 +175,12 @@ def is_named_by_query(item: PaletteItem, query: str) -> bool:
     """Tells whether the item shows every word of the query, and does not only resemble it."""
     stems = [stem_of_word(word) for word in query.casefold().split()]
     return _has_words_that_begin_with(f"{item.text} {item.note}".casefold(), stems)
+
+
+def has_typed_words(item: PaletteItem, query: str) -> bool:
+    """Tells whether each word of the query begins a word of the item, or one that finds it."""
+    stems = [stem_of_word(word) for word in query.casefold().split()]
+    return _has_words_that_begin_with(_searched_text(item), stems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +254,39 @@ class PaletteAnswers:
             if self._matcher.says_all(position, query):
                 answers.append(self._items[position])
         return answers
+
+
+def _sort_rows_by_fit(
+    items: Sequence[PaletteItem], answers: PaletteAnswers, query: str
+) -> RowsByFit:
+    matching = match_palette_items(items, query)
+    answers_with_all_words = answers.list_answers_with_all_words(query)
+    # Few messages say the same question, and those that do rarely answer it.
+    is_question = is_worded_as_question(query)
+    meant: list[PaletteItem] = []
+    covering: list[PaletteItem] = []
+    partial: list[PaletteItem] = []
+    for row in put_answers_first(matching, answers.list_answers_to_query(query), query):
+        is_answer = row in answers_with_all_words
+        if row.has_consequences and not has_typed_words(row, query):
+            partial.append(row)
+        elif is_named_by_query(row, query) or (is_question and is_answer):
+            meant.append(row)
+        elif is_answer or row in matching:
+            covering.append(row)
+        else:
+            partial.append(row)
+    return RowsByFit(meant, covering, partial)
+
+
+def _find_row_with_all_words(rows: Sequence[PaletteItem], rows_by_fit: RowsByFit) -> int:
+    """Returns the row that Return chooses. An action that lacks some of the words is listed, but
+    must be chosen by hand: ">show the request" and Return once opened a pull request.
+    """
+    row = find_row_for_return(rows)
+    if row >= 0 and rows[row].kind == ACTION and rows[row] in rows_by_fit.partial:
+        return -1
+    return row
 
 
 class PaletteRows(ListRowModel[PaletteItem]):
@@ -452,10 +511,18 @@ class CommandPalette(SearchPopup):
     def _refill_palette(self) -> None:
         query = self.line.text()
         if self._asks_for_actions(query):
-            rows = self._list_actions(query.strip().removeprefix(SIGN_OF_ACTIONS))
-            row_for_return = find_row_for_return(rows)
+            words = query.strip().removeprefix(SIGN_OF_ACTIONS)
+            actions = [item for item in self._ready_items if item.kind == ACTION]
+            if words.strip():
+                rows_by_fit = _sort_rows_by_fit(actions, PaletteAnswers(actions), words)
+                rows = [*rows_by_fit.meant, *rows_by_fit.covering, *rows_by_fit.partial]
+                row_for_return = _find_row_with_all_words(rows, rows_by_fit)
+            else:
+                rows = match_palette_items(actions, words)
+                row_for_return = find_row_for_return(rows)
         elif query.strip():
-            rows_by_fit = self._list_rows_by_fit(query)
+            answers = self._get_question_answers()
+            rows_by_fit = _sort_rows_by_fit(self._ready_items, answers, query)
             rows = place_hits_among_rows(rows_by_fit, self._results, query)
             row_for_return = self._row_to_highlight(rows, rows_by_fit)
         else:
@@ -465,30 +532,11 @@ class CommandPalette(SearchPopup):
         self.highlight_row(row_for_return)
         self.place_popup()
 
-    def _list_rows_by_fit(self, query: str) -> RowsByFit:
-        matching = match_palette_items(self._ready_items, query)
-        answers = self._get_question_answers()
-        answers_with_all_words = answers.list_answers_with_all_words(query)
-        # Few messages say the same question, and those that do rarely answer it.
-        is_question = is_worded_as_question(query)
-        meant: list[PaletteItem] = []
-        covering: list[PaletteItem] = []
-        partial: list[PaletteItem] = []
-        for row in put_answers_first(matching, answers.list_answers_to_query(query), query):
-            is_answer = row in answers_with_all_words
-            if is_named_by_query(row, query) or (is_question and is_answer):
-                meant.append(row)
-            elif is_answer or row in matching:
-                covering.append(row)
-            else:
-                partial.append(row)
-        return RowsByFit(meant, covering, partial)
-
     def _row_to_highlight(self, rows: Sequence[PaletteItem], rows_by_fit: RowsByFit) -> int:
         """Returns the row that Return chooses. Until the search has answered, none that only
         resembles the words: hits will stand before it.
         """
-        row = find_row_for_return(rows)
+        row = _find_row_with_all_words(rows, rows_by_fit)
         if row < 0 or self._has_search_answered or not self._is_open_to_all:
             return row
         if rows[row] in rows_by_fit.meant:
@@ -497,14 +545,6 @@ class CommandPalette(SearchPopup):
 
     def _asks_for_actions(self, query: str) -> bool:
         return self._is_open_to_all and query.strip().startswith(SIGN_OF_ACTIONS)
-
-    def _list_actions(self, query: str) -> list[PaletteItem]:
-        actions = [item for item in self._ready_items if item.kind == ACTION]
-        rows = match_palette_items(actions, query)
-        if not query.strip():
-            return rows
-        answers = PaletteAnswers(actions).list_answers_to_query(query)
-        return put_answers_first(rows, answers, query)
 
     def _get_question_answers(self) -> PaletteAnswers:
         if self._question_answers is None:
