@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from helix_desktop.engine import context_usage
 from helix_desktop.engine.context_policy import Policy
-from helix_desktop.engine.facts import ModelRole
-from helix_desktop.engine.state.fold_covers import first_and_last
+from helix_desktop.engine.facts import Folded, ModelRole, Span
+from helix_desktop.engine.state.fold_covers import cover_contains, first_and_last
 from helix_desktop.engine.state.live_folds import count_item_tokens
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import ConversationState
@@ -79,6 +79,9 @@ class ContextAfterUndo:
     counted when each text was made, which is how the rows of folds say them. The model may bill
     more or fewer for them.
 
+    `folds`: how many are undone. Of these, `behind_summary` add nothing now, because a summary or
+    notes stand in place of what they cover, and come back once that is undone, too.
+
     `reserve`: what stays free of the window. `is_shortened_again`: it is so full then that the
     next message is shortened first. Unless it `fits` beside the reserve, the Undo is refused.
     """
@@ -90,6 +93,12 @@ class ContextAfterUndo:
     reserve: int
     dollars: float
     is_shortened_again: bool
+    folds: int = 1
+    behind_summary: int = 0
+
+    @property
+    def adds_nothing(self) -> bool:
+        return 0 < self.folds <= self.behind_summary
 
     @property
     def most_that_fits(self) -> int:
@@ -113,12 +122,18 @@ def estimate_context_after_undo(
     """
     meter = context_usage.measure_window(state, policy)
     added_tokens = 0
+    live_count = 0
+    count_behind_summary = 0
     first_changed = state.seq
     for name in folds:
         fold = state.branch.folds.get(name)
         if fold is not None and name in state.branch.live:
+            live_count += 1
             tokens_without_fold = state.branch.view_tokens_without_fold(name)
-            added_tokens += tokens_without_fold - state.branch.total_tokens
+            added_by_fold = tokens_without_fold - state.branch.total_tokens
+            added_tokens += added_by_fold
+            if added_by_fold == 0 and _is_behind_summary(state, fold, folds):
+                count_behind_summary += 1
             first_covered, _last_covered = first_and_last(fold.cover)
             first_changed = min(first_changed, first_covered)
     counted_tokens = sum(meter.counted.values()) + added_tokens
@@ -150,7 +165,19 @@ def estimate_context_after_undo(
         reserve=meter.reserve,
         dollars=dollars,
         is_shortened_again=used >= must_shorten_from,
+        folds=live_count,
+        behind_summary=count_behind_summary,
     )
+
+
+def _is_behind_summary(state: ConversationState, fold: Folded, undone: Sequence[str]) -> bool:
+    """Whether a summary or notes that stay in force stand in place of what this fold covers."""
+    for other in state.live_folds:
+        is_document = isinstance(other.cover, Span)
+        stays = other.fold not in undone
+        if is_document and stays and cover_contains(other.cover, fold.cover):
+            return True
+    return False
 
 
 def forecast_message_cost(state: Moment) -> MessageCostForecast | None:

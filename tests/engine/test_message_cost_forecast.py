@@ -17,6 +17,7 @@ from helix_desktop.engine.facts import (
     Origin,
     PartRef,
     Purpose,
+    Span,
     Spent,
     Stop,
     Stored,
@@ -199,3 +200,27 @@ def test_what_an_undo_leads_to_is_what_the_meter_says_after_it() -> None:
     cost = context_usage.estimate_next_message_cost(talk.state, policy)
     assert cost is not None
     assert promised.dollars == pytest.approx(cost.cold)
+
+
+def test_an_undo_of_what_a_summary_covers_is_known_to_add_nothing() -> None:
+    """The text that was 5.1K more was 0 more after a summary, and nothing said why."""
+    policy = context_policy.preset_policy("layered")
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "m", 32_000))
+    first = talk.user("Read both.", tokens=10)
+    output = talk.step("c1", tokens=5_266)
+    talk.fold("e", PartRef(output), kind=FoldKind.EXCERPT, tokens=185)
+    last = talk.reply("So.")
+    later = talk.step("c2", tokens=900)
+    talk.fold("later", PartRef(later), kind=FoldKind.EXCERPT, tokens=100)
+    alone = estimate_context_after_undo(talk.state, policy, ["e", "later"], 0.0)
+    assert (alone.put_back, alone.folds, alone.behind_summary) == (5_881, 2, 0)
+    assert not alone.adds_nothing
+    talk.fold("h", Span(first, last), tokens=50)
+    both = estimate_context_after_undo(talk.state, policy, ["e", "later"], 0.0)
+    assert (both.put_back, both.folds, both.behind_summary) == (800, 2, 1)
+    assert estimate_context_after_undo(talk.state, policy, ["e"], 0.0).adds_nothing
+    # What is undone together with the summary comes back with it.
+    with_summary = estimate_context_after_undo(talk.state, policy, ["h", "e"], 0.0)
+    assert with_summary.behind_summary == 0
+    assert not estimate_context_after_undo(talk.state, policy, [], 0.0).adds_nothing

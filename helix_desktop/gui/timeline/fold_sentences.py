@@ -17,6 +17,7 @@ from helix_desktop.gui.common.fold_descriptions import count_covered_messages, d
 from helix_desktop.gui.common.policy_names import list_policy_choices
 from helix_desktop.gui.context_meter import (
     describe_token_count,
+    format_parts_of_token_sum,
     format_token_count,
     round_tokens_as_shown,
     token_rounding,
@@ -436,22 +437,18 @@ def _describe_compaction_trigger(trigger: str) -> str:
 
 def describe_context_after_undo(after: ContextAfterUndo) -> str:
     """Says what an Undo puts into the context, and what the next message then costs."""
-    holds = tr(
-        "After Undo, the context would hold {used} of {window} tokens ({share}): {sum}.",
-        used=format_token_count(after.used),
-        window=format_token_count(after.window),
-        share=format_percent(after.used_share),
-        sum=_describe_sum_after_undo(after),
-    )
-    sentences = [holds]
+    sentences = [_describe_effect_of_undo(after)]
     if not after.fits:
+        most, reserve = format_parts_of_token_sum(after.most_that_fits, after.reserve)
         sentences.append(
             tr(
                 "At most {most} fit, because {reserve} stay free for the reply and a summary, so this cannot be undone now.",
-                most=format_token_count(after.most_that_fits),
-                reserve=format_token_count(after.reserve),
+                most=most,
+                reserve=reserve,
             )
         )
+        return " ".join(sentences)
+    if after.adds_nothing:
         return " ".join(sentences)
     if after.dollars >= LEAST_DOLLARS:
         sentences.append(
@@ -467,23 +464,64 @@ def describe_context_after_undo(after: ContextAfterUndo) -> str:
     return " ".join(sentences)
 
 
-def _describe_sum_after_undo(after: ContextAfterUndo) -> str:
+def _describe_effect_of_undo(after: ContextAfterUndo) -> str:
+    if after.adds_nothing:
+        return tr(
+            "Undo adds nothing to the context now, because a summary stands in place of this text."
+        )
+    used, *parts = format_parts_of_token_sum(
+        after.used, after.used_now, _put_back_as_shown(after), _billed_put_back(after)
+    )
+    effect = tr(
+        "After Undo, the context would hold {used} of {window} tokens ({share}): {sum}.",
+        used=used,
+        window=format_token_count(after.window),
+        share=format_percent(after.used_share),
+        sum=_describe_sum_after_undo(after, *parts),
+    )
+    if not after.behind_summary:
+        return effect
+    not_counted = tr(
+        "Not counted: {n} of the {all} texts, because a summary stands in their place.",
+        n=format_number(after.behind_summary),
+        all=format_number(after.folds),
+    )
+    return f"{effect} {not_counted}"
+
+
+def _describe_sum_after_undo(
+    after: ContextAfterUndo, now: str, put_back: str, billed_put_back: str
+) -> str:
     """Returns what the context holds now, and what is added, so that a reader can add it up.
 
     The window is measured as the model counts, and the rows of folds have the tokens that were
-    counted when each text was made. Where what comes back is another number than theirs, the words
-    say whose it is. They give no third number: a correction beside both was read as a sum that
-    goes up in one place of the page and down in another.
+    counted when each text was made. What comes back has the rows' figure, so that one text has one
+    figure. Where the model counts it otherwise, its figure stands behind that.
     """
-    put_back = after.put_back
-    put_back_as_shown = round_tokens_as_shown(after.used) - round_tokens_as_shown(after.used_now)
-    if put_back_as_shown > 0:
-        put_back = round(put_back_as_shown)
-    now = format_token_count(after.used_now)
-    more = format_token_count(put_back)
-    if abs(put_back - after.put_back) <= token_rounding(after.used):
-        return tr("{now} now and {n} more from Undo", now=now, n=more)
-    return tr("{now} now and {n} more from Undo, as the model counts", now=now, n=more)
+    if _put_back_as_shown(after) == _billed_put_back(after):
+        return tr("{now} now and {n} more from Undo", now=now, n=put_back)
+    return tr(
+        "{now} now and {n} more from Undo, which the model counts as about {billed}",
+        now=now,
+        n=put_back,
+        billed=billed_put_back,
+    )
+
+
+def _billed_put_back(after: ContextAfterUndo) -> float:
+    """Returns the difference of both sums as they are shown, if they show one."""
+    shown = round_tokens_as_shown(after.used) - round_tokens_as_shown(after.used_now)
+    if shown > 0:
+        return shown
+    return after.put_back
+
+
+def _put_back_as_shown(after: ContextAfterUndo) -> float:
+    """Returns the tokens of the text, or what the sum lacks where only rounding lies between."""
+    billed = _billed_put_back(after)
+    if abs(billed - after.put_back) <= token_rounding(after.used):
+        return billed
+    return after.put_back
 
 
 def describe_fold_details(event: TimelineEvent) -> str:
