@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
@@ -83,6 +84,7 @@ class FleetTasksPage(QWidget):
         self._older = build_push_button(tr("Show older tasks"), self, self._fleet.show_older_tasks)
         again_label = tr("Run set-aside tasks again")
         self._again = build_push_button(again_label, self, self._retry_all_dead_letters)
+        self.example_card = self._build_example_card()
         self.card = TaskDetailCard(parts, theme, self)
         self.card.open_wanted.connect(self._open_chosen_conversation)
         self.card.stop_wanted.connect(self._stop_selected_tasks)
@@ -95,6 +97,7 @@ class FleetTasksPage(QWidget):
             self.summary_row,
             self.filter,
             (self.task_list, 1),
+            self.example_card,
             buttons_row,
             self.card,
             owner=self,
@@ -129,7 +132,7 @@ class FleetTasksPage(QWidget):
             FleetColumn(tr("Age"), 115, is_whole=True),
             FleetColumn(tr("Cost"), 80, is_figure=True),
         )
-        empty_words = tr("Here, agents work on tasks while you do something else. Each task is a conversation in its workspace, and asks you here if it needs permission. To give an agent work, choose “New task…”.")  # fmt: skip
+        empty_words = tr("Here, several agents work at once, each on a task of its own, while you do something else. A task is a conversation in a workspace. If it needs permission, it waits here for your answer, and its result is shown here. To give an agent work, choose “New task…”.")  # fmt: skip
         task_list = FleetList(tr("Tasks"), columns, self, empty_words)
         task_list.let_words_run_on(WORDS_COLUMN, NOW_COLUMN)
         task_list.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
@@ -137,6 +140,26 @@ class FleetTasksPage(QWidget):
         task_list.itemSelectionChanged.connect(self._show_selection)
         task_list.itemDoubleClicked.connect(self._open_chosen_conversation)
         return task_list
+
+    def _build_example_card(self) -> QWidget:
+        """Builds what somebody sees who has not given a task yet: what one can be."""
+        example_card = widgets.build_surface(self, "card")
+        example = tr("Read the files in this folder, and list what is unclear, out of date or missing. Do not change anything.")  # fmt: skip
+        use_example = partial(self.open_new_task_dialog, example)
+        texts = widgets.build_surface(example_card, "plain")
+        build_column(
+            build_plain_label(tr("An example"), "small", texts),
+            build_plain_label(example, "", texts),
+            owner=texts,
+            margins=0,
+            spacing=2,
+        )
+        use = build_push_button(tr("Use this example…"), example_card, use_example)
+        build_row(
+            (texts, 1), use, owner=example_card, margins=(16, 12, 16, 12), spacing=12, wraps=True
+        )
+        example_card.hide()  # Until it is known that there is no task.
+        return example_card
 
     # --- What is shown
 
@@ -151,6 +174,8 @@ class FleetTasksPage(QWidget):
         # While there is no task, there is nothing to sum up or to filter.
         self.summary_row.setVisible(bool(self._tasks))
         self.filter.setVisible(bool(self._tasks))
+        # A task needs a workspace.
+        self.example_card.setVisible(not self._tasks and bool(self._parts.names))
 
     def has_tasks(self) -> bool:
         return bool(self._tasks)
@@ -235,11 +260,14 @@ class FleetTasksPage(QWidget):
 
     # --- What is done with tasks
 
-    def open_new_task_dialog(self) -> None:
-        """Asks for a task. What was written of one that could not be added stands there again."""
+    def open_new_task_dialog(self, text: str = "") -> None:
+        """Asks for a task, which begins as `text`. What was written of one that could not be added
+        stands there again.
+        """
+        values_before = {"text": text} | dict(self._refused_values)
         fields: list[FieldDeclaration] = []
         for field in fleet_rows.declare_task_fields(self._parts.names, self.known_models):
-            value = self._refused_values.get(field.name, field.value)
+            value = values_before.get(field.name, field.value)
             fields.append(replace(field, value=value))
         FieldsDialog(tr("New task"), fields, tr("Add task"), self.add_new_task, self).open()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtTest import QSignalSpy
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
@@ -64,6 +64,23 @@ def test_without_tasks_there_is_nothing_to_sum_up_to_filter_or_to_stop(
     assert not page._older.isVisible()
     assert not page._again.isVisible()
     assert (page.has_tasks(), page.has_tasks_to_stop()) == (False, False)
+
+
+def test_an_example_is_put_into_a_new_task_by_one_press_and_not_started(
+    page: FleetTasksPage, parts: Parts
+) -> None:
+    """The page was one sentence, and nothing said what a task can be."""
+    page.show_tasks_of_fleet([])
+    assert page.example_card.isVisible()
+    (use,) = page.example_card.findChildren(QPushButton)
+    use.click()
+    (dialog,) = page.findChildren(FieldsDialog)
+    assert str(dialog.values["text"]).startswith("Read the files in this folder")
+    assert dialog.values["allowed"] == ""
+    assert parts.fleet.asked == []
+    dialog.reject()
+    page.show_tasks_of_fleet(FOUND)
+    assert not page.example_card.isVisible()
 
 
 def test_tasks_are_listed_and_the_chosen_one_is_shown_below(page: FleetTasksPage) -> None:
