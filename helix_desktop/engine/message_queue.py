@@ -35,13 +35,16 @@ class MessageQueue(list[QueuedMessage]):
     steer, after the running step, then those that wait for the turn's end. Listeners are told of
     every change.
 
-    A message that steers is sent while the agent works, before its next step.
+    A message that steers is sent while the agent works, before its next step. One of the user
+    interrupts a reply that is being written, for which `on_steering` is called; tools run to their
+    end.
     """
 
     def __init__(self, conversation: Conversation, tokens: TokenCounter) -> None:
         super().__init__()
         self._conversation = conversation
         self._tokens = tokens
+        self.on_steering: Callable[[], object] | None = None
 
     def add_message(
         self,
@@ -64,6 +67,7 @@ class MessageQueue(list[QueuedMessage]):
         counted_parts = tuple(with_text_tokens(part, self._tokens) for part in parts)
         self.insert(index, QueuedMessage(counted_parts, steer, by, rewinds_to, command_id))
         self._notify_queue()
+        self._tell_of_steering()
 
     def take_back_queued(self, index: int) -> tuple[facts.UserPart, ...]:
         """Take a waiting message back, to edit or drop it."""
@@ -78,6 +82,7 @@ class MessageQueue(list[QueuedMessage]):
         message = replace(self.pop(index), steer=steer)
         self.insert(self._count_steering(), message)
         self._notify_queue()
+        self._tell_of_steering()
 
     def move_message(self, index: int, new_index: int) -> None:
         """Send a waiting message earlier or later, among those that go at the same time."""
@@ -92,6 +97,13 @@ class MessageQueue(list[QueuedMessage]):
         message = self.pop(index)
         self.insert(allowed_index, message)
         self._notify_queue()
+
+    def has_steering_of_user(self) -> bool:
+        return any(message.steer and not message.by for message in self)
+
+    def _tell_of_steering(self) -> None:
+        if self.on_steering is not None and self.has_steering_of_user():
+            self.on_steering()
 
     def _count_steering(self) -> int:
         return sum(message.steer for message in self)
@@ -155,6 +167,7 @@ class TurnRunner:
         self._services = services
         self._folding = folding
         self._queue = queue
+        queue.on_steering = self._interrupt_reply
         self.contents = ViewContents(services.cache)
         self.last_end: facts.TurnEnded | None = None
         self.is_held = False
@@ -172,6 +185,10 @@ class TurnRunner:
         self._why_stopped = self._why_stopped and why  # The empty reason of a user's stop is kept.
         if self.task is not None:
             self.task.cancel()
+
+    def _interrupt_reply(self) -> None:
+        if self._running_turn is not None:
+            self._running_turn.interrupt_reply()
 
     def cost_of_turn(self) -> float:
         """Return what the turn has cost until now, with sub-agents, or 0.0 if none runs."""
@@ -248,6 +265,7 @@ class TurnRunner:
             self._queue.requeue_messages,
             set_activity,
             self._build_stopped_end,
+            self._queue.has_steering_of_user,
         )
         try:
             async with self._services.turn_lease(self._conversation.id):

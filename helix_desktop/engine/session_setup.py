@@ -88,13 +88,16 @@ class QueuedMessage:
 
 @dataclass(frozen=True, slots=True)
 class TurnCallbacks:
-    """What a turn calls to ask the user, show its state, and take or return steering messages."""
+    """What a turn calls to ask the user, show its state, and take or return steering messages.
+    `is_interrupted`: whether one of these is the user's, who does not wait for a reply to end.
+    """
 
     ask: Callable[[ports.PermissionQuestion], Awaitable[ports.PermissionAnswer]]
     steering: Callable[[], Sequence[QueuedMessage]]
     steer_again: Callable[[Sequence[QueuedMessage]], None]
     running: Callable[[ConversationActivity], None]
     end_when_stopped: Callable[[], facts.TurnEnded]
+    is_interrupted: Callable[[], bool]
 
 
 class TaskSpawner(Protocol):

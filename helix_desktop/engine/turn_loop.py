@@ -200,6 +200,8 @@ class TurnLoop:
         self._callbacks = callbacks
         # Ends the wait, so that the model is asked at once.
         self.wake: Callable[[], object] | None = None
+        # While a reply is written: its end, which comes at once if the user sends something now.
+        self._end_of_streaming: asyncio.Timeout | None = None
         self._step_count = 0
         self._cut_replies = 0  # How many broken or empty replies there were in a row.
         self._room = 0  # The tokens that the last reply might have; 0: as many as it liked.
@@ -226,6 +228,13 @@ class TurnLoop:
             raise
         await self._record_end(end)
         return end
+
+    def interrupt_reply(self) -> None:
+        """Stop the reply that is being written, if there is one. The turn goes on with what the
+        user says instead.
+        """
+        if self._end_of_streaming is not None:
+            self._end_of_streaming.reschedule(asyncio.get_running_loop().time())
 
     async def _run_waiting_calls(self) -> None:
         self._callbacks.running(ConversationActivity.TOOLS)
@@ -414,17 +423,32 @@ class TurnLoop:
         """Send the request, show the reply as it arrives, and record it.
 
         If the user stops the turn, what was written so far is recorded before the cancellation
-        goes on.
+        goes on. If the user interrupts the reply with a message, that is the reply.
         """
+        if self._callbacks.is_interrupted():
+            return _reply_of_text("")  # Nothing was sent. The next request has the message.
         prepared = await self._build_request_and_mark_sent()
         start_time = self._services.clock.steady_time()
         watch = RepetitionWatch()
+        interruption = asyncio.timeout(None)
         try:
-            streamed = await self._stream_reply(prepared.request, watch, start_time)
+            async with interruption:
+                self._end_of_streaming = interruption
+                # The message may have been sent while the request was built.
+                if self._callbacks.is_interrupted():
+                    self.interrupt_reply()
+                streamed = await self._stream_reply(prepared.request, watch, start_time)
         except asyncio.CancelledError:
             partial_reply = _reply_of_text(watch.written_text())
             await finish_even_if_cancelled(self._record_reply(partial_reply, prepared, start_time))
             raise
+        except TimeoutError:
+            if not interruption.expired():
+                raise
+            partial_reply = _reply_of_text(watch.written_text())
+            return await self._record_reply(partial_reply, prepared, start_time)
+        finally:
+            self._end_of_streaming = None
         reply = streamed.reply
         self._conversation.speed.measure_reply(
             read_tokens=reply.usage.input - reply.usage.cache_read,
@@ -580,8 +604,11 @@ class TurnLoop:
         """End the turn after a reply that repeats itself, and after one that has reached
         the user's limit or the window's end: continued, it would only grow.
         """
-        if reply.stop is facts.Stop.STOPPED:
+        if reply.stop is facts.Stop.STOPPED and reply.why:
             return facts.TurnEnded(facts.TurnEnd.REPEATING, reply.why, TEXT_CAUSE)
+        if reply.stop is facts.Stop.STOPPED and not going_on:
+            # The message for which the reply was stopped was taken back in the same moment.
+            return facts.TurnEnded(facts.TurnEnd.STOPPED)
         if reply.stop is not facts.Stop.LENGTH or going_on:
             return None
         # A reason is given if the user's own limit ended the reply.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -33,7 +33,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.messages import Reply, Request, Role
+from helix_desktop.engine.messages import Delta, Reply, Request, Role, TextDelta
 from helix_desktop.engine.ports import CallContext, PermissionQuestion
 from helix_desktop.engine.session_events import (
     ActivityChanged,
@@ -108,6 +108,78 @@ async def test_stopping_while_the_model_writes_keeps_the_words() -> None:
 
     at.model.script = [endless]
     assert (await told(at)).reason is TurnEnd.STOPPED
+
+
+async def test_a_message_sent_now_interrupts_the_answer_and_the_turn_goes_on_with_it() -> None:
+    """The defect: "Send now" became "After this step", and a long answer went on for minutes."""
+    at = await world(says("done"))
+    real = at.model.stream_reply
+
+    async def write_without_end(request: Request) -> AsyncIterator[Delta]:
+        at.model.requests.append(request)
+        at.model.stream_reply = real  # type: ignore[method-assign]  # for the next request
+        yield TextDelta("word one")
+        at.session.send_message((Text("for the end"),))
+        at.session.send_message((Text("rather so"),))
+        at.session.queue.set_steering(1, steer=True)
+        await asyncio.Event().wait()
+
+    at.model.stream_reply = write_without_end  # type: ignore[method-assign]
+    assert (await told(at)).reason is TurnEnd.DONE
+    assert [
+        part.text
+        for fact in at.facts
+        if isinstance(fact, UserSaid | ModelReplied)
+        for part in fact.parts
+        if isinstance(part, Text)
+    ] == ["hello", "word one", "rather so", "done", "for the end", "done"]
+    assert at.of(ModelReplied)[0].stop is Stop.STOPPED
+    assert [fact.reason for fact in at.of(TurnEnded)] == [TurnEnd.DONE, TurnEnd.DONE]
+    assert "word one" in str(at.model.requests[1].messages)
+    assert request_building.find_violations(at.model.requests[1]) == []
+
+
+async def test_a_message_of_an_agent_does_not_interrupt_an_answer() -> None:
+    at = await world()
+
+    async def write(request: Request) -> Reply:
+        at.session.send_on_behalf("agent:1", "I am done.")
+        await asyncio.sleep(0)
+        return says("whole")
+
+    at.model.script = [write]
+    assert (await told(at)).reason is TurnEnd.DONE
+    assert at.of(ModelReplied)[0].stop is Stop.END
+
+
+async def test_a_message_that_is_taken_back_as_it_interrupts_leaves_the_turn_stopped() -> None:
+    at = await world()
+
+    async def endless(request: Request) -> Reply:
+        at.session.send_message((Text("rather so"),), steer=True)
+        at.session.queue.take_back_queued(0)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    at.model.script = [endless]
+    assert (await told(at)).reason is TurnEnd.STOPPED
+
+
+async def test_a_message_sent_before_the_request_was_ready_needs_no_answer_without_it() -> None:
+    at = await world(says("done"))
+    real = at.session.folding.apply_due_folds
+
+    async def send_meanwhile(*, overflowed: bool = False) -> None:
+        at.session.folding.apply_due_folds = real  # type: ignore[method-assign]
+        at.session.send_message((Text("rather so"),), steer=True)
+        await real(overflowed=overflowed)
+
+    at.session.folding.apply_due_folds = send_meanwhile  # type: ignore[method-assign]
+    assert (await told(at)).reason is TurnEnd.DONE
+    (request,) = at.model.requests
+    assert "rather so" in str(request.messages)
+    assert request_building.find_violations(request) == []
+    assert len(at.of(ModelReplied)) == 1
 
 
 async def test_a_cut_reply_keeps_its_words_loses_its_calls_and_is_asked_for_again() -> None:

@@ -150,7 +150,9 @@ class Composer(QWidget):
         self.price = NextMessageCostLabel(self._fold, self)
         stop_hint = tr("Stop the agent (Esc)")
         self._stop = self._build_composer_button(tr("Stop"), "", stop_hint)
-        steer_hint = tr("Send as soon as the running tool or answer has ended (Ctrl+Enter)")
+        steer_hint = tr(
+            "Stops the answer that is being written. A running command ends first. (Ctrl+Enter)"
+        )
         self._steer = self._build_composer_button(tr("Send now"), "", steer_hint)
         self._steer.hide()
         send_hint = tr("Send the message (Enter)")

@@ -96,7 +96,7 @@ class WaitingMessageRow(QWidget):
 class WaitingMessageList(QWidget):
     """The queued messages, in the order in which they are sent. Each signal carries a message's
     place: `editing` takes it back, `discarding` deletes it, `moving` sends it one place earlier
-    (-1) or later (1), `steering` sends it after the running step (True) or when the agent is done.
+    (-1) or later (1), `steering` sends it now (True), or as soon as a running command ends, or when the agent is done.
     """
 
     editing = Signal(int)
@@ -120,7 +120,7 @@ class WaitingMessageList(QWidget):
     def show_messages(
         self, messages: Sequence[Sequence[UserPart]], steering_count: int = 0
     ) -> None:
-        """Shows the messages. The first `steering_count` of them go after the running step."""
+        """Shows the messages. The first `steering_count` of them go when the running command ends."""
         self.shown_messages = tuple(tuple(parts) for parts in messages)
         self._steering_count = steering_count
         self._build_rows()
@@ -157,16 +157,16 @@ class WaitingMessageList(QWidget):
 
     def _build_message_row(self, index: int, *, is_steering: bool) -> WaitingMessageRow:
         """Builds the row of a queued message: when it will be sent, its first words,
-        and buttons. `is_steering`: it is sent after the agent's present step, not after
-        its whole turn.
+        and buttons. `is_steering`: it is sent as soon as no tool runs, not after
+        the whole turn.
         """
         state = tr("When done")
         other_time = tr("Send now")
         hint_for_other_time = tr(
-            "Goes to the agent as soon as the running tool or answer has ended"
+            "Stops the answer that is being written. A running command ends first."
         )
         if is_steering:
-            state = tr("After this step")
+            state = tr("When the command ends")
             other_time = tr("Send when done")
             hint_for_other_time = tr("Goes to the agent when it is done")
         if self._waits_for_user:
@@ -181,8 +181,8 @@ class WaitingMessageList(QWidget):
         # The messages begin below each other, whichever state stands before them.
         metrics = state_label.fontMetrics()
         width_of_when_done = metrics.horizontalAdvance(tr("When done"))
-        width_of_after_step = metrics.horizontalAdvance(tr("After this step"))
-        state_label.setMinimumWidth(max(width_of_when_done, width_of_after_step))
+        width_of_when_ended = metrics.horizontalAdvance(tr("When the command ends"))
+        state_label.setMinimumWidth(max(width_of_when_done, width_of_when_ended))
         build_row(state_label, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=4)
 
         if not self._waits_for_user:  # There is no running step or turn to wait for.

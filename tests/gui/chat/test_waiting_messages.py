@@ -44,7 +44,7 @@ def test_waiting_messages_say_when_they_go_and_can_change_it(composer: Composer)
     composer.show_waiting_messages([(Text("one"),), (Text("two"),), (Text("three"),)], 1)
     rows = composer.waiting.findChildren(WaitingMessageRow)
     labels = [label.text() for row in rows for label in row.findChildren(QLabel)]
-    assert labels[1::2] == ["After this step", "When done", "When done"]
+    assert labels[1::2] == ["When the command ends", "When done", "When done"]
     buttons = {
         button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)
     }
@@ -74,7 +74,7 @@ def test_a_waiting_message_does_not_promise_a_step_that_was_stopped(composer: Co
     composer.waiting.show_when_sent(waits_for_user=False)
     rows = composer.waiting._message_rows
     labels = [label.text() for row in rows for label in row.findChildren(QLabel)]
-    assert labels[1::2] == ["After this step", "When done"]
+    assert labels[1::2] == ["When the command ends", "When done"]
 
 
 def test_the_buttons_of_a_waiting_message_keep_their_places_when_another_goes(
