@@ -17,7 +17,12 @@ from helix_desktop.engine.conversation import Conversation, resolve_relative_cov
 from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, View
 from helix_desktop.engine.ports import CountingModelClient, CuttingModelClient, ModelClient
 from helix_desktop.engine.repeated_text import RepetitionWatch
-from helix_desktop.engine.session_events import TEXT_CAUSE, ConversationActivity, ReplyStreamed
+from helix_desktop.engine.session_events import (
+    TEXT_CAUSE,
+    ConversationActivity,
+    MeterChanged,
+    ReplyStreamed,
+)
 from helix_desktop.engine.session_setup import (
     ConversationSetup,
     SessionServices,
@@ -316,12 +321,18 @@ class TurnLoop:
         tokens_of_server = await client.count_request_tokens(request)
         if tokens_of_server:
             ledger.set_measured_factor(meter.model, seq, tokens_of_server / counted_here)
+            self._tell_that_meter_changed()
             return True
         estimated_tokens = await client.estimate_request_tokens(request)
         if not estimated_tokens:
             return False
         ledger.set_estimated_factor(meter.model, seq, estimated_tokens / counted_here)
+        self._tell_that_meter_changed()
         return True
+
+    def _tell_that_meter_changed(self) -> None:
+        """No fact is appended, so whoever shows the meter would go on showing the figure from before."""
+        self._conversation.notify_listeners(MeterChanged(self._conversation.id))
 
     def _refuse_pins_over_window(self) -> None:
         """Refuse a request if pinned parts, which are never folded, exceed the window."""

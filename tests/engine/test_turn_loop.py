@@ -38,11 +38,15 @@ from helix_desktop.engine.ports import CallContext, PermissionQuestion
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
+    Event,
+    FactAppended,
+    MeterChanged,
     QuestionAsked,
+    ReplyStreamed,
 )
 from helix_desktop.engine.session_setup import StandingNote, TurnLimits
 from helix_desktop.errors import ContextTooLong, ProviderKeyRefused, StoreFull
-from tests.engine.agent import calls, says, told, world
+from tests.engine.agent import ScriptedModel, calls, says, told, world
 
 HELLO = (Text("hello"),)
 
@@ -54,6 +58,39 @@ async def test_a_plain_answer_is_one_step() -> None:
         part.text for reply in at.of(ModelReplied) for part in reply.parts if isinstance(part, Text)
     ] == ["hi"]
     assert at.of(SystemSet) == [SystemSet("You are tested.", 3)]
+
+
+class EstimatingModel(ScriptedModel):
+    """A model of which no server counts the tokens, but its vocabulary is known."""
+
+    async def count_request_tokens(self, request: Request) -> int:
+        return 0
+
+    async def estimate_request_tokens(self, request: Request) -> int:
+        return 2 * len(request.messages) + 7
+
+
+async def test_whoever_shows_the_meter_is_told_when_the_next_request_was_counted_anew() -> None:
+    """The meter said 38%, and its open panel 36%: no fact told it that the figure had changed."""
+    at = await world(model=EstimatingModel())
+    shown = set[int]()
+
+    def measure(event: Event) -> None:
+        if isinstance(event, FactAppended | MeterChanged):
+            shown.clear()
+            shown.add(at.session.context.next_request_meter().used)
+
+    def compare_at_first_words(event: Event) -> None:
+        if isinstance(event, ReplyStreamed):
+            compared.append((set(shown), at.session.context.next_request_meter().used))
+
+    compared: list[tuple[set[int], int]] = []
+    at.session.subscribe_to_events(measure)
+    at.session.subscribe_to_events(compare_at_first_words)
+    await told(at)
+    assert compared
+    for used_as_shown, used in compared:
+        assert used_as_shown == {used}
 
 
 async def test_what_the_view_depends_on_is_appended_once() -> None:
