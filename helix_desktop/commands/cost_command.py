@@ -55,7 +55,7 @@ from helix_desktop.workbench.unread_requests import (
 )
 
 OWN = "Helix Desktop"
-# What savings are compared with (`engine/state/token_ledger.py`).
+# What savings are compared with (`engine/state/token_ledger.py`), as scripts read it in `--json`.
 COMPARED_WITH = "a summary only when the window is full"
 
 
@@ -243,7 +243,9 @@ def _describe_savings(figures: Savings) -> list[str]:
     if saved < 0:
         verb = "cost"
         amount = f"{amount} more"
-    return [f"Shortening has {verb} about {amount} so far: {comparison} with {COMPARED_WITH}."]
+    return [
+        f"Shortening has {verb} about {amount} so far: {comparison} if everything were sent as long as it fits."
+    ]
 
 
 def _free_models_of(facts: Sequence[Recorded]) -> frozenset[str]:

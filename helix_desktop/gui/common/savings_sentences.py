@@ -2,7 +2,7 @@
 the comparison of settings.
 
 The figures are the engine's (`engine/state/token_ledger.py`). They have one comparison, which the
-sentence names: everything is sent, and a summary is written whenever the window is full. What was
+sentence names: everything is sent as long as it fits. Where it does not, a summary is written. What was
 saved is the difference of both sums as they are shown. The lines of the timeline add up to it, less
 what `describe_sum_of_lines` names.
 """
@@ -29,14 +29,16 @@ def describe_savings_of(state: Moment, agents_cost: float = 0.0) -> str:
     has_saved = _is_gain(figures)
     if has_saved or not figures.sent or not state.live_folds:
         return words
-    if _is_larger_than_window_without_folds(state):
+    saved_by_folds = state.saved_by_folds(fold.fold for fold in state.live_folds)
+    has_fitted_in_no_request = bool(saved_by_folds.requests) and not saved_by_folds.counted
+    if has_fitted_in_no_request or _is_larger_than_window_without_folds(state):
         # A summary alone would not have made room, so the comparison shortens the same text.
         return _say_that_it_would_not_fit(figures, is_loss=bool(words))
     if words:
         return words
-    return tr(
-        "So far, shortening has saved nothing compared with a summary only when the window is full."
-    )
+    if not saved_by_folds.requests_in_all:
+        return tr("So far, shortening has saved nothing: it takes effect from the next request on.")
+    return tr("So far, shortening has saved nothing.")
 
 
 def _is_larger_than_window_without_folds(state: Moment) -> bool:
@@ -90,7 +92,7 @@ def _describe_dollars(figures: Savings, agents_cost: float) -> str:
     amount = format_dollars(abs(shown_difference or saved))
     if saved < 0:
         words = tr(
-            "Shortening has cost about {amount} more so far: {paid}, instead of about {without} with a summary only when the window is full.",
+            "Shortening has cost about {amount} more so far: {paid}, instead of about {without} if everything were sent as long as it fits.",
             amount=amount,
             paid=paid,
             without=without,
@@ -118,7 +120,7 @@ def _describe_tokens(figures: Savings) -> str:
     if saved < 0:
         amount = describe_token_count(abs(saved_as_shown))
         words = tr(
-            "Shortening has cost about {amount} more so far: {paid}, instead of about {without} with a summary only when the window is full.",
+            "Shortening has cost about {amount} more so far: {paid}, instead of about {without} if everything were sent as long as it fits.",
             amount=amount,
             paid=sent,
             without=without,
@@ -143,7 +145,7 @@ def _say_what_was_saved(
     figures: Savings, *, amount: str, share: str, paid: str, without: str
 ) -> str:
     return tr(
-        "Saved about {amount} of {without} in {requests} ({share}), leaving {paid}. This is compared with writing a summary only when the window is full.",
+        "Saved about {amount} of {without} in {requests} ({share}), leaving {paid}. This is compared with sending everything as long as it fits.",
         amount=amount,
         requests=format_count(figures.steps, "{n} request", "{n} requests"),
         share=share,
@@ -155,7 +157,7 @@ def _say_what_was_saved(
 def _explain_loss_of_tokens(figures: Savings) -> str:
     if figures.shortening >= -figures.saved_tokens:
         return _say_that_writing_took(describe_token_count(figures.shortening))
-    return tr("Such a summary would be shorter than what is kept here.")
+    return tr("Where not everything fits, one summary would be shorter than what is kept here.")
 
 
 def _say_that_writing_took(amount: str) -> str:
@@ -180,7 +182,7 @@ def describe_sum_of_lines(figures: Savings) -> str:
         parts.append(tr("less {n} for writing summaries", n=amount))
     other = format_token_count(abs(figures.by_other_summaries))
     if figures.by_other_summaries < 0:
-        parts.append(tr("less {n} that such a summary would have left out, too", n=other))
+        parts.append(tr("less {n} that would not have fit anyway", n=other))
     elif figures.by_other_summaries > 0:
         parts.append(tr("plus {n} for summaries that were not needed", n=other))
     of_model = _say_what_the_model_counts(figures)

@@ -16,6 +16,7 @@ from helix_desktop.engine.facts import (
     PartRef,
     Purpose,
     Spent,
+    SystemSet,
     Usage,
 )
 from helix_desktop.engine.state.token_ledger import Savings
@@ -31,7 +32,7 @@ def test_a_saving_in_dollars_names_both_sums() -> None:
     figures = Savings(9, 480_000, 2_910_000, 436_800, paid=1.42, paid_without=1.97)
     assert describe_savings(figures) == (
         "Saved about $0.550 of $1.97 in 9 requests (28%), leaving $1.42. "
-        "This is compared with writing a summary only when the window is full."
+        "This is compared with sending everything as long as it fits."
     )
     with_agents = describe_savings(figures, agents_cost=0.03)
     assert "$0.550" in with_agents
@@ -42,7 +43,7 @@ def test_a_saving_in_dollars_names_both_sums() -> None:
 def test_a_saving_without_a_price_is_in_tokens() -> None:
     assert describe_savings(Savings(53, 379_500, 514_100, 0, 0.0, 0.0)) == (
         "Saved about 134.6K of 514.1K tokens in 53 requests (26%), leaving 379.5K. "
-        "This is compared with writing a summary only when the window is full."
+        "This is compared with sending everything as long as it fits."
     )
     partly_free = Savings(13, 35_100, 40_800, 0, 0.5, 0.25, free=12)
     assert "about 5.7K of 40.8K tokens" in describe_savings(partly_free)
@@ -105,6 +106,26 @@ def test_where_nothing_would_have_fitted_that_is_said_instead_of_nothing_saved()
     output = talk.step("c1", tokens=17_000)
     talk.fold("f1", PartRef(output), kind=FoldKind.MARKER, tokens=60)
     talk.reply("So.", billed=120)
+    assert describe_savings_of(talk.state) == (
+        "Without shortening, this conversation would not fit into the model's context window."
+    )
+
+
+def test_where_nothing_was_saved_yet_one_sentence_says_why() -> None:
+    """It read "has saved nothing compared with a summary only when the window is full", beside
+    a line that said "5.3K → 185 tokens in 2 requests · the full text would not have fit".
+    """
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "m", 8_192))
+    talk.add(SystemSet("You are an agent.", 1_400))
+    talk.user("Read it.", tokens=10)
+    talk.reply("", "c1", billed=1_900)
+    output = talk.output("c1", tokens=5_266)
+    talk.fold("f1", PartRef(output), kind=FoldKind.EXCERPT, tokens=185)
+    assert describe_savings_of(talk.state) == (
+        "So far, shortening has saved nothing: it takes effect from the next request on."
+    )
+    talk.reply("So.", billed=2_200)
     assert describe_savings_of(talk.state) == (
         "Without shortening, this conversation would not fit into the model's context window."
     )
@@ -173,10 +194,7 @@ def test_what_lies_between_the_lines_and_the_head_is_said() -> None:
     )
     assert sum_of_lines(
         sent=88_900, without=111_500, by_folds=60_000, by_other_summaries=-37_400
-    ) == (
-        "The lines below add up to 60K tokens, less 37.4K that such a summary would have left out,"
-        " too."
-    )
+    ) == ("The lines below add up to 60K tokens, less 37.4K that would not have fit anyway.")
     assert sum_of_lines(
         sent=9_000, without=8_000, by_folds=500, by_other_summaries=2_000, shortening=3_000
     ) == (
