@@ -168,23 +168,27 @@ def describe_allowed_programs(rule: str, programs: Sequence[str]) -> str:
     if rule != rule_for_whole_programs:
         # The rule allows fewer commands than the programs' names would say.
         if len(rule) > LONGEST_NAMED_RULE:
-            return tr("Always allow by this rule")
-        return tr("Always allow {programs} here", programs=translate_network_mark(rule))
+            return tr("Always allow commands by this rule in this workspace")
+        return tr(
+            "Always allow {programs} in this workspace", programs=translate_network_mark(rule)
+        )
     if len(programs) > MOST_NAMED_PROGRAMS:
-        return tr("Always allow these {n} programs here", n=format_number(len(programs)))
+        return tr(
+            "Always allow these {n} programs in this workspace", n=format_number(len(programs))
+        )
 
     names = [mark_program(name) for name in programs]
     listed_names = names[0]
     if len(names) > 1:
         listed_names = tr("{names} and {last}", names=", ".join(names[:-1]), last=names[-1])
-    return tr("Always allow {programs} here", programs=listed_names)
+    return tr("Always allow {programs} in this workspace", programs=listed_names)
 
 
 def describe_allowed_folder(folder: str) -> str:
     """The words on the button that allows edits in a folder from now on. ".": the workspace."""
     if folder == ".":
-        return tr("Always allow in this workspace")
-    return tr("Always allow in {folder}", folder=_shorten_folder(folder))
+        return tr("Always allow edits in this workspace")
+    return tr("Always allow edits in {folder}", folder=_shorten_folder(folder))
 
 
 def describe_folder_for_conversation(folder: str) -> str:
@@ -725,9 +729,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             if self._allowing:
                 lasting_row.addWidget(button)
             else:
-                button.setProperty("look", "primary")
-                # Enter, pressed by habit, must not allow what the card warns of.
+                # Enter, or the colour, followed by habit, must not allow what the card warns of.
                 if not any(program.risk for program in self.question.programs):
+                    button.setProperty("look", "primary")
                     self._first = button
                 self._lowest_line.addWidget(button)
             self._allowing.append(button)

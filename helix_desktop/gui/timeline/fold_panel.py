@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QSizePolicy, QStackedWidget, QWidget
 
@@ -335,6 +335,9 @@ class FoldPanel(QWidget):
         self._save_open_draft()
         self._stack.setCurrentIndex(0)
         folds = [fold.fold for fold in self._shown.folds_to_undo_or_redo()]
+        # The same button is the opposite now: Return, pressed once more, would take this back.
+        if self.undo_button.hasFocus():
+            self.document.setFocus(Qt.FocusReason.OtherFocusReason)
         if self._shown.event.has_fold_in_force:
             self.undo_wanted.emit(folds)
         else:

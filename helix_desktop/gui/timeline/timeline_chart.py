@@ -402,26 +402,38 @@ class TimelineChart(StepPlot):
     def _visible_dates_with_positions(
         self, metrics: QFontMetrics, scale: PlotScale
     ) -> Iterator[tuple[float, str]]:
-        """Yields dates and their places below the lanes. Each minute appears once, as a
-        short conversation has few.
+        """Yields steps with their dates, and their places below the lanes: the distances are those
+        of steps. Each minute appears once, as a short conversation has few.
         """
         area = scale.area
         current_time = time.time()
         free_from_x = -1.0  # Where the next date may begin.
         last_time = 0.0  # That of the date before.
-        for share_of_width in (0, 0.25, 0.5, 0.75, 1):
+        last_step = -1
+        last_point = self._nearest_point(area.right())
+        longest_words = f"{self._name_step(last_point)} · 00 Mon 00:00"
+        shares_of_width: Sequence[float] = (0, 0.25, 0.5, 0.75, 1)
+        if 5 * metrics.horizontalAdvance(longest_words) > area.width():
+            shares_of_width = (0, 0.5, 1)
+        for share_of_width in shares_of_width:
             point = self._nearest_point(area.left() + share_of_width * area.width())
             time_of_point = self._story.times[point]
-            words = format_short_day_and_time(time_of_point, last_time, current_time)
+            words = self._name_step(point)
+            if time_of_point // 60 != last_time // 60:
+                words += f" · {format_short_day_and_time(time_of_point, last_time, current_time)}"
             width = metrics.horizontalAdvance(words) + 2
             # The first date begins at its point, the last ends there.
             wanted_x = scale.x_of_point(point) - share_of_width * width
             x = min(max(wanted_x, area.left()), area.right() - width)
-            is_another_minute = time_of_point // 60 != last_time // 60
-            if x > free_from_x and is_another_minute:
+            step = self._story.steps[point]
+            if x > free_from_x and step != last_step:
                 yield x, words
+                last_step = step
                 last_time = time_of_point
                 free_from_x = x + width + 12
+
+    def _name_step(self, point: int) -> str:
+        return tr("Step {n}", n=format_number(self._story.steps[point]))
 
     def _draw_choice_and_pointer(self, painter: QPainter, scale: PlotScale) -> None:
         """Draws a ring around the chosen place, and what the pointer is at: a mark

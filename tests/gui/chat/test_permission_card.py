@@ -864,15 +864,15 @@ def test_always_allow_of_an_edit_names_the_folder_it_covers(theme: Theme) -> Non
     )
     panel.show_waiting_questions({1: edit})
     paint(panel)
-    assert "Always allow in src/[1]" in words_in_sight(panel)
+    assert "Always allow edits in src/[1]" in words_in_sight(panel)
     assert "Allow edits in src/[1] in this conversation" in words_in_sight(panel)
     choice = panel.findChild(QComboBox)
     assert choice is not None
     assert choice.itemText(1) == "Edit or create any file in this workspace", "no tool's name"
     choice.setCurrentIndex(1)
     assert "Allow edits in this conversation" in buttons(panel)
-    button = buttons(panel)["Always allow in this workspace"]
-    assert button.toolTip() == "Always allow in this workspace (Alt+A)"
+    button = buttons(panel)["Always allow edits in this workspace"]
+    assert button.toolTip() == "Always allow edits in this workspace (Alt+A)"
     answered = QSignalSpy(panel.answered)
     button.click()
     assert answered.count() == 1
@@ -880,7 +880,9 @@ def test_always_allow_of_an_edit_names_the_folder_it_covers(theme: Theme) -> Non
     panel.show_waiting_questions(
         {2: replace(edit, rules=("x",), rule_folders=("long/" * 20 + "end\u202e",))}
     )
-    (named,) = [words for words in words_in_sight(panel) if words.startswith("Always allow in …")]
+    (named,) = [
+        words for words in words_in_sight(panel) if words.startswith("Always allow edits in …")
+    ]
     assert named.endswith("long/end⟨202E⟩")
 
 
@@ -1052,11 +1054,11 @@ def test_a_command_line_is_shown_as_the_programs_that_it_starts(theme: Theme) ->
     words = [label.text() for label in panel.findChildren(QLabel) if label.text()]
     shown = {"Runs", "pytest", "✓ tail", "tee", "writes timings⟨202E⟩.txt", "pytest *, tee *"}
     assert shown <= set(words)
-    assert "Always allow pytest and tee here" in buttons(panel)
+    assert "Always allow pytest and tee in this workspace" in buttons(panel)
     many = tuple(AskedProgram(name) for name in "abcd")
     rules = ("a *, b *, c *, d *",)
     panel.show_waiting_questions({2: replace(question, programs=many, rules=rules)})
-    assert "Always allow these 4 programs here" in buttons(panel)
+    assert "Always allow these 4 programs in this workspace" in buttons(panel)
     exact_only = replace(question, scopes=("once",), rules=())
     last = PermissionQuestionPanel(theme)
     last.show_waiting_questions({3: exact_only})
@@ -1069,7 +1071,7 @@ def test_letters_that_look_like_others_are_marked_wherever_a_program_is_named(th
     panel.show_waiting_questions({1: question})
     words = {label.text() for label in panel.findChildren(QLabel)}
     assert {"⟨ġ 0121⟩it push", "⟨ġ 0121⟩it push *"} <= words
-    assert "Always allow ⟨ġ 0121⟩it push here" in buttons(panel)
+    assert "Always allow ⟨ġ 0121⟩it push in this workspace" in buttons(panel)
     text = panel.findChild(ExactTextView)
     assert text is not None
     assert text.toPlainText() == "⟨ġ 0121⟩it push größe"
@@ -1137,9 +1139,9 @@ def test_the_button_says_what_the_chosen_rule_allows(theme: Theme) -> None:
         choice.setCurrentIndex(number)
         said += [words for words in words_in_sight(panel) if words.startswith("Always")]
     assert said == [
-        "Always allow seq 1 * here",
-        "Always allow seq here",
-        "Always allow by this rule",
+        "Always allow seq 1 * in this workspace",
+        "Always allow seq in this workspace",
+        "Always allow commands by this rule in this workspace",
     ]
 
 
@@ -1169,11 +1171,13 @@ def test_what_fits_the_card_has_no_button_for_its_full_size(theme: Theme) -> Non
 def test_a_rule_with_network_access_says_so_in_the_users_language() -> None:
     """In German, the button said "(with network access)"."""
     rule = "git fetch (with network access)"
-    assert describe_allowed_programs(rule, ["git fetch"]) == f"Always allow {rule} here"
+    assert (
+        describe_allowed_programs(rule, ["git fetch"]) == f"Always allow {rule} in this workspace"
+    )
     set_translations({"with network access": "mit Netzwerkzugriff"})
     try:
         words = describe_allowed_programs(rule, ["git fetch"])
-        assert words == "Always allow git fetch (mit Netzwerkzugriff) here"
+        assert words == "Always allow git fetch (mit Netzwerkzugriff) in this workspace"
     finally:
         set_translations({})
 
@@ -1211,4 +1215,6 @@ def test_enter_by_habit_does_not_allow_what_the_card_warns_of(
         assert card is not None
         card.focus_first_control()
         assert approvals.focusWidget() is buttons(approvals)[focused], focused
+        is_green = buttons(approvals)["Allow once"].property("look") == "primary"
+        assert is_green is (focused == "Allow once")
         approvals.show_waiting_questions({})

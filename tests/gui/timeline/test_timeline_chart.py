@@ -179,10 +179,13 @@ def test_a_short_conversation_says_each_minute_once(theme: Theme) -> None:
     chart = TimelineChart(theme)
     chart.resize(640, 390)
     chart.plot_timeline(story, ())
-    said = [
-        words.split()[-1]
-        for _, words in chart._visible_dates_with_positions(chart.fontMetrics(), chart.scale)
+    labels = [
+        words for _, words in chart._visible_dates_with_positions(chart.fontMetrics(), chart.scale)
     ]
+    # Times alone stood at distances that were those of steps.
+    assert labels[0].startswith("Step ")
+    assert labels[-1].startswith("Step 12")
+    said = [label.split()[-1] for label in labels if "·" in label]
     assert len(said) == 2
     assert said == sorted(set(said))
 

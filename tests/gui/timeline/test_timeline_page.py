@@ -280,8 +280,11 @@ def test_undo_one_of_a_batch_and_all_of_it(page: Page, settle: Settle) -> None:
     assert session.done == ["undo m1"]
     session.append(Unfolded("m1"))
     settle()
+    timeline.panel.undo_button.setFocus()
     QTest.mouseClick(timeline.panel.undo_button, LEFT)
     assert session.done[1:] == ["undo m0", "undo m1", "undo m2"]
+    # Return, pressed once more, took the undo back.
+    assert timeline.window().focusWidget() is timeline.panel.document
     # The sentence explained “Undo” where both buttons said “Redo”.
     for fold in ("m0", "m2"):
         session.append(Unfolded(fold))
