@@ -12,6 +12,7 @@ from helix_desktop.mcp_client import hosted_server
 from helix_desktop.mcp_client.login_path import read_login_path
 from helix_desktop.mcp_client.server_config import ServerConfig
 from helix_desktop.processes.folders_of_agents import environment_without_agents
+from helix_desktop.processes.starter import find_users_program
 
 # Environment variables for MCP servers: enough to find programs, but none of our keys.
 PASSED_ON = (
@@ -130,6 +131,19 @@ class McpServerHost:
         finally:
             task.cancel()
             await asyncio.wait([task], timeout=2)
+
+    async def check_programs(self, configs: Sequence[ServerConfig]) -> None:
+        """Raise NotFound that names the first program that these servers need and that is not
+        there, before anybody is asked whether they may run.
+        """
+        environment: Mapping[str, str] | None = None
+        for config in configs:
+            # A name with a reference in it is known only when the server starts.
+            if config.kind != "stdio" or "$" in config.command:
+                continue
+            if environment is None:
+                environment = await self._login_environment()
+            find_users_program(config.command, environment)
 
     async def _login_environment(self) -> Mapping[str, str]:
         """Return the variables that servers get: a few of ours, and the PATH of the login shell.

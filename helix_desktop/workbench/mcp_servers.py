@@ -89,6 +89,11 @@ class WorkspaceMcpServers:
             host = await self._require_host()
             await host.configure_servers(self._readable_configs())
 
+    async def check_programs_of_servers(self, servers: Sequence[ServerConfig]) -> None:
+        """Raise NotFound if a program that one of these servers needs is not on this computer."""
+        host = await self._require_host()
+        await host.check_programs(servers)
+
     async def add_pasted_servers(self, text: str, name: str = "") -> PastedServers:
         """Add servers from pasted text in any common form. Secrets are stored before settings.
 

@@ -12,6 +12,7 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.desktop.settings_backend import SettingsBackend
+from helix_desktop.errors import NotFound
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import journal_backups
 from helix_desktop.workbench import Workbench, Workbenches
@@ -132,6 +133,18 @@ async def test_servers_are_read_as_they_will_be_started_and_kept(
     ] == [("files", False)]
     await bench.mcp_servers.remove_server("files")
     assert backend.list_mcp_servers(bench) == []
+
+
+async def test_a_missing_program_is_named_before_anybody_is_asked_to_start_it(
+    backend: SettingsBackend, bench: Workbench
+) -> None:
+    """The question showed a command that could not run, and the card failed afterwards."""
+    missing = backend.parse_server_configuration("no-such-program-here --mcp", "")
+    with pytest.raises(NotFound, match="The program no-such-program-here was not found"):
+        await bench.mcp_servers.check_programs_of_servers(missing)
+    found = backend.parse_server_configuration("sh -c true", "")
+    far_away = backend.parse_server_configuration("https://example.org/mcp", "")
+    await bench.mcp_servers.check_programs_of_servers([*found, *far_away])
 
 
 async def test_one_servers_mistake_stops_no_other_and_limits_and_tools_are_kept(

@@ -164,9 +164,17 @@ class FakeServers:
         self.running: list[McpServerState] = []
         self.changes: list[tuple[str, float]] = []
         self.marked: list[tuple[str, str, bool]] = []
+        self.missing_program = ""
 
     def list_offered_resources(self) -> Sequence[McpServerResource]:
         return [McpServerResource("docs", "docs://style", "The style guide")]
+
+    async def check_programs_of_servers(self, servers: Sequence[ServerConfig]) -> None:
+        if self.missing_program:
+            raise NotFound(
+                f"The program {self.missing_program} was not found.",
+                remedy="Install the program, or specify its full path.",
+            )
 
     async def add_pasted_servers(self, text: str, name: str = "") -> None:
         self.running += [

@@ -148,7 +148,9 @@ class McpServersPage(SettingsPage):
         self._error_label.setText(translate_sentences(str(error)))
 
     def _confirm_and_add_typed_servers(self) -> None:
-        """Shows exactly what will be started or contacted before it is added."""
+        """Shows exactly what will be started or contacted before it is added, unless a program
+        that it needs is missing. The login shell that knows where programs are may take a while.
+        """
         text = self._text.toPlainText()
         name = self._name.text().strip()
         try:
@@ -157,6 +159,14 @@ class McpServersPage(SettingsPage):
             self._error_label.setText(translate_sentences(str(error)))
             return
         self._error_label.setText("")
+        self._runner.run_in_background(
+            self._bench.mcp_servers.check_programs_of_servers(servers),
+            then=lambda _: self._confirm_servers(servers, text, name),
+            failed=self._show_server_error,
+            owner=self,
+        )
+
+    def _confirm_servers(self, servers: Sequence[ServerConfig], text: str, name: str) -> None:
         replaced = [server.name for server in servers if server.name in self._cards]
         kept = ""
         if self._edited_name in self._cards and self._edited_name not in replaced:

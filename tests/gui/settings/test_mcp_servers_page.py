@@ -56,6 +56,18 @@ def test_of_a_server_far_away_it_is_not_said_that_it_is_started(
     assert box.findChildren(QPlainTextEdit)[0].toPlainText().endswith(text)
 
 
+def test_nobody_is_asked_to_start_a_program_that_is_not_there(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    bench.mcp_servers.missing_program = "nosuch"
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
+    page._text.setPlainText("nosuch --mcp")
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    assert page.findChildren(ConsentDialog) == []
+    assert "The program nosuch was not found." in said(page)
+    assert page._text.toPlainText() == "nosuch --mcp"
+
+
 def test_what_was_pasted_stays_until_it_is_kept(
     window: MainWindow,
     bench: FakeWorkbench,
