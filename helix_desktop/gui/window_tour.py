@@ -116,14 +116,10 @@ class WindowTour(QObject):
         if self._needs_second_exchange():
             offer = tr("Send “list”")
 
-        shown_number = self._step_number + 1
-        shown_count = len(self.steps)
-        if self._step_number > UNDO_FOLD_STEP and not self._has_folded():
-            shown_number -= 1  # There was nothing to undo, so that step did not come.
-            shown_count -= 1
+        # A step that is left out counts, too, so that the total stays the same.
         shown_step = ShownTourStep(
-            shown_number,
-            shown_count,
+            self._step_number + 1,
+            len(self.steps),
             step.title,
             self._text_of_step(step, is_done=is_done),
             offer,

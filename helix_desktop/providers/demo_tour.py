@@ -252,7 +252,7 @@ def _run_step(scene: DemoScene) -> ScriptedReply:
 
 def _large_output_step(scene: DemoScene) -> ScriptedReply:
     words = scene.say(
-        "Next, I run a command that prints {n} lines, and say which of them I need. All go into the cache; I am sent an excerpt.",
+        "I run a command with {n} lines of output. All of them are stored; only the lines that I need are sent to the model.",
         n=RECORDS,
     )
     arguments = add_keep_argument_if_large({"command": command_with_large_output()}, "large", scene)

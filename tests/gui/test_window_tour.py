@@ -42,7 +42,7 @@ def test_a_tour_that_cannot_begin_says_why(
     assert window.findChildren(TourStepCard) == []
 
 
-def test_the_numbers_of_the_tour_have_no_gap_where_there_is_nothing_to_undo(
+def test_the_tour_has_the_same_total_where_a_step_is_left_out_because_nothing_can_be_undone(
     front: DialogsAndNotifications, window: MainWindow
 ) -> None:
     window.window_actions["tour"].trigger()
@@ -56,7 +56,7 @@ def test_the_numbers_of_the_tour_have_no_gap_where_there_is_nothing_to_undo(
         "Step 2 of 6",
         "Step 3 of 6",
         "Step 4 of 6",
-        "Step 5 of 5",
+        "Step 6 of 6",
     ]
     card.back.click()
     assert card.number.text() == "Step 4 of 6"

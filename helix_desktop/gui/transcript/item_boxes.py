@@ -450,6 +450,11 @@ def _build_call_detail_boxes(
         yield build_note_box(ink, width, reason, gap=6)
 
     if state.returned is not None:
+        if state.fold is not None and state.fold.kind is facts.FoldKind.EXCERPT:
+            # Before the output, which may have thousands of lines.
+            label = tr("Show what the model saw")
+            open_fold = chat_actions.OpenFold(state.fold.fold)
+            yield basic_boxes.ActionLineBox(ink, width, label, open_fold, gap=6)
         yield from _build_output_boxes(context, item, state, state.returned)
         if state.returned.child:
             yield from _build_subagent_boxes(context, state.returned.child)

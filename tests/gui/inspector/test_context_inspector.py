@@ -141,6 +141,7 @@ def test_what_comes_next_is_told_in_the_users_language(
 def test_at_an_earlier_step_it_shows_what_was_seen(
     panel: ContextInspector, session: Commanded, settle: Settle
 ) -> None:
+    assert panel.slider.accessibleName() == panel.slider.toolTip() == "Show an earlier step"
     panel.slider.setValue(1)
     settle()
     step = panel._steps[1]

@@ -80,6 +80,24 @@ def test_a_call_opens_to_its_output(theme: Theme) -> None:
     assert made.boxes[1].text.replace("\N{LINE SEPARATOR}", "\n") == "one\ntwo"
 
 
+def test_an_opened_call_leads_to_its_excerpt_before_the_output(theme: Theme) -> None:
+    """The tour promised an excerpt, and below the opened call stood 1,500 lines first."""
+    told = Told()
+    told.reply("", call(1))
+    told.returned("c1")
+    told.add(Folded("e", FoldKind.EXCERPT, PartRef(2), "short", 2, 900))
+    page = page_of(theme, told.facts)
+    page.section_amounts["open", 1, 0] = 1
+    made = laid(page)
+    assert kinds(made) == [ToolCallBox, ActionLineBox, CodeBox]
+    (link,) = made.boxes[1].hot_spots
+    assert link.act == OpenFold("e")
+    told.add(Unfolded("e"))
+    page = page_of(theme, told.facts)
+    page.section_amounts["open", 1, 0] = 1
+    assert kinds(laid(page)) == [ToolCallBox, CodeBox]
+
+
 def test_an_output_that_is_not_in_the_fact_is_asked_for(theme: Theme) -> None:
     told = Told()
     told.reply("", call(1))
