@@ -298,20 +298,25 @@ class ClientTurn:
         """Whether somebody took the message out of the queue while nothing was heard of it."""
         if self._acknowledged_by is None or live.running not in AT_REST:
             return False
-        return live.queued is None or not self._has_own_message(live.queued.messages)
+        return live.queued is None or not self._has_own_message(live.queued.messages_with_ids())
 
     def _check_can_be_resumed(self) -> None:
         if is_last_turn_complete(self._followed.state):
             self.is_refused = True
             raise NotFound("There is nothing to continue.", remedy="Nothing was sent.")
 
-    def _has_own_message(self, messages: Iterable[tuple[facts.UserPart, ...]]) -> bool:
-        for parts in messages:
-            if self._is_own_message(parts):
+    def _has_own_message(self, messages: Iterable[session_events.MessageWithId]) -> bool:
+        for parts, command_id in messages:
+            if self._is_own_message(parts, command_id):
                 return True
         return False
 
-    def _is_own_message(self, parts: tuple[facts.UserPart, ...]) -> bool:
+    def _is_own_message(self, parts: tuple[facts.UserPart, ...], command_id: str) -> bool:
+        """Others may send equal words. Where a host of an earlier version tells no ids, the words
+        decide.
+        """
+        if command_id:
+            return command_id == self._send_id
         if not self._sent_text:
             # The host has not said yet what the slash command has become.
             return True
@@ -361,8 +366,8 @@ class ClientTurn:
         if self._last_seq_before is None or recorded.seq <= self._last_seq_before:
             return
         fact = recorded.fact
-        if isinstance(fact, facts.UserSaid) and not fact.by and self._is_own_message(fact.parts):
-            self._has_begun = True
+        if isinstance(fact, facts.UserSaid) and not fact.by:
+            self._has_begun |= self._is_own_message(fact.parts, fact.command)
         if not self._has_begun:
             return
         await self._print_fact(recorded)
@@ -383,7 +388,7 @@ class ClientTurn:
         if self.ended is not None or not self._is_sent:
             return
         if isinstance(event, session_events.MessagesQueued):
-            is_taken_back = self._has_own_message(event.taken_back)
+            is_taken_back = self._has_own_message(event.taken_back_with_ids())
             if is_taken_back and not self._has_begun:
                 self.ended = facts.TurnEnded(facts.TurnEnd.STOPPED, TAKEN_BACK)
             return

@@ -72,7 +72,7 @@ class MessageQueue(list[QueuedMessage]):
     def take_back_queued(self, index: int) -> tuple[facts.UserPart, ...]:
         """Take a waiting message back, to edit or drop it."""
         message = self.pop(index)
-        self._notify_queue(message.parts)
+        self._notify_queue(message)
         return message.parts
 
     def set_steering(self, index: int, *, steer: bool) -> None:
@@ -134,7 +134,7 @@ class MessageQueue(list[QueuedMessage]):
 
     def _notify_queue(
         self,
-        *taken_back: tuple[facts.UserPart, ...],
+        *taken_back: QueuedMessage,
         put_back: tuple[tuple[facts.UserPart, ...], ...] = (),
     ) -> None:
         """Tell listeners of a change. `taken_back`: messages that the user gets back to edit.
@@ -143,10 +143,15 @@ class MessageQueue(list[QueuedMessage]):
         messages = tuple(message.parts for message in self)
         steering_count = self._count_steering()
         command_ids = tuple(message.command_id for message in self)
-        conversation = self._conversation.id
         self._conversation.notify_listeners(
             MessagesQueued(
-                conversation, messages, taken_back, steering_count, put_back, command_ids
+                self._conversation.id,
+                messages,
+                tuple(message.parts for message in taken_back),
+                steering_count,
+                put_back,
+                command_ids,
+                tuple(message.command_id for message in taken_back),
             )
         )
 

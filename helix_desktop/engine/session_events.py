@@ -4,6 +4,7 @@ A window, the command line and an MCP progress report are listeners. Events are 
 not stored: what must last is a fact, which arrives as `FactAppended`.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from helix_desktop.engine.facts import FoldKind, Recorded, UserPart
@@ -14,6 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 CLOSED = "The program stopped during this turn."
 # The cause of a turn that ended because the reply repeated itself.
 TEXT_CAUSE = "repeated text"
+MessageWithId = tuple[tuple[UserPart, ...], str]  # The id: see `UserSaid.command`.
 
 
 class ConversationActivity(StrEnum):
@@ -128,6 +130,21 @@ class MessagesQueued:
     put_back: tuple[tuple[UserPart, ...], ...] = ()
     # Of `messages`: see `UserSaid.command`. Empty if a host of an earlier version tells it.
     command_ids: tuple[str, ...] = ()
+    taken_back_ids: tuple[str, ...] = ()  # Of `taken_back`.
+
+    def messages_with_ids(self) -> list[MessageWithId]:
+        return _pair_with_ids(self.messages, self.command_ids)
+
+    def taken_back_with_ids(self) -> list[MessageWithId]:
+        return _pair_with_ids(self.taken_back, self.taken_back_ids)
+
+
+def _pair_with_ids(
+    messages: Sequence[tuple[UserPart, ...]], ids: Sequence[str]
+) -> list[MessageWithId]:
+    """Returns each message with its id, or "" where a host of an earlier version told none."""
+    missing_ids = [""] * (len(messages) - len(ids))
+    return list(zip(messages, (*ids, *missing_ids), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -510,12 +510,12 @@ class ClientQueue:
         if index >= len(self._at_host):
             unsent = self._unsent[index - len(self._at_host)]
             self._sending[unsent.command_id].cancel()
-            self._remove_unsent(unsent, unsent.message.parts)
+            self._remove_unsent(unsent)
             return unsent.message.parts
         message = self._at_host[index]
         self._start_change(index, QueueChange.TAKE_BACK)
         self._at_host.remove(message)
-        self._notify(message.parts)
+        self._notify(message)
         return message.parts
 
     def move_message(self, index: int, new_index: int) -> None:
@@ -547,10 +547,10 @@ class ClientQueue:
             async with self._order:
                 await self._send_until_confirmed(unsent)
         except HelixError as error:
-            self._remove_unsent(unsent, parts)
+            self._remove_unsent(unsent)
             session.workspace.report_refused_message(session.id, parts, error)
         else:
-            self._remove_unsent(unsent, parts)
+            self._remove_unsent(unsent)
         finally:
             self._sending.pop(unsent.command_id, None)
 
@@ -579,28 +579,26 @@ class ClientQueue:
             else:
                 return
 
-    def _remove_unsent(self, unsent: UnconfirmedMessage, *taken_back: tuple[UserPart, ...]) -> None:
+    def _remove_unsent(self, unsent: UnconfirmedMessage) -> None:
         if unsent in self._unsent:
             self._unsent.remove(unsent)
-            self._notify(*taken_back)
+            self._notify(unsent.message)
 
     # --- What the host tells
 
     def take_over_from_host(self, event: session_events.MessagesQueued) -> None:
         at_host: list[QueuedMessage] = []
-        arrived: list[tuple[UserPart, ...]] = []
-        for index, parts in enumerate(event.messages):
-            command_id = ""
-            if index < len(event.command_ids):
-                command_id = event.command_ids[index]
+        taken_back: list[QueuedMessage] = []
+        for parts, command_id in event.taken_back_with_ids():
+            taken_back.append(QueuedMessage(parts, steer=False, command_id=command_id))
+        for index, (parts, command_id) in enumerate(event.messages_with_ids()):
             is_steering = index < event.steering_count
             at_host.append(QueuedMessage(parts, steer=is_steering, command_id=command_id))
             unsent = self._find_unsent(command_id, parts)
             if unsent is not None:
                 self._unsent.remove(unsent)
-                arrived.append(unsent.message.parts)
+                taken_back.append(unsent.message)
         self._at_host = at_host
-        taken_back = event.taken_back + tuple(arrived)
         self._notify(*taken_back, put_back=event.put_back)
 
     def note_recorded_message(self, seq: int, message: facts.UserSaid) -> None:
@@ -610,7 +608,7 @@ class ClientQueue:
             return
         # An equal message of long ago may come only now, while the conversation is being opened.
         if message.command or seq > unsent.known_seq:
-            self._remove_unsent(unsent, unsent.message.parts)
+            self._remove_unsent(unsent)
 
     def _find_unsent(
         self, command_id: str, parts: tuple[UserPart, ...]
@@ -628,7 +626,7 @@ class ClientQueue:
 
     def _notify(
         self,
-        *taken_back: tuple[UserPart, ...],
+        *taken_back: QueuedMessage,
         put_back: tuple[tuple[UserPart, ...], ...] = (),
     ) -> None:
         messages = [message.parts for message in self._list_all()]
@@ -637,10 +635,11 @@ class ClientQueue:
         queued = session_events.MessagesQueued(
             self._session.id,
             tuple(messages),
-            taken_back,
+            tuple(message.parts for message in taken_back),
             steering_count,
             put_back,
             tuple(command_ids),
+            tuple(message.command_id for message in taken_back),
         )
         self._session.conversation.notify_listeners(queued)
 

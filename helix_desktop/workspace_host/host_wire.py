@@ -416,13 +416,8 @@ def _build_facts_message(number: int, event: FactsAdded | NewestFacts) -> FactsM
 
 
 def _encode_queued(event: session_events.MessagesQueued) -> _QueuedOnWire:
-    messages: list[str] = []
-    for index, parts in enumerate(event.messages):
-        command_id = ""
-        if index < len(event.command_ids):
-            command_id = event.command_ids[index]
-        messages.append(_encode_parts(parts, command_id))
-    taken_back = [_encode_parts(parts) for parts in event.taken_back]
+    messages = [_encode_parts(*message) for message in event.messages_with_ids()]
+    taken_back = [_encode_parts(*message) for message in event.taken_back_with_ids()]
     put_back = [_encode_parts(parts) for parts in event.put_back]
     return _QueuedOnWire(
         event.conversation,
@@ -525,21 +520,17 @@ def _decode_streamed(name: str, body: bytes) -> session_events.ReplyStreamed:
 
 
 def _decode_queued(queued: _QueuedOnWire) -> session_events.MessagesQueued:
-    messages: list[tuple[facts.UserPart, ...]] = []
-    command_ids: list[str] = []
-    for text in queued.messages:
-        message = _decode_waiting_message(text)
-        messages.append(message.parts)
-        command_ids.append(message.command)
-    taken_back = [_decode_waiting_message(text).parts for text in queued.taken_back]
-    put_back = [_decode_waiting_message(text).parts for text in queued.put_back]
+    messages = [_decode_waiting_message(text) for text in queued.messages]
+    taken_back = [_decode_waiting_message(text) for text in queued.taken_back]
+    put_back = [_decode_waiting_message(text) for text in queued.put_back]
     return session_events.MessagesQueued(
         queued.conversation,
-        tuple(messages),
-        tuple(taken_back),
+        tuple(message.parts for message in messages),
+        tuple(message.parts for message in taken_back),
         queued.steering_count,
-        tuple(put_back),
-        tuple(command_ids),
+        tuple(message.parts for message in put_back),
+        tuple(message.command for message in messages),
+        tuple(message.command for message in taken_back),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,10 +16,11 @@ from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.session_events import Event, QuestionAsked
+from helix_desktop.engine.session_events import Event, MessagesQueued, QuestionAsked
 from helix_desktop.errors import ActionRefused
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workspace_host.byte_streams import SocketStream
+from helix_desktop.workspace_host.host_interface import CommandResult, HostCommand, SendMessage
 from helix_desktop.workspace_host.host_server import serve_host_client
 from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
 from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
@@ -49,6 +51,17 @@ class RecordingConsole:
         self.errors.append(sentence)
 
 
+class HostOfEarlierVersion(LocalWorkspaceHost):
+    """Records messages without the id of their command."""
+
+    async def run_host_command(self, command: HostCommand, command_id: str = "") -> CommandResult:
+        if not isinstance(command, SendMessage):
+            return await super().run_host_command(command, command_id)
+        session = await self._bench.open_session(command.conversation)
+        session.send_message((Text(command.text),))
+        return CommandResult()
+
+
 class SuccessiveHosts:
     """`TurnHost`: each connection goes to the workbench that is open then."""
 
@@ -57,6 +70,7 @@ class SuccessiveHosts:
 
     def __init__(self) -> None:
         self.bench: Workbench | None = None
+        self.kind_of_host = LocalWorkspaceHost
         self.is_open = asyncio.Event()
         self._serving = OwnedTasks("hosts of a test")
         self._stream: SocketStream | None = None
@@ -70,7 +84,7 @@ class SuccessiveHosts:
         await self.is_open.wait()
         assert self.bench is not None
         here, self._stream = await socket_streams()
-        serving = serve_host_client(LocalWorkspaceHost(self.bench), self._stream)
+        serving = serve_host_client(self.kind_of_host(self.bench), self._stream)
         self._serving.spawn_task(serving, name="serve")
         host = await RemoteWorkspaceHost.connect_over_stream(here)
         try:
@@ -195,6 +209,53 @@ async def test_a_message_behind_somebodys_turn_is_answered_though_the_host_is_ki
     assert asked.console.output
     assert "The turn before yours waits for somebody’s permission" in asked.console.errors[0]
     assert not (folder / "b.txt").exists()
+
+
+async def two_equal_messages_that_wait(
+    opened: OpenWorkspace, hosts: SuccessiveHosts
+) -> list[AskedTurn]:
+    await opened.begin_turn_that_asks()
+    hosts.open_with(opened.bench)
+    both: list[AskedTurn] = []
+    for count in (1, 2):
+        arguments = ask_arguments(opened.session.id, "read README.md")
+        arguments.json = True
+        both.append(AskedTurn(arguments, hosts))
+        async with asyncio.timeout(LIMIT):
+            while len(opened.session.queue) < count:
+                await opened.watched.wait_for(MessagesQueued)
+    return both
+
+
+@pytest.mark.parametrize("tells_ids", [True, False])
+async def test_of_two_equal_messages_each_command_prints_the_turn_of_its_own(
+    opened: OpenWorkspace, hosts: SuccessiveHosts, *, tells_ids: bool
+) -> None:
+    """Both printed the first turn, and nobody the second. A host of an earlier version does not
+    say which is whose: there, both end at least.
+    """
+    if not tells_ids:
+        hosts.kind_of_host = HostOfEarlierVersion
+    both = await two_equal_messages_that_wait(opened, hosts)
+    opened.deny_question()
+    printed: list[set[int]] = []
+    for asked in both:
+        assert await asked.exit_code() == 0
+        lines = [json.loads(line) for line in asked.console.output.splitlines()]
+        printed.append({line["seq"] for line in lines})
+    assert all(printed)
+    assert printed[0].isdisjoint(printed[1]) is tells_ids
+
+
+async def test_of_two_equal_messages_only_the_one_that_was_taken_back_is_given_up(
+    opened: OpenWorkspace, hosts: SuccessiveHosts
+) -> None:
+    first, second = await two_equal_messages_that_wait(opened, hosts)
+    opened.session.queue.take_back_queued(0)
+    assert await first.exit_code() == 1
+    opened.deny_question()
+    assert await second.exit_code() == 0
+    assert texts_said(opened.session) == ["write b.txt: text", "read README.md"]
 
 
 async def test_a_long_text_is_recognised_as_the_message_that_it_was(

@@ -69,7 +69,7 @@ EVENTS: list[ConversationEvent] = [
     QuestionAsked("c", 1, QUESTION),
     QuestionAnswered("c", 1),
     FoldProgress("c", facts.FoldKind.HANDOVER, "why", done=True),
-    MessagesQueued("c", (SAID, SAID), (SAID,), 1, (SAID,), ("a", "")),
+    MessagesQueued("c", (SAID, SAID), (SAID,), 1, (SAID,), ("a", ""), ("b",)),
     MeterChanged("c"),
     FactsAdded(tuple(facts.Recorded("c", seq, 1.0, facts.UserSaid(SAID)) for seq in range(1, 200))),
 ]  # fmt: skip
