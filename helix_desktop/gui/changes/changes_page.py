@@ -498,7 +498,7 @@ class ChangesPage(QWidget):
             self._row_shown_last = None
             self.body.show_sentence_only(self._explain_empty_list())
         elif self._shown is None:
-            self.body.show_sentence_only(tr("Nothing is left of this change. Choose another file in the list."))  # fmt: skip
+            self.body.show_sentence_only(self._explain_missing_file())
             if had_focus:
                 # For any other reason, the list would choose its first file.
                 self.files.setFocus(Qt.FocusReason.MouseFocusReason)
@@ -510,10 +510,19 @@ class ChangesPage(QWidget):
         turns_with_rows = [row.turn for row in rows]
         undone_turns: list[TurnOfChanges] = []
         for turn in self._turns:
-            was_undone = len(without_user_undos(turn.sources)) < len(turn.sources)
-            if was_undone and turn not in turns_with_rows:
+            if _has_user_undo(turn) and turn not in turns_with_rows:
                 undone_turns.append(turn)
         return undone_turns
+
+    def _explain_missing_file(self) -> str:
+        """Says why the file that was shown last is not in the list any more."""
+        row = self._row_shown_last
+        undone_turns = [turn.seq for turn in self._undone]
+        if row is not None and row.turn is not None and row.turn.seq in undone_turns:
+            return tr(
+                "You undid the changes of this turn. You can redo them from the Undo menu, or choose another file in the list."
+            )
+        return tr("Nothing is left of this change. Choose another file in the list.")
 
     def _explain_empty_list(self) -> str:
         if self._undone:
@@ -824,7 +833,7 @@ def _build_group_rows(group: ChangesGroup, committed: frozenset[str]) -> list[Ch
         if not is_half_with_old_name:
             files.append(file)
     if not files:
-        return []
+        return _build_row_of_undone_turn(group)
 
     # Folders are listed only if no file changed.
     if is_change_of_folder(files[0].change):
@@ -846,6 +855,20 @@ def _build_group_rows(group: ChangesGroup, committed: frozenset[str]) -> list[Ch
     rows = [heading_row]
     rows += group_rows_by_folder(files, group.turn, committed)
     return rows
+
+
+def _build_row_of_undone_turn(group: ChangesGroup) -> list[ChangesListRow]:
+    """Returns a heading for a turn of which the user undid everything, so that it does not seem
+    lost, or nothing for a turn that left no changes by itself.
+    """
+    if group.turn is None or not _has_user_undo(group.turn):
+        return []
+    ending = f" · {tr('undone')}"
+    return [ChangesListRow(heading=f"{group.heading}{ending}", whole_ending=ending)]
+
+
+def _has_user_undo(turn: TurnOfChanges) -> bool:
+    return len(without_user_undos(turn.sources)) < len(turn.sources)
 
 
 def _since_turn_heading(turn: TurnOfChanges, turns: Sequence[TurnOfChanges]) -> str:

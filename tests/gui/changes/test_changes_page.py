@@ -367,3 +367,31 @@ def test_the_note_above_the_changes_is_never_cut(page: ChangesPage, width: int) 
     assert note.height() >= note.heightForWidth(note.width())
     assert note.geometry().right() <= bar.width()
     assert page.commit_button.geometry().bottom() <= bar.height()
+
+
+def test_a_turn_that_was_undone_stays_in_the_list_and_says_so(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    """Its rows were gone, and beside the other turn's an empty pane was left."""
+    (turn,) = page._turns
+    other_turn = replace(turn, seq=20, number=2, last=2, title="Test it")
+    rows = list(page.files.files.items)
+    rows_of_other = [replace(row, turn=other_turn) if row.turn else row for row in rows]
+    shown = [*rows_of_other, *rows]
+    page._show_gathered_changes(
+        GatheredChanges(changes, page._conversation, [turn, other_turn], shown)
+    )
+    last_place = len(shown) - 1 - [row.file is not None for row in reversed(shown)].index(True)
+    page.files.setCurrentIndex(page.files.files.index(last_place))
+    (source,) = turn.sources
+    undo = replace(source, fact=replace(source.fact, by="undo"))
+    undone_turn = replace(turn, sources=(source, undo))
+    heading = _build_group_rows(ChangesGroup("“Extract it”", [], undone_turn), frozenset())
+    assert [describe_changes_row(row) for row in heading] == ["“Extract it” · undone"]
+    assert _build_group_rows(ChangesGroup("“Extract it”", [], turn), frozenset()) == []
+    page._show_gathered_changes(
+        GatheredChanges(
+            changes, page._conversation, [undone_turn, other_turn], [*rows_of_other, *heading]
+        )
+    )
+    assert page.body._sentence_label.text().startswith("You undid the changes of this turn.")
