@@ -11,7 +11,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QFormLayout, QLabel, QLineEdit, QWidget
+from PySide6.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QWidget
 
 from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.errors import HelixError, NoUsableKeyring
@@ -60,8 +60,13 @@ class ConnectModelPanel(QWidget):
         self._local_server_buttons = build_column(spacing=4)
         search_text = tr("Looking for model servers on this computer…")
         self._search_label = build_plain_label(search_text, "muted", self)
+        local_address_row = self._build_local_address_row()
+        self._local_status_label = build_plain_label("", "muted", self)
+        self._local_status_label.hide()
         form = self._build_key_form()
         self._status_label = build_plain_label("", "muted", self)
+        # Where the last step is reported: below the address or the key that it is about.
+        self._shown_status_label = self._status_label
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._set_key_place_and_test)
         self._clear_key_and_show_provider_fields()
@@ -75,6 +80,8 @@ class ConnectModelPanel(QWidget):
             local_heading,
             self._search_label,
             self._local_server_buttons,
+            local_address_row,
+            self._local_status_label,
             key_heading,
             form,
             self._status_label,
@@ -113,6 +120,26 @@ class ConnectModelPanel(QWidget):
         label = build_plain_label(text, "heading", self)
         label.setContentsMargins(0, 8, 0, 0)
         return label
+
+    def _build_local_address_row(self) -> QHBoxLayout:
+        """Builds the field for a server on this computer that has no key and no usual port."""
+        self._local_address = QLineEdit(self, placeholderText="http://localhost:8080/v1")
+        self._local_address.setAccessibleName(tr("Address of a server without a key"))
+        self._local_address.returnPressed.connect(self.test_local_address_and_add_provider)
+        self._connect_local = build_push_button(
+            tr("Connect to this address"), self, self.test_local_address_and_add_provider
+        )
+        return build_row((self._local_address, 1), self._connect_local, wraps=True)
+
+    def test_local_address_and_add_provider(self) -> None:
+        address = _complete_server_address(self._local_address.text().strip())
+        if not address:
+            self._local_address.setFocus()
+            return
+        self._shown_status_label = self._local_status_label
+        self._local_status_label.show()
+        other_server = ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
+        self._test_and_add_provider(_place_at_address(other_server, address), "")
 
     def _build_key_form(self) -> QFormLayout:
         """Builds the form in which the user chooses a service and enters its key. Only services
@@ -156,6 +183,7 @@ class ConnectModelPanel(QWidget):
         """Clears the key: one typed for a provider is never sent to another."""
         self._key.clear()
         self._key_places.hide()
+        self._shown_status_label = self._status_label
         provider = self._chosen_provider()
         has_own_address = bool(provider.address_variable)
         is_other = provider.name == OTHER_PROVIDER
@@ -184,7 +212,7 @@ class ConnectModelPanel(QWidget):
         if servers.has_connected:
             self._search_label.setText(tr("No other model server was found on this computer."))
         else:
-            self._search_label.setText(tr("No model server was found at its usual port on this computer. One at another port: choose “Another server” below. Models here cost nothing: install Ollama (ollama.com) and run “ollama pull qwen3:4b” in a terminal, or start llama.cpp with “llama-server -hf NAME”. They are then listed here."))  # fmt: skip
+            self._search_label.setText(tr("No model server was found at its usual port on this computer. One at another port: enter its address below. Models here cost nothing: install Ollama (ollama.com) and run “ollama pull qwen3:4b” in a terminal, or start llama.cpp with “llama-server -hf NAME”. They are then listed here."))  # fmt: skip
         for server, models in servers.found_servers:
             self._add_buttons_of_server(server, models)
 
@@ -214,14 +242,21 @@ class ConnectModelPanel(QWidget):
         provider = self._provider_from_form()
         key = self._key.text().strip()
         self._address.setModified(False)
+        self._shown_status_label = self._status_label
         if provider.needs_key and not (key or provider.key):
             self._show_connect_status(tr("Paste your {service} key first.", service=provider.title))
             return
-        self._show_connect_status(tr("Contacting {service}…", service=provider.title))
-        if self.focusWidget() is self._test:
-            self._key.setFocus()  # A button that is disabled would pass the focus on to the demo.
-        self._test.setEnabled(False)
+        self._test_and_add_provider(provider, key)
 
+    def _test_and_add_provider(self, provider: ProviderChoice, key: str) -> None:
+        self._show_connect_status(tr("Contacting {service}…", service=provider.title))
+        # A button that is disabled would pass the focus on to the demo.
+        if self.focusWidget() is self._test:
+            self._key.setFocus()
+        elif self.focusWidget() is self._connect_local:
+            self._local_address.setFocus()
+        self._test.setEnabled(False)
+        self._connect_local.setEnabled(False)
         testing = self._setup.test_provider(provider, key)
         add_provider = partial(self._add_tested_provider, provider, key)
         self._runner.run_in_background(
@@ -232,6 +267,7 @@ class ConnectModelPanel(QWidget):
         self, provider: ProviderChoice, key: str, tested: model_setup_port.ProviderTestResult
     ) -> None:
         self._test.setEnabled(True)
+        self._connect_local.setEnabled(True)
         if not tested.models:
             status = tr("{service} lists no models. Check the address.", service=provider.title)
             self._show_connect_status(status, look="danger")
@@ -245,6 +281,7 @@ class ConnectModelPanel(QWidget):
         if not self._address.isModified() or not self._address.text().strip():
             return
         self._address.setModified(False)
+        self._shown_status_label = self._status_label
         provider = self._provider_from_form()
         self._show_connect_status(tr("Contacting {service}…", service=provider.title))
         checking = self._setup.check_provider_address(provider)
@@ -262,8 +299,7 @@ class ConnectModelPanel(QWidget):
             return replace(provider, address=address)
         if provider.name != OTHER_PROVIDER:
             return provider
-        name = _name_server_by_address(address)
-        return replace(provider, name=name, title=name, address=address, kind="openai-chat")
+        return _place_at_address(provider, address)
 
     def _add_provider(self, provider: ProviderChoice, key: str, model: str) -> None:
         adding = self._setup.add_provider_with_key(provider, key, self._key_place)
@@ -283,6 +319,7 @@ class ConnectModelPanel(QWidget):
 
     def _show_connect_error(self, error: HelixError) -> None:
         self._test.setEnabled(True)
+        self._connect_local.setEnabled(True)
         # Where to store a key without a keyring is a choice, no failure.
         is_choice = isinstance(error, NoUsableKeyring)
         self._key_places.setVisible(is_choice)
@@ -297,8 +334,8 @@ class ConnectModelPanel(QWidget):
         self.test_key_and_add_provider()
 
     def _show_connect_status(self, text: str, look: str = "muted") -> None:
-        self._status_label.setText(text)
-        set_widget_look(self._status_label, look)
+        self._shown_status_label.setText(text)
+        set_widget_look(self._shown_status_label, look)
 
 
 class KeyPlaceButtons(QWidget):
@@ -326,6 +363,11 @@ def _describe_wanted_key(provider: ProviderChoice) -> str:
     if provider.needs_key:
         return tr("Paste the key")
     return tr("Paste the key, if a key is needed")
+
+
+def _place_at_address(provider: ProviderChoice, address: str) -> ProviderChoice:
+    name = _name_server_by_address(address)
+    return replace(provider, name=name, title=name, address=address, kind="openai-chat")
 
 
 def _complete_server_address(address: str) -> str:

@@ -27,7 +27,7 @@ def test_enter_sends_and_empties_shift_enter_breaks_the_line(composer: Composer)
     QTest.keyClicks(composer.text, "second")
     assert spy.count() == 0
     QTest.keyClick(composer.text, Qt.Key.Key_Return)
-    assert spy.at(0) == [(Text("first\nsecond"),), False]
+    assert spy.at(0)[:2] == [(Text("first\nsecond"),), False]
     assert composer.text.toPlainText() == ""
 
 
@@ -67,7 +67,7 @@ def test_with_the_other_setting_enter_breaks_the_line(composer: Composer) -> Non
     QTest.keyClicks(composer.text, "b")
     assert spy.count() == 0
     QTest.keyClick(composer.text, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-    assert spy.at(0) == [(Text("a\nb"),), False]
+    assert spy.at(0)[:2] == [(Text("a\nb"),), False]
 
 
 def test_it_grows_to_ten_lines_and_no_further(composer: Composer) -> None:

@@ -79,6 +79,26 @@ def test_a_connected_server_on_this_machine_is_not_denied(window: MainWindow) ->
     assert "No other model server was found on this computer." in said(page)
 
 
+def test_a_server_without_a_key_is_connected_by_its_address_under_this_computer(
+    window: MainWindow,
+) -> None:
+    """It was the last of 14 services under "With an API key"."""
+    setup = FakeSetup(servers=False)
+    page = ProvidersPage(setup, window.background_runner)
+    panel = page._panel
+    assert "enter its address below" in said(page)
+    page.show()
+    assert QTest.qWaitForWindowExposed(page)
+    assert 0 < panel._local_address.y() < panel._provider.y()
+    panel._local_address.setText("localhost:8123/v1")
+    panel._key.setText("typed for another service")
+    QTest.keyClick(panel._local_address, Qt.Key.Key_Return)
+    assert [(p.name, p.address, key) for p, key, _ in setup.added] == [
+        ("local-8123", "http://localhost:8123/v1", "")
+    ]
+    assert "Connected. " in panel._local_status_label.text()
+
+
 def test_another_server_needs_an_address(window: MainWindow) -> None:
     setup = FakeSetup()
     page = ProvidersPage(setup, window.background_runner)
