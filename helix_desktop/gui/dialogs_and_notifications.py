@@ -125,6 +125,7 @@ class DialogsAndNotifications(QObject):
         welcome.importing.clicked.connect(actions["import-workspace"].trigger)
         welcome.trash.clicked.connect(actions["workspace-trash"].trigger)
         welcome.bring_in.clicked.connect(self.open_import_dialog)
+        welcome.importing_conversations.clicked.connect(self.open_import_dialog)
         welcome.recorder_box.toggled.connect(self._turn_recorder_on_or_off)
         welcome.became_ready.connect(self._find_histories_for_welcome_page)
         settings = self._parts.settings

@@ -132,10 +132,16 @@ def no_session_error(path: Path, report: ReadingReport) -> InvalidInput:
     """Return an error with the first thing that the report says of the file."""
     message = f"{path} doesn't contain a session that can be read."
     sentences = list(report.sentences_about_unknown())
+    sentences_on_json: list[str] = []
     for complaint in report.complaint_sentences(str(path)):
-        # Of a file without any JSON, its first line is not what is wrong.
-        if NOT_JSON not in complaint:
+        place, is_not_json, _ = complaint.partition(f": {NOT_JSON}")
+        if not is_not_json:
             sentences.append(complaint)
+        elif place.startswith(f"{path}, line "):
+            line_number = place.removeprefix(f"{path}, line ")
+            sentences_on_json.append(f"Line {line_number} is not JSON.")
+    # Where something else is wrong as well, a line that is not JSON says less.
+    sentences += sentences_on_json
     if sentences:
         message += f" {sentences[0]}"
     return InvalidInput(message, remedy=_describe_supported_formats())

@@ -113,14 +113,14 @@ def test_a_file_without_a_session_is_refused_by_name(tmp_path: Path) -> None:
     assert "line 1" in str(caught.value) or "role" in str(caught.value)
 
 
-def test_of_a_file_that_is_nonsense_no_line_is_blamed(tmp_path: Path) -> None:
-    """The window said, of notes as text, that their first line was left out."""
+def test_of_a_file_that_is_nonsense_it_is_said_which_line_is_not_json(tmp_path: Path) -> None:
+    """The window said, of notes as text, that their first line was left out, and then nothing."""
     path = tmp_path / "notes.jsonl"
     path.write_text("Dear diary,\ntoday it rained.\n")
     with pytest.raises(InvalidInput) as caught:
         history_reading.read_history_file(path)
     refusal = f"{path} doesn't contain a session that can be read."
-    assert str(caught.value) == f"{refusal} {history_reading.FORMS}"
+    assert str(caught.value) == f"{refusal} Line 1 is not JSON. {history_reading.FORMS}"
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

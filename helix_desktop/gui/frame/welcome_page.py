@@ -83,9 +83,15 @@ class WelcomePage(QWidget):
         self.tour = self._add_action_card(column, tr("Take the tour"), about_tour, tr("Start"))
         set_widget_look(self.folder, "primary")
         self.importing = widgets.build_push_button(tr("Import workspace…"), self, look="link")
+        # Also where none were found: they may be in a file or in another folder.
+        self.importing_conversations = widgets.build_push_button(
+            tr("Import or record conversations…"), self, look="link"
+        )
         self.trash = widgets.build_push_button(tr("Workspaces in the trash…"), self, look="link")
         self.trash.hide()
-        links_row = build_row(self.importing, self.trash, 1, spacing=12)
+        links_row = build_row(
+            self.importing_conversations, self.importing, self.trash, 1, spacing=12, wraps=True
+        )
         column.addLayout(links_row)
         theme.keep_lengths_scaled(self, middle.setMaximumWidth, WIDTH)
         centred_row = build_row(1, (middle, 100), 1)
@@ -99,6 +105,7 @@ class WelcomePage(QWidget):
             self.folder.parentWidget(),
             self.tour.parentWidget(),
             self._found_card,
+            self.importing_conversations,
             self.importing,
             self.trash,
         )
@@ -168,7 +175,7 @@ class WelcomePage(QWidget):
         return card.button
 
     def enable_first_steps(self, *, ready: bool) -> None:
-        for button in (self.folder, self.tour, self.importing):
+        for button in (self.folder, self.tour, self.importing_conversations, self.importing):
             button.setEnabled(ready)
         if ready and self.isVisible():
             self.folder.setFocus()  # This lets the user open a folder by pressing Return.

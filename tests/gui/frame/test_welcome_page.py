@@ -13,6 +13,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.dialogs_and_notifications import DescribedHistories, DialogsAndNotifications
 from helix_desktop.gui.frame.welcome_page import NewestConversation, WelcomePage
 from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
+from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme
@@ -39,6 +40,11 @@ def test_without_a_workspace_there_is_a_welcome(
     assert window.focusWidget() is window.welcome.folder
     assert not window.is_sidebar_shown
     welcome = window.findChildren(WelcomePage)[0]
+    # Conversations may be in a file, so this is offered where none were found as well.
+    assert welcome.importing_conversations.isVisible()
+    welcome.importing_conversations.click()
+    (dialog,) = window.findChildren(ImportConversationsDialog)
+    dialog.reject()
     welcome.folder_given.emit(tmp_path)
     assert window.showing.page == "chat"
     assert window.current_workbench is not None
