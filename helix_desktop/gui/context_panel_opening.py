@@ -33,7 +33,7 @@ class ContextPanelOpener(QObject):
         )
         self._parts.actions.set_action_handler(
             "show-request",
-            self._pages.inspector.show_request_of_step,
+            self._show_request_of_step,
             when=self._parts.showing.has_conversation,
         )
 
@@ -117,3 +117,7 @@ class ContextPanelOpener(QObject):
 
     def _announce_changed_policy(self, _result: None) -> None:
         self._parts.requests.choices_changed.emit()
+
+    def _show_request_of_step(self) -> None:
+        # Only now: the page is made when it is first asked for, and not while the window starts.
+        self._pages.inspector.show_request_of_step()
