@@ -192,10 +192,18 @@ class ChatProgress(QObject):
         if side.steered_session is not None:
             running = side.steered_session.running
             is_folding = side.steered_session.folding.kind_in_progress is not None
-        side.composer.show_run_state(running, is_folding=is_folding)
+        # Another maker's agent is sent nothing before the end of its turn.
+        sends_only_when_done = False
+        if side.session is not None:
+            sends_only_when_done = bool(side.session.conversation.state.acp_agent)
+        side.composer.show_run_state(
+            running, is_folding=is_folding, sends_only_when_done=sends_only_when_done
+        )
         # A message that was written before its conversation is open is sent by itself.
         is_at_rest = side.session is not None and running not in WORKING_STATES
-        side.composer.waiting.show_when_sent(waits_for_user=is_at_rest)
+        side.composer.waiting.show_when_sent(
+            waits_for_user=is_at_rest, goes_only_when_done=sends_only_when_done
+        )
         if side is self._sides.current:
             self._show_background_work(side.steered_session)
             self._parts.actions.update_enabled()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QLabel, QMessageBox
+from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
 from helix_desktop.engine.conversation_context import NeededSummary
 from helix_desktop.engine.facts import (
@@ -245,6 +245,27 @@ def test_after_stop_a_queued_message_says_that_it_waits_for_the_user(
     session.set_running(ConversationActivity.IDLE)
     window.chat.bridge.emit_waiting_events()
     assert "When you continue" in [label.text() for label in waiting.findChildren(QLabel)]
+
+
+def test_a_message_to_another_agent_waits_for_the_end_of_its_turn_and_says_so(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """The defect: "When the command ends", though such an agent takes nothing before its end."""
+    session.append(ConversationStarted(acp_agent="Echo agent"))
+    session.set_running(ConversationActivity.TOOLS)
+    composer = window.chat.composer
+    composer.sent.emit((Text("next"),), True, "")
+    window.chat.bridge.emit_waiting_events()
+    labels = [label.text() for label in composer.waiting.findChildren(QLabel)]
+    assert "When done" in labels
+    assert "When the command ends" not in labels
+    buttons = [button.text() for button in composer.waiting.findChildren(QPushButton)]
+    assert "Edit" in buttons
+    assert not {"Send now", "Send when done"} & set(buttons), "there is no other time"
+    composer.text.setFocus()
+    QTest.keyClicks(composer.text, "more")
+    assert composer._send.text() == "Send when done"
+    assert composer._steer.isHidden()
 
 
 def test_a_dropped_waiting_message_can_be_had_back(

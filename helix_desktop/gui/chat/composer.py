@@ -99,6 +99,7 @@ class Composer(QWidget):
 
         # What is shown of the conversation.
         self._running = ConversationActivity.IDLE
+        self._sends_only_when_done = False
         self._measured = UNKNOWN_METER
         self._cost = ""
         self._left_out = ""
@@ -339,11 +340,19 @@ class Composer(QWidget):
         self.context_button.setAccessibleDescription(description)
         self._fit_controls_to_width()
 
-    def show_run_state(self, running: ConversationActivity, *, is_folding: bool = False) -> None:
+    def show_run_state(
+        self,
+        running: ConversationActivity,
+        *,
+        is_folding: bool = False,
+        sends_only_when_done: bool = False,
+    ) -> None:
         """Shows what is running. `is_folding`: a fold is being written, for which
-        messages do not wait.
+        messages do not wait. `sends_only_when_done`: the agent takes no message before
+        the end of its turn.
         """
         self._running = running
+        self._sends_only_when_done = sends_only_when_done
         self.price.offer_folding_only_if_idle(idle=running is ConversationActivity.IDLE)
         is_working = running in WORKING_STATES
         can_stop = is_working or is_folding
@@ -576,7 +585,8 @@ class Composer(QWidget):
         words = self.text.toPlainText()
         has_message = bool(words.strip() or self.attachments.listed_attachments)
         # An edited message takes the place of an earlier one, for which the agent has to be idle.
-        shows_steer = has_message and is_working and not self._edited
+        can_steer = is_working and not self._edited and not self._sends_only_when_done
+        shows_steer = has_message and can_steer
 
         is_send_changed = self._send.isHidden() is has_message
         is_steer_changed = self._steer.isHidden() is shows_steer

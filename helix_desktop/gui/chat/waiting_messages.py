@@ -114,6 +114,7 @@ class WaitingMessageList(QWidget):
         self.shown_messages: tuple[tuple[UserPart, ...], ...] = ()
         self._steering_count = 0
         self._waits_for_user = False
+        self._goes_only_when_done = False
         self.setProperty("look", "plain")
         self.hide()
 
@@ -125,12 +126,15 @@ class WaitingMessageList(QWidget):
         self._steering_count = steering_count
         self._build_rows()
 
-    def show_when_sent(self, *, waits_for_user: bool) -> None:
+    def show_when_sent(self, *, waits_for_user: bool, goes_only_when_done: bool = False) -> None:
         """Says when the messages are sent. `waits_for_user`: the agent was stopped, or failed, so
-        they are sent only when the user continues.
+        they are sent only when the user continues. `goes_only_when_done`: the agent takes no
+        message before the end of its turn, so that there is no other time to choose.
         """
-        if waits_for_user != self._waits_for_user:
+        when_sent = (waits_for_user, goes_only_when_done)
+        if when_sent != (self._waits_for_user, self._goes_only_when_done):
             self._waits_for_user = waits_for_user
+            self._goes_only_when_done = goes_only_when_done
             self._build_rows()
 
     def _build_rows(self) -> None:
@@ -165,7 +169,7 @@ class WaitingMessageList(QWidget):
         hint_for_other_time = tr(
             "Stops the answer that is being written. A running command ends first."
         )
-        if is_steering:
+        if is_steering and not self._goes_only_when_done:
             state = tr("When the command ends")
             other_time = tr("Send when done")
             hint_for_other_time = tr("Goes to the agent when it is done")
@@ -185,7 +189,9 @@ class WaitingMessageList(QWidget):
         state_label.setMinimumWidth(max(width_of_when_done, width_of_when_ended))
         build_row(state_label, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=4)
 
-        if not self._waits_for_user:  # There is no running step or turn to wait for.
+        # Without a running step or turn, there is nothing to wait for.
+        has_other_time = not self._waits_for_user and not self._goes_only_when_done
+        if has_other_time:
             send_at_other_time = partial(self.steering.emit, index, not is_steering)
             self._add_row_button(
                 row, other_time, send_at_other_time, name=other_time, hint=hint_for_other_time
