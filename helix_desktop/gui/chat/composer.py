@@ -561,7 +561,11 @@ class Composer(QWidget):
         for name, label in self._modes:
             choose_mode = partial(self.mode_chosen.emit, name)
             is_chosen = label == self._mode_words
-            widgets.add_menu_choice(menu, label, choose_mode, chosen=is_chosen)
+            choice = widgets.add_menu_choice(menu, label, choose_mode, chosen=is_chosen)
+            words = describe_what_mode_asks(name)
+            if words:
+                choice.setWhatsThis(words)  # A screen reader passes over the line below.
+                menu.addAction(words).setEnabled(False)
         # The composer is at the lower edge of the window, so the menu opens above the button.
         above_button = QPoint(0, -menu.sizeHint().height())
         menu.popup(self._mode.mapToGlobal(above_button))
@@ -792,3 +796,20 @@ class Composer(QWidget):
             self._inside.setSpacing(px(16))
             self._row.setSpacing(px(10))
         self._column.setMaximumWidth(px(widgets.COLUMN))
+
+
+def describe_what_mode_asks(mode: str) -> str:
+    """Says what a permission mode still asks, or nothing about a mode that is not known here."""
+    match mode:
+        case "read only":
+            return tr("Refuses changes and commands. Asks before web pages and MCP tools.")
+        case "plan":
+            return tr("Refuses changes. Asks before commands, web pages and MCP tools that only read.")  # fmt: skip
+        case "ask":
+            return tr("Asks before changes, commands, web pages and MCP tools.")
+        case "allow edits":
+            return tr("Asks before commands, web pages, MCP tools and risky edits.")
+        case _ if mode in MODES_WITHOUT_QUESTIONS:
+            return tr("Still asks if a rule says so, a command hides what it runs, or there is no sandbox.")  # fmt: skip
+        case _:
+            return ""

@@ -21,12 +21,18 @@ from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
-from helix_desktop.gui.chat.composer import LEAST_BAR, Composer
+from helix_desktop.gui.chat.composer import ALLOW_ALL, LEAST_BAR, Composer, describe_what_mode_asks
 from helix_desktop.gui.chat.composer_text import PASTED
 from helix_desktop.gui.chat.message_drafts import encode_draft_message
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageRow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme
+from helix_desktop.tools.permission import (
+    ActionEffect,
+    PermissionMode,
+    ToolAction,
+    decide_permission,
+)
 from tests.gui import story
 from tests.gui.chat.composer_hands import sent
 
@@ -163,6 +169,43 @@ def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) ->
     assert shown() == ["Stop", "Send now", "Send when done"]
     composer.show_run_state(ConversationActivity.IDLE)
     assert shown() == ["Send"]
+
+
+def test_the_mode_menu_says_below_each_mode_what_it_still_asks(composer: Composer) -> None:
+    modes = [("ask", "Ask before changes and commands"), (ALLOW_ALL, "Allow everything")]
+    composer.show_permission_modes([*modes, ("unknown", "A mode of a newer host")], "ask")
+    composer.open_mode_menu()
+    (menu,) = composer.findChildren(QMenu)
+    lines = [(action.text(), action.isEnabled()) for action in menu.actions()]
+    assert lines == [
+        ("Ask before changes and commands", True),
+        ("Asks before changes, commands, web pages and MCP tools.", False),
+        ("Allow everything", True),
+        (describe_what_mode_asks(ALLOW_ALL), False),
+        ("A mode of a newer host", True),
+    ]
+    menu.close()
+
+
+WORDS_FOR_EFFECTS = {
+    ActionEffect.EDIT: "changes",
+    ActionEffect.RUN: "commands",
+    ActionEffect.FETCH: "web pages",
+    ActionEffect.FOREIGN: "MCP tools",
+}
+
+
+@pytest.mark.parametrize("mode", PermissionMode)
+def test_what_a_mode_says_that_it_asks_is_what_it_asks(mode: PermissionMode) -> None:
+    before_asking, _, asked = describe_what_mode_asks(mode).partition("Asks before")
+    for effect, words in WORDS_FOR_EFFECTS.items():
+        action = ToolAction("any", effect, title="", preview="", command="make", only_reads=True)
+        decision = decide_permission(action, mode, (), sandboxed=True)
+        assert (words in asked) is (decision.verdict == "ask"), (mode, effect)
+        assert (words in before_asking) is (decision.verdict == "deny"), (mode, effect)
+    hidden = ToolAction("any", ActionEffect.RUN, title="", preview="", command='eval "$x"')
+    unknown = decide_permission(hidden, mode, (), sandboxed=True)
+    assert unknown.verdict == ("deny" if mode is PermissionMode.READ_ONLY else "ask")
 
 
 @pytest.mark.parametrize(("button", "steer"), [("_steer", True), ("_send", False)])
