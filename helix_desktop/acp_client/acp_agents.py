@@ -11,9 +11,9 @@ from helix_desktop.processes.starter import find_own_program
 from helix_desktop.resources import resources_folder
 
 # The known agents, each with the commands that can start it. The first installed command is used.
-# Behind " # " stands how it is installed.
+# Behind " # " stands how it is installed, and behind another one how its user signs in.
 _KNOWN_AGENT_LINES = (resources_folder() / "acp_agents.txt").read_text("utf-8").splitlines()
-_BEFORE_INSTALL_COMMAND = " # "
+_BEFORE_NEXT_COMMAND = " # "
 
 # Takes a provider as the agent describes it, and a conversation; returns the gateway's address
 # and headers. May take seconds.
@@ -48,7 +48,7 @@ def list_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[AcpA
     agents_by_name: dict[str, AcpAgent] = {}
     lines = own_lines.splitlines()
     for known_line in _KNOWN_AGENT_LINES:
-        lines.append(known_line.partition(_BEFORE_INSTALL_COMMAND)[0])
+        lines.append(known_line.partition(_BEFORE_NEXT_COMMAND)[0])
     for line in lines:
         named_command = _read_agent_line(line)
         if named_command is None:
@@ -83,7 +83,8 @@ def _read_agent_line(line: str) -> NamedCommand | None:
 @dataclass(frozen=True, slots=True)
 class ListedAcpAgent:
     """An agent as the settings list it. `command_line`: what starts it. `is_own`: the user added
-    it. `install_command`: how a known agent that is not installed is installed, if that is known.
+    it. `install_command`: how a known agent that is not installed is installed, if that is known. `sign_in_command`: what signs
+    in to a known agent, in a terminal.
     """
 
     name: str
@@ -91,6 +92,7 @@ class ListedAcpAgent:
     is_installed: bool
     is_own: bool = False
     install_command: str = ""
+    sign_in_command: str = ""
 
 
 def describe_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[ListedAcpAgent]:
@@ -101,7 +103,13 @@ def describe_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[
     for agent in list_acp_agents("", environment):
         if agent.name not in own_names:
             command_line = shlex.join(agent.argv)
-            installed_agents.append(ListedAcpAgent(agent.name, command_line, is_installed=True))
+            installed_agent = ListedAcpAgent(
+                agent.name,
+                command_line,
+                is_installed=True,
+                sign_in_command=find_sign_in_command(agent.name),
+            )
+            installed_agents.append(installed_agent)
     listed_agents = own_agents + installed_agents
     return listed_agents + _describe_missing_agents(listed_agents)
 
@@ -131,7 +139,8 @@ def _describe_missing_agents(listed_agents: Sequence[ListedAcpAgent]) -> list[Li
     listed_names = {agent.name for agent in listed_agents}
     missing_agents: list[ListedAcpAgent] = []
     for known_line in _KNOWN_AGENT_LINES:
-        start_line, _, install_command = known_line.partition(_BEFORE_INSTALL_COMMAND)
+        start_line, _, other_commands = known_line.partition(_BEFORE_NEXT_COMMAND)
+        install_command, _, sign_in_command = other_commands.partition(_BEFORE_NEXT_COMMAND)
         named_command = _read_agent_line(start_line)
         if named_command is None or named_command.name in listed_names:
             continue
@@ -142,9 +151,21 @@ def _describe_missing_agents(listed_agents: Sequence[ListedAcpAgent]) -> list[Li
             command_line,
             is_installed=False,
             install_command=install_command.strip(),
+            sign_in_command=sign_in_command.strip(),
         )
         missing_agents.append(agent)
     return missing_agents
+
+
+def find_sign_in_command(name: str) -> str:
+    """Returns what signs in to a known agent in a terminal, or an empty text."""
+    for known_line in _KNOWN_AGENT_LINES:
+        start_line, *other_commands = known_line.split(_BEFORE_NEXT_COMMAND)
+        named_command = _read_agent_line(start_line)
+        is_named_so = named_command is not None and named_command.name == name
+        if is_named_so and len(other_commands) > 1:
+            return other_commands[1].strip()
+    return ""
 
 
 def add_agent_line(own_lines: str, name: str, command_line: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any, cast
 from acp import RequestError
 from acp.connection import Connection
 
-from helix_desktop.acp_client.acp_agents import AcpAgent
+from helix_desktop.acp_client.acp_agents import AcpAgent, find_sign_in_command
 from helix_desktop.cancellation import finish_even_if_cancelled
 from helix_desktop.concurrency import wait_with_limit
 from helix_desktop.engine.session_setup import TaskSpawner
@@ -186,6 +186,9 @@ class AgentConnection:
             sentence = f"{self._name} reported an error: {words}."
             if error.code == NOT_SIGNED_IN:
                 sentence += f" Sign in with the agent's own program first: {self._sign_in_methods}."
+                sign_in_command = find_sign_in_command(self._name)
+                if sign_in_command:
+                    sentence += f" To sign in, run this in a terminal: {sign_in_command}."
             raise AgentRefused(sentence) from error
         return object_at(answer)
 

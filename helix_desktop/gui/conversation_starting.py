@@ -8,12 +8,15 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.gui.common import widgets
+from helix_desktop.gui.connected.connect_agents_dialog import CopyableCommandLine
 from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.rows_and_columns import build_column, build_row
+from helix_desktop.gui.theme import set_widget_look
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
-from helix_desktop.gui.workbench_types import Workbench
+from helix_desktop.gui.workbench_types import ListedAcpAgent, Workbench
 
 MOST_NAMED_AGENTS = 3  # More buttons than these would hide the other ways to begin.
 
@@ -84,22 +87,14 @@ class ConversationStarter(QObject):
         bench = self._showing.bench
         if bench is not None:
             show = partial(self._show_agents, bench)
-            self._parts.run_for_window(bench.acp.list_agent_names(), then=show)
+            self._parts.run_for_window(bench.acp.describe_agents(), then=show)
 
-    def _show_agents(self, bench: Workbench, names: Sequence[str]) -> None:
-        title = tr("New conversation with another agent")
-        text = _describe_agents_permissions()
-        choices: list[DialogChoice] = []
-        for name in names:
-            label = tr("Start with {name}", name=name)
-            begin = partial(self._begin_with_agent, bench, name)
-            choices.append(DialogChoice(label, begin))
-        if not names:
-            text = tr("No agent that supports the Agent Client Protocol was found on this computer. You can add one in the settings.")  # fmt: skip
-            open_settings = partial(self._parts.requests.settings_wanted.emit, "agents")
-            label_of_settings = tr("Open settings")
-            choices.append(DialogChoice(label_of_settings, open_settings))
-        ask_to_choose_one(self._parts.widget, title, text, choices, is_first_usual=True)
+    def _show_agents(self, bench: Workbench, agents: Sequence[ListedAcpAgent]) -> None:
+        dialog = AgentChoiceDialog(self._parts.widget, agents)
+        dialog.agent_chosen.connect(partial(self._begin_with_agent, bench))
+        open_settings = partial(self._parts.requests.settings_wanted.emit, "agents")
+        dialog.settings_wanted.connect(open_settings)
+        dialog.open()
 
     def _begin_with_agent(self, bench: Workbench, name: str) -> None:
         conversation = new_conversation_id()
@@ -117,7 +112,8 @@ def _describe_agents_permissions() -> str:
 class WaysToBeginDialog(widgets.TransientDialog):
     """Offers all other ways to begin at once. A copy and another agent are two things, so each has
     its own sentence and buttons. `copy_wanted`: with the user's uncommitted changes, or without.
-    `named_agent_wanted` carries one of `agents`; of many, one is chosen in a question of its own.
+    `named_agent_wanted` carries one of `agents`; of many, and of those that are not installed, one
+    is chosen in a dialog of its own.
     """
 
     copy_wanted = Signal(bool)
@@ -136,6 +132,7 @@ class WaysToBeginDialog(widgets.TransientDialog):
         if 0 < len(agents) <= MOST_NAMED_AGENTS:
             words_on_agents = _describe_agents_permissions()
             agent_buttons = [self._build_way_with_agent(name) for name in agents]
+            agent_buttons.append(self._build_way(tr("Other agents…"), self.agent_wanted.emit))
         else:
             words_on_agents = tr("It works with its own tools and account.")
             agent_buttons = [self._build_way(tr("Choose an agent…"), self.agent_wanted.emit)]
@@ -165,3 +162,83 @@ class WaysToBeginDialog(widgets.TransientDialog):
             act()
 
         return widgets.build_push_button(label, self, close_and_act)
+
+
+class AgentChoiceDialog(widgets.TransientDialog):
+    """Lists the agents that are on this computer, each with a button that begins with it, and below
+    them the others with what installs them. Whether an agent is signed in is known only when it
+    has started, so what signs in to it is there before.
+    """
+
+    agent_chosen = Signal(str)
+    settings_wanted = Signal()
+
+    def __init__(self, parent: QWidget, agents: Sequence[ListedAcpAgent]) -> None:
+        super().__init__(tr("New conversation with another agent"), parent, 560, 520)
+        page = QWidget(
+            self
+        )  # Made before what stands below it, so that Tab goes from top to bottom.
+        column = build_column(owner=page, margins=20, spacing=8)
+        found_agents = [agent for agent in agents if agent.is_installed]
+        # Of the user's own agents that are not found, only the settings can say more.
+        missing_agents: list[ListedAcpAgent] = []
+        for agent in agents:
+            if agent.install_command and not agent.is_installed:
+                missing_agents.append(agent)
+
+        words = _describe_agents_permissions()
+        if not found_agents:
+            words = tr("No agent that supports the Agent Client Protocol was found on this computer. You can add one in the settings.")  # fmt: skip
+        column.addWidget(widgets.build_plain_label(words, "muted", page))
+        for agent in found_agents:
+            is_first = agent is found_agents[0]
+            column.addWidget(self._build_found_agent(agent, page, is_first=is_first))
+
+        if missing_agents:
+            title = tr("Not found on this computer")
+            column.addWidget(widgets.build_plain_label(title, "title", page))
+            about_installing = tr("Each is installed by a command that you run in a terminal.")
+            column.addWidget(widgets.build_plain_label(about_installing, "muted", page))
+        for agent in missing_agents:
+            line = CopyableCommandLine(page, agent.name)
+            line.show_command_line(agent.install_command)
+            column.addWidget(line)
+        column.addStretch(1)
+
+        add = widgets.build_push_button(
+            tr("Add another agent…"), self, self._go_to_settings, "link"
+        )
+        cancel = widgets.build_push_button(tr("Cancel"), self, self.reject)
+        build_column(
+            (widgets.build_scroll_area(page, self), 1),
+            build_row(add, 1, cancel, margins=(20, 0, 20, 16)),
+            owner=self,
+            margins=0,
+        )
+
+    def _build_found_agent(
+        self, agent: ListedAcpAgent, page: QWidget, *, is_first: bool
+    ) -> QWidget:
+        card = widgets.build_surface(page, "card")
+        name = make_safe_text(agent.name)
+        use = widgets.build_push_button(tr("Use"), card, partial(self._choose_agent, agent.name))
+        use.setAccessibleName(f"{use.text()}: {name}")
+        if is_first:
+            set_widget_look(use, "primary")
+            use.setDefault(True)
+            use.setFocus()
+        title = build_row((widgets.build_plain_label(name, "", card), 1), use)
+        column = build_column(title, owner=card, margins=(12, 8, 8, 8), spacing=4)
+        if agent.sign_in_command:
+            line = CopyableCommandLine(card, tr("To sign in, in a terminal:"))
+            line.show_command_line(agent.sign_in_command)
+            column.addWidget(line)
+        return card
+
+    def _choose_agent(self, name: str) -> None:
+        self.accept()
+        self.agent_chosen.emit(name)
+
+    def _go_to_settings(self) -> None:
+        self.accept()
+        self.settings_wanted.emit()

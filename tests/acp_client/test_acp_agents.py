@@ -89,6 +89,9 @@ def test_the_settings_list_own_agents_installed_ones_and_how_to_install_the_othe
     assert by_name["Gemini CLI"].is_installed
     assert by_name["Codex"].install_command == "npm install -g @agentclientprotocol/codex-acp"
     assert not by_name["Codex"].is_installed
+    assert by_name["Codex"].sign_in_command == "codex login"
+    assert by_name["opencode"].sign_in_command == "opencode auth login"
+    assert by_name["Mine"].sign_in_command == ""
 
 
 def test_a_line_is_added_replaced_and_removed_and_other_lines_stay() -> None:

@@ -74,13 +74,17 @@ class Heard:
 
 @asynccontextmanager
 async def agent(
-    bench: Workbench, folder: Path, code: str = "", heard: Heard | None = None
+    bench: Workbench,
+    folder: Path,
+    code: str = "",
+    heard: Heard | None = None,
+    name: str = "Agent",
 ) -> AsyncIterator[AgentConnection]:
     script = folder / "agent.py"
     script.write_text(AGENT % code)
     hears = heard or Heard()
     link = await AgentConnection.start_agent(
-        AcpAgent("Agent", (sys.executable, str(script))),
+        AcpAgent(name, (sys.executable, str(script))),
         os.environ,
         bench.kit,
         bench.tasks.spawn_task,
@@ -193,6 +197,11 @@ async def test_a_refusal_says_the_agents_words_and_a_missing_login_how_to_sign_i
         assert "Sign in" not in str(long.value)
         assert len(str(long.value)) < 600
         assert link.has_live_process, "a refusal does not end the agent"
+    async with agent(bench, folder, code, name="Codex") as link:
+        with pytest.raises(AgentRefused) as known:
+            await link.ask_agent("a", {})
+        words = "log in. To sign in, run this in a terminal: codex login."
+        assert str(known.value).endswith(words)
 
 
 async def test_an_agent_that_does_not_answer_in_time_is_named(

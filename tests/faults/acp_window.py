@@ -26,17 +26,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+from PySide6.QtWidgets import QPushButton
+
 from helix_desktop import program_folders
 from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, ReplyStreamed
+from helix_desktop.gui.conversation_starting import AgentChoiceDialog
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind, item_source_text
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
 from tests.faults.acp_agents import PROGRAMS, TITLES, Model, Upstream, processes_of, set_up
-from tests.gui.hands import answer, click, key, type_
+from tests.gui.hands import click, key, type_
 from tests.gui.screen import screen
 from tests.soak.driven import HOME, drive, until
 
@@ -104,7 +107,7 @@ class Person:
 
     async def begin(self) -> None:
         self.window.window_actions["new-acp"].trigger()
-        await answer(TITLES.get(self.agent, self.agent))
+        await click(await self.find_use_button(TITLES.get(self.agent, self.agent)))
         await until(
             lambda: bool(
                 isinstance(self.window.current_session, Session)
@@ -114,6 +117,20 @@ class Person:
         if self.agent == "codex":  # In its usual mode it asks nobody.
             foreign = await self.bench.acp.start_agent(self.session.conversation)
             await foreign.choose_agent_option(self.session.conversation, "mode", "read-only")
+
+    async def find_use_button(self, name: str) -> QPushButton:
+        """The button of the list of agents that begins with this one."""
+
+        def found() -> list[QPushButton]:
+            return [
+                button
+                for dialog in self.window.findChildren(AgentChoiceDialog)
+                for button in dialog.findChildren(QPushButton)
+                if button.accessibleName() == f"Use: {name}"
+            ]
+
+        await until(lambda: bool(found()))
+        return found()[0]
 
     async def find_all_again(self) -> None:
         """A restart: the conversation is open, with all that the windows before have shown."""

@@ -617,6 +617,11 @@ class FakeAcpAgents:
             "mode": AgentChoice("mode", "Mode", "plan", {"plan": "Plan & think", "yolo": ""})
         }
         self.names: tuple[str, ...] = ("Codex", "Gemini CLI")
+        self.found_agents = [
+            ListedAcpAgent(
+                "Gemini CLI", "gemini", is_installed=True, sign_in_command="gemini login"
+            )
+        ]
         self.removed: list[str] = []
         self.fails = False
 
@@ -628,7 +633,7 @@ class FakeAcpAgents:
         if "Mine" in self.removed:
             own_agents = []
         missing = ListedAcpAgent("Codex", "codex-acp", is_installed=False, install_command="npm i")
-        return list(own_agents) + [missing]
+        return list(own_agents) + self.found_agents + [missing]
 
     async def test_agent(self, name: str) -> None:
         if self.fails:

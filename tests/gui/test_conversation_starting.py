@@ -21,6 +21,7 @@ def test_one_question_offers_all_other_ways_to_begin(window: MainWindow) -> None
     assert list(buttons) == [
         "Start with Codex",
         "Start with Gemini CLI",
+        "Other agents…",
         "Copy of the last commit",
         "Copy with my uncommitted changes",
         "Cancel",

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeySequence
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication, QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -51,6 +51,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.gui.common.figure_formats import format_time_of_day
+from helix_desktop.gui.conversation_starting import AgentChoiceDialog
 from helix_desktop.gui.frame.window_layout import NARROW_WINDOW_WIDTH
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_actions import ModelActions
@@ -282,11 +283,18 @@ def press(window: MainWindow, words: str) -> None:
     next(each for each in box.buttons() if each.text().replace("&", "") == words).click()
 
 
+def use_agent(window: MainWindow, name: str) -> None:
+    """The button of the list of agents that begins with this one."""
+    dialog = window.findChildren(AgentChoiceDialog)[-1]
+    buttons = dialog.findChildren(QPushButton)
+    next(each for each in buttons if each.accessibleName() == f"Use: {name}").click()
+
+
 def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_there(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
     window.window_actions["new-acp"].trigger()
-    press(window, "Start with Gemini CLI")
+    use_agent(window, "Gemini CLI")
     assert window.current_session is not None
     assert bench.sessions[window.current_session.id].conversation.state.acp_agent == "Gemini CLI"
     assert window.top.model.text() == "Agent: Gemini CLI ▾"
@@ -309,19 +317,39 @@ def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_t
 def test_where_no_other_agent_is_on_the_computer_it_is_said(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
-    bench.acp.names = ()
+    bench.acp.found_agents = []
+    bench.acp.removed = ["Mine"]
     window.window_actions["new-acp"].trigger()
-    said = window.findChildren(QMessageBox)[-1].text()
-    assert said.startswith(
+    dialog = window.findChildren(AgentChoiceDialog)[-1]
+    said = [label.text() for label in dialog.findChildren(QLabel)]
+    assert said[0].startswith(
         "No agent that supports the Agent Client Protocol was found on this computer."
     )
+    assert "Not found on this computer" in said
+    assert {"Codex", "npm i"} <= set(said)
+    assert not [each for each in dialog.findChildren(QPushButton) if each.text() == "Use"]
+
+
+def test_the_list_of_agents_says_how_to_sign_in_and_how_the_others_are_installed(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    """Of the agents that were not installed, nothing was said."""
+    window.window_actions["new-acp"].trigger()
+    dialog = window.findChildren(AgentChoiceDialog)[-1]
+    said = [label.text() for label in dialog.findChildren(QLabel) if label.isVisible()]
+    in_order = ["Mine", "Gemini CLI", "gemini login", "Not found on this computer", "npm i"]
+    assert [words for words in said if words in in_order] == in_order
+    assert not any(words in said for words in ("codex-acp", "gemini"))
+    copies = [each for each in dialog.findChildren(QPushButton) if each.text() == "Copy"]
+    copies[-1].click()
+    assert QGuiApplication.clipboard().text() == "npm i"
 
 
 def test_commands_of_another_agent_are_offered_and_need_no_model_of_ours(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
     window.window_actions["new-acp"].trigger()
-    press(window, "Start with Gemini CLI")
+    use_agent(window, "Gemini CLI")
     bench.main_model_name = ""
     text = window.chat.composer.text
     text.setFocus()
