@@ -83,8 +83,8 @@ def _read_agent_line(line: str) -> NamedCommand | None:
 @dataclass(frozen=True, slots=True)
 class ListedAcpAgent:
     """An agent as the settings list it. `command_line`: what starts it. `is_own`: the user added
-    it. `install_command`: how a known agent that is not installed is installed, if that is known. `sign_in_command`: what signs
-    in to a known agent, in a terminal.
+    it. `install_command`: how a known agent that is not installed is installed, if that is known.
+    `sign_in_command`: what signs in to a known agent, in a terminal.
     """
 
     name: str

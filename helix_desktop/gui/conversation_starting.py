@@ -175,9 +175,8 @@ class AgentChoiceDialog(widgets.TransientDialog):
 
     def __init__(self, parent: QWidget, agents: Sequence[ListedAcpAgent]) -> None:
         super().__init__(tr("New conversation with another agent"), parent, 560, 520)
-        page = QWidget(
-            self
-        )  # Made before what stands below it, so that Tab goes from top to bottom.
+        # The page is made before what stands below it, so that Tab goes from top to bottom.
+        page = QWidget(self)
         column = build_column(owner=page, margins=20, spacing=8)
         found_agents = [agent for agent in agents if agent.is_installed]
         # Of the user's own agents that are not found, only the settings can say more.
@@ -206,7 +205,7 @@ class AgentChoiceDialog(widgets.TransientDialog):
         column.addStretch(1)
 
         add = widgets.build_push_button(
-            tr("Add another agent…"), self, self._go_to_settings, "link"
+            tr("Add another agent…"), self, self._close_for_agent_settings, "link"
         )
         cancel = widgets.build_push_button(tr("Cancel"), self, self.reject)
         build_column(
@@ -221,7 +220,9 @@ class AgentChoiceDialog(widgets.TransientDialog):
     ) -> QWidget:
         card = widgets.build_surface(page, "card")
         name = make_safe_text(agent.name)
-        use = widgets.build_push_button(tr("Use"), card, partial(self._choose_agent, agent.name))
+        use = widgets.build_push_button(
+            tr("Use"), card, partial(self._close_and_begin_with, agent.name)
+        )
         use.setAccessibleName(f"{use.text()}: {name}")
         if is_first:
             set_widget_look(use, "primary")
@@ -235,10 +236,10 @@ class AgentChoiceDialog(widgets.TransientDialog):
             column.addWidget(line)
         return card
 
-    def _choose_agent(self, name: str) -> None:
+    def _close_and_begin_with(self, name: str) -> None:
         self.accept()
         self.agent_chosen.emit(name)
 
-    def _go_to_settings(self) -> None:
+    def _close_for_agent_settings(self) -> None:
         self.accept()
         self.settings_wanted.emit()
