@@ -93,6 +93,9 @@ def begin(
     screen.type("Say hello.")
     screen.key("Return")
     wait_for("the question for a model", lambda: "Connect a model" in screen.active())
+    # Past the address of a server on this computer and its button, to the services with a key.
+    screen.key("Tab")
+    screen.key("Tab")
     screen.key(
         "End"
     )  # "Another server", whatever the pauses between letters on a busy machine would have chosen
