@@ -335,7 +335,9 @@ class MainWindow(WindowFrame):
         bench = self.showing.workspace
         if bench is not None:
             self.chat.empty.show_what_agent_may_do(
-                has_folder=bool(bench.allowed_folders), mode=bench.permission_mode
+                has_folder=bool(bench.allowed_folders),
+                mode=bench.permission_mode,
+                is_foreign_agent=bool(agent),
             )
         self.top.fit_top_bar()
 

@@ -77,12 +77,19 @@ class EmptyConversationPanel(QWidget):
         self._has_files = has_files
         self.show_demo_or_usual_suggestions(scripted=self._is_scripted)
 
-    def show_what_agent_may_do(self, *, has_folder: bool, mode: str = "ask") -> None:
+    def show_what_agent_may_do(
+        self, *, has_folder: bool, mode: str = "ask", is_foreign_agent: bool = False
+    ) -> None:
         """Explains the permission mode. In a workspace without a folder, suggestions
         about a project are hidden.
+
+        `is_foreign_agent`: another maker's agent works here. It may do things without asking us, so
+        the mode says nothing about them.
         """
         self._has_folder = has_folder
-        if has_folder:
+        if is_foreign_agent:
+            words = tr("The agent runs with your permissions, as it would in a terminal.")
+        elif has_folder:
             asks_first = tr(
                 "The agent reads and edits files here and runs commands. You are asked before anything is changed."
             )

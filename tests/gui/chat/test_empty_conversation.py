@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from helix_desktop.engine.facts import ConversationStarted
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.tools.permission import PermissionMode
 from tests.gui.fake_desk import FakeWorkbench
@@ -24,6 +25,19 @@ def test_an_empty_conversation_says_what_is_true_in_each_permission_mode(
     ]
     assert "not asked" in said[PermissionMode.ALLOW_ALL]
     assert len(set(said.values())) == len(PermissionMode)
+
+
+def test_of_another_makers_agent_it_does_not_say_that_it_asks_first(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    """It said "You are asked before anything is changed", which such an agent decides itself."""
+    session = asyncio.run(bench.start_conversation(""))
+    session.append(ConversationStarted(acp_agent="Echo agent"))
+    window.sides.go_to_conversation(session.id)
+    words = window.chat.empty._words.text()
+    assert words == "The agent runs with your permissions, as it would in a terminal."
+    window.sides.begin_new_conversation()
+    assert "You are asked before anything is changed" in window.chat.empty._words.text()
 
 
 def test_an_opened_conversation_without_a_message_offers_first_steps_until_something_is_said(
