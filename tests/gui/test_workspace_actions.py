@@ -64,7 +64,7 @@ def test_a_workspace_is_exported_and_what_is_left_out_or_refuses_is_said(
     assert (tmp_path / "w.helix").read_text() == "storage-engine"
     assert (
         window.notices.shown_text
-        == "“storage-engine” was exported to w.helix, with its history and cache but without any keys."
+        == "“storage-engine” was exported to w.helix, with its history and cache but without model keys."
     )
     desk.damaged = ("41f3" * 16, "ab12" * 16, "cd34" * 16, "ef56" * 16)
     window.window_actions["export-workspace"].trigger()

@@ -371,7 +371,7 @@ def timeline(c: Conversation, n: int) -> list[Point]:
     points: list[Point] = []
     for m, fact in c.until(n):
         if isinstance(fact, ModelReplied):
-            points.append(Point(m, _figure_of_step(c, m, fact.model)))
+            points.append(Point(m, _figure_of_step(c, m, fact)))
         elif isinstance(fact, Folded):
             points += _fold_points(c, m, fact, n)
         elif isinstance(fact, Unfolded | Refolded | Rewound):
@@ -379,15 +379,16 @@ def timeline(c: Conversation, n: int) -> list[Point]:
     return points
 
 
-def _figure_of_step(c: Conversation, m: int, model: str) -> int:
+def _figure_of_step(c: Conversation, m: int, reply: ModelReplied) -> int:
     """What a request took as reported. Of our own requests, a report of less than half of what was
-    counted is not believed.
+    counted is not believed, and one without a report is estimated as the meter does.
     """
     reported = sent(c, m)
     count = counted(c, saw(c, m))
-    if agent_that_writes(c, m) or reported >= 0.5 * count:
+    is_believed = reply.usage.input != 0 and reported >= 0.5 * count
+    if agent_that_writes(c, m) or is_believed:
         return reported
-    return takes_of(c, model, m, count)
+    return takes_of(c, reply.model, m, count)
 
 
 def _fold_points(c: Conversation, m: int, fact: Folded, n: int) -> list[Point]:
@@ -419,9 +420,13 @@ def fold_rows(c: Conversation, n: int) -> list[FoldRow]:
         batch = _batch(c, fact, n) if isinstance(fact, Folded) else []
         if batch and batch[0][0] == m:
             seqs = tuple(seq for seq, _ in batch)
-            after = sum(worded.get(seq, each.tokens) for seq, each in batch)
-            total = sum(each.tokens_before for _, each in batch)
-            rows.append(FoldRow(seqs, total, after, any(_in_force(now, seq) for seq in seqs)))
+            in_force = [(seq, each) for seq, each in batch if _in_force(now, seq)]
+            counted = batch
+            if any(each.kind is fact.kind for _, each in in_force):
+                counted = in_force
+            after = sum(worded.get(seq, each.tokens) for seq, each in counted)
+            total = sum(each.tokens_before for _, each in counted)
+            rows.append(FoldRow(seqs, total, after, bool(in_force)))
     return rows
 
 

@@ -464,7 +464,7 @@ def test_a_batch_in_chat_and_timeline() -> None:
     assert places.chat_items(c, 6)[2:] == [(3, "fold", 0)]
     points = [(point.seq, point.figure) for point in places.timeline(c, 6)]
     assert points == [(3, 18), (5, 63), (6, 108)]  # nothing stands before the first point
-    assert places.fold_rows(c, 5) == [places.FoldRow((3, 4), 100, 10, in_force=True)]
+    assert places.fold_rows(c, 5) == [places.FoldRow((3, 4), 50, 5, in_force=True)]
     assert not places.fold_rows(c, 6)[0].in_force
 
 
