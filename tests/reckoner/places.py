@@ -422,7 +422,7 @@ def fold_rows(c: Conversation, n: int) -> list[FoldRow]:
             seqs = tuple(seq for seq, _ in batch)
             in_force = [(seq, each) for seq, each in batch if _in_force(now, seq)]
             counted = batch
-            if any(each.kind is fact.kind for _, each in in_force):
+            if any(each.kind is batch[0][1].kind for _, each in in_force):
                 counted = in_force
             after = sum(worded.get(seq, each.tokens) for seq, each in counted)
             total = sum(each.tokens_before for _, each in counted)
