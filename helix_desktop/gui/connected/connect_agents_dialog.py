@@ -308,7 +308,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._timer.timeout.connect(self.refresh_connections)
 
     def _lay_out_gateway_dialog(self) -> None:
-        explanation = tr("Go on using an agent that you know, such as Claude Code in a terminal. Its requests pass through this computer: less of them is sent, and its conversations are shown here.")  # fmt: skip
+        explanation = tr("Keep using an agent that you know, such as Claude Code in a terminal. Its requests go through Helix Desktop, which shortens them and shows the agent's conversations here.")  # fmt: skip
         about_requests = tr("The gateway is the address on this computer that the requests pass through. What the agent sees is stored here. Short single questions without tools, such as one for a title, are passed on and not listed. Your key is passed on to the provider and is not stored.")  # fmt: skip
         title = widgets.build_plain_label(tr("Connect an agent"), "large")
         tiles_row = build_row(spacing=12)
@@ -484,7 +484,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             passed_on = tr("It was passed on to {host}.", host=connections.last_request_host)
             sentence = join_sentences(sentence, passed_on)
         problem = translate_sentences(connections.last_request_problem)
-        conversations = tr("The conversations of agents connected here are in the workspace “Connected agents”, in the bar on the left.")  # fmt: skip
+        conversations = tr("Agents that you connect with a button have their conversations in the workspace “Connected agents”. An agent that you start in a terminal has them in the workspace of its folder.")  # fmt: skip
         look = "small"
         if self._has_waited_for_first_request:
             # Whoever has just connected an agent looks for this, and for nothing else.

@@ -212,7 +212,7 @@ class ConnectModelPanel(QWidget):
         if servers.has_connected:
             self._search_label.setText(tr("No other model server was found on this computer."))
         else:
-            self._search_label.setText(tr("No model server was found at its usual port on this computer. One at another port: enter its address below. Models here cost nothing: install Ollama (ollama.com) and run “ollama pull qwen3:4b” in a terminal, or start llama.cpp with “llama-server -hf NAME”. They are then listed here."))  # fmt: skip
+            self._search_label.setText(tr("No model server was found at its usual port on this computer. If yours uses another port, enter its address below. Models here cost nothing: install Ollama (ollama.com) and run “ollama pull qwen3:4b” in a terminal, or start llama.cpp with “llama-server -hf NAME”. They are then listed here."))  # fmt: skip
         for server, models in servers.found_servers:
             self._add_buttons_of_server(server, models)
 
