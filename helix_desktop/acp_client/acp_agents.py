@@ -10,14 +10,32 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import find_own_program
 from helix_desktop.resources import resources_folder
 
-# The known agents, each with the commands that can start it. The first installed command is used.
-# Behind " # " stands how it is installed, and behind another one how its user signs in.
-_KNOWN_AGENT_LINES = (resources_folder() / "acp_agents.txt").read_text("utf-8").splitlines()
-_BEFORE_NEXT_COMMAND = " # "
-
 # Takes a provider as the agent describes it, and a conversation; returns the gateway's address
 # and headers. May take seconds.
 RegisterRoute = Callable[[Mapping[str, Any], str], dict[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownAgent:
+    """A line of the known agents: `NAME = COMMAND`, and behind it how the agent is installed and how
+    its user signs in, as far as that is known. A name has a line for each command that can start it.
+    """
+
+    start_line: str
+    install_command: str
+    sign_in_command: str
+
+
+def _read_known_agents() -> tuple[_KnownAgent, ...]:
+    known_agents: list[_KnownAgent] = []
+    for line in (resources_folder() / "acp_agents.txt").read_text("utf-8").splitlines():
+        start_line, _, other_commands = line.partition(" # ")
+        install_command, _, sign_in_command = other_commands.partition(" # ")
+        known_agents.append(_KnownAgent(start_line, install_command, sign_in_command))
+    return tuple(known_agents)
+
+
+_KNOWN_AGENTS = _read_known_agents()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +61,12 @@ class ConnectableAgent:
 
 def list_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[AcpAgent]:
     """Returns the agents that are installed. `own_lines`: the user's, each `NAME = COMMAND`,
-    which come before the known ones.
+    which come before the known ones. Of each, the first installed command is used.
     """
     agents_by_name: dict[str, AcpAgent] = {}
     lines = own_lines.splitlines()
-    for known_line in _KNOWN_AGENT_LINES:
-        lines.append(known_line.partition(_BEFORE_NEXT_COMMAND)[0])
+    for known_agent in _KNOWN_AGENTS:
+        lines.append(known_agent.start_line)
     for line in lines:
         named_command = _read_agent_line(line)
         if named_command is None:
@@ -138,10 +156,8 @@ def _describe_missing_agents(listed_agents: Sequence[ListedAcpAgent]) -> list[Li
     """
     listed_names = {agent.name for agent in listed_agents}
     missing_agents: list[ListedAcpAgent] = []
-    for known_line in _KNOWN_AGENT_LINES:
-        start_line, _, other_commands = known_line.partition(_BEFORE_NEXT_COMMAND)
-        install_command, _, sign_in_command = other_commands.partition(_BEFORE_NEXT_COMMAND)
-        named_command = _read_agent_line(start_line)
+    for known_agent in _KNOWN_AGENTS:
+        named_command = _read_agent_line(known_agent.start_line)
         if named_command is None or named_command.name in listed_names:
             continue
         listed_names.add(named_command.name)
@@ -150,8 +166,8 @@ def _describe_missing_agents(listed_agents: Sequence[ListedAcpAgent]) -> list[Li
             named_command.name,
             command_line,
             is_installed=False,
-            install_command=install_command.strip(),
-            sign_in_command=sign_in_command.strip(),
+            install_command=known_agent.install_command,
+            sign_in_command=known_agent.sign_in_command,
         )
         missing_agents.append(agent)
     return missing_agents
@@ -159,12 +175,11 @@ def _describe_missing_agents(listed_agents: Sequence[ListedAcpAgent]) -> list[Li
 
 def find_sign_in_command(name: str) -> str:
     """Returns what signs in to a known agent in a terminal, or an empty text."""
-    for known_line in _KNOWN_AGENT_LINES:
-        start_line, *other_commands = known_line.split(_BEFORE_NEXT_COMMAND)
-        named_command = _read_agent_line(start_line)
+    for known_agent in _KNOWN_AGENTS:
+        named_command = _read_agent_line(known_agent.start_line)
         is_named_so = named_command is not None and named_command.name == name
-        if is_named_so and len(other_commands) > 1:
-            return other_commands[1].strip()
+        if is_named_so and known_agent.sign_in_command:
+            return known_agent.sign_in_command
     return ""
 
 

@@ -234,7 +234,7 @@ class ConversationState(Moment):
             case FilesChanged(by="undo"):
                 self.last_undo = recorded.seq
             case UserSaid(command=command):
-                self.record.note_command_of_message(recorded.seq, command)
+                self.record.note_command_of_message(command)
             case ToolReturned(output=output):
                 self._output_seqs[output.digest.raw] = recorded.seq
             case ConversationStarted() as started:

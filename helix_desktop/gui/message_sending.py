@@ -614,7 +614,7 @@ def is_message_sent(session: ShownSession, draft_id: str) -> bool:
     if not draft_id:
         return False
     is_queued = any(queued.command_id == draft_id for queued in session.queue)
-    return is_queued or draft_id in session.conversation.state.record.messages_by_command
+    return is_queued or draft_id in session.conversation.state.record.commands_of_messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,8 @@ class _KeptQueue:
                 kept = KeptMessage(message, time.time(), last_seq)
             self.waiting.append(replace(kept, message=message))
         # Only now, when no equal message that goes on waiting can be taken for one of them.
-        for parts in event.taken_back:
-            _pop_message_with_parts(known, parts)
+        for parts, command_id in event.taken_back_with_ids():
+            _pop_message(known, command_id, parts)
         # What has left the queue and was not taken back is about to be recorded.
         self.unrecorded.extend(known)
 
@@ -150,7 +150,7 @@ class MessageQueueFiles:
         """Return whether the message of this command is recorded, or an earlier process, which was
         killed, left it. Then it waits now, or was taken back since.
         """
-        is_recorded = command_id in session.conversation.state.record.messages_by_command
+        is_recorded = command_id in session.conversation.state.record.commands_of_messages
         return is_recorded or command_id in self._left_command_ids
 
     def sync_to_disk(self, conversation: str) -> None:
@@ -292,6 +292,8 @@ def find_unrecorded_kept_messages(
     """Return the messages that the conversation does not have. Of those without a command, each
     recorded message counts for one that was kept, because people send the same word twice.
     """
+    if not kept_messages:
+        return []  # As nearly always: the conversation may be long.
     unmatched: list[Recorded] = []
     for entry in conversation.facts:
         if isinstance(entry.fact, UserSaid) and not entry.fact.command:
@@ -300,7 +302,7 @@ def find_unrecorded_kept_messages(
     for kept in kept_messages:
         command_id = kept.message.command_id
         if command_id:
-            if command_id not in conversation.record.messages_by_command:
+            if command_id not in conversation.record.commands_of_messages:
                 unrecorded.append(kept)
             continue
         recorded_message = _find_later_equal_message(unmatched, kept)
@@ -336,16 +338,6 @@ def _pop_message(
 def _pop_first_kept_without_command(messages: list[KeptMessage]) -> KeptMessage | None:
     for index, kept in enumerate(messages):
         if not kept.message.command_id:
-            return messages.pop(index)
-    return None
-
-
-def _pop_message_with_parts(
-    messages: list[KeptMessage], parts: Sequence[UserPart]
-) -> KeptMessage | None:
-    """Remove and return the first message with these parts."""
-    for index, kept in enumerate(messages):
-        if kept.message.parts == tuple(parts):
             return messages.pop(index)
     return None
 

@@ -58,14 +58,14 @@ class FactTree:
     ids: dict[PartRef, str] = field(default_factory=dict)
     # The call that a result answers, by the seq of the result, on all branches.
     answered: dict[int, PendingCall] = field(default_factory=dict)
-    # By `UserSaid.command`: the number of the message, on any branch.
-    messages_by_command: dict[str, int] = field(default_factory=dict)
+    # The `UserSaid.command` of all messages that have one, on all branches.
+    commands_of_messages: set[str] = field(default_factory=set)
     forgotten: dict[Digest, int] = field(default_factory=dict)  # By entry: the fact that says so.
     ledger: TokenLedger = field(default_factory=TokenLedger)
 
-    def note_command_of_message(self, seq: int, command: str) -> None:
+    def note_command_of_message(self, command: str) -> None:
         if command:
-            self.messages_by_command[command] = seq
+            self.commands_of_messages.add(command)
 
     def runs_leading_to(self, seq: int) -> list[Run]:
         """Return the path to `seq`, oldest first, without what rewinds left behind."""

@@ -36,7 +36,7 @@ from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile, new_draft_id
 from helix_desktop.gui.theme import Theme, set_widget_look
-from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.translation import format_number, tr, translate_name
 
 KEPT_MESSAGES = 200  # So many sent messages of a workspace can be brought back.
 LEAST_SHOWN_DOLLARS = 0.0005  # A smaller cost would be shown as nothing.
@@ -503,6 +503,8 @@ class Composer(QWidget):
         messages = self._state_file.get_remembered(
             "waiting", *self.draft_place, default=list[object]()
         )
+        if not messages:
+            return
         kept_messages: list[object] = []
         others: list[object] = []
         for message in messages:
@@ -529,7 +531,7 @@ class Composer(QWidget):
         self._draft_of_file = ()
         if not self.draft_id:
             return
-        is_recorded = self.draft_id in conversation.record.messages_by_command
+        is_recorded = self.draft_id in conversation.record.commands_of_messages
         if is_recorded or self.draft_id in queued_ids:
             self.text.clear()
             self.attachments.show_attachments(())
@@ -800,16 +802,4 @@ class Composer(QWidget):
 
 def describe_what_mode_asks(mode: str) -> str:
     """Says what a permission mode still asks, or nothing about a mode that is not known here."""
-    match mode:
-        case "read only":
-            return tr("Refuses changes and commands. Asks before web pages and MCP tools.")
-        case "plan":
-            return tr("Refuses changes. Asks before commands, web pages and MCP tools that only read.")  # fmt: skip
-        case "ask":
-            return tr("Asks before changes, commands, web pages and MCP tools.")
-        case "allow edits":
-            return tr("Asks before commands, web pages, MCP tools and risky edits.")
-        case _ if mode in MODES_WITHOUT_QUESTIONS:
-            return tr("Still asks if a rule says so, a command hides what it runs, or there is no sandbox.")  # fmt: skip
-        case _:
-            return ""
+    return translate_name("what a permission mode still asks", mode)

@@ -57,6 +57,8 @@ def find_unrecorded_messages(
     """Returns the queued messages that the conversation does not have. Of messages that an earlier
     version kept, each recorded one counts for one, because people send the same word twice.
     """
+    if not queued:
+        return []  # As nearly always: the conversation may be long.
     unmatched: list[Recorded] = []
     for entry in conversation.facts:
         if isinstance(entry.fact, UserSaid) and not entry.fact.command:
@@ -66,7 +68,7 @@ def find_unrecorded_messages(
         parts = decode_message_parts(message)
         draft_id = decode_draft_id(message)
         if draft_id:
-            if draft_id not in conversation.record.messages_by_command:
+            if draft_id not in conversation.record.commands_of_messages:
                 unrecorded.append(parts)
             continue
         queued_at = 0.0

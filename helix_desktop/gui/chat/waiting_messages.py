@@ -96,7 +96,8 @@ class WaitingMessageRow(QWidget):
 class WaitingMessageList(QWidget):
     """The queued messages, in the order in which they are sent. Each signal carries a message's
     place: `editing` takes it back, `discarding` deletes it, `moving` sends it one place earlier
-    (-1) or later (1), `steering` sends it now (True), or as soon as a running command ends, or when the agent is done.
+    (-1) or later (1). `steering` sends it when the agent is done (False), or now (True), which is
+    after a running command.
     """
 
     editing = Signal(int)

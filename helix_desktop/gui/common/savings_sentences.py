@@ -2,9 +2,9 @@
 the comparison of settings.
 
 The figures are the engine's (`engine/state/token_ledger.py`). They have one comparison, which the
-sentence names: everything is sent as long as it fits. Where it does not, a summary is written. What was
-saved is the difference of both sums as they are shown. The lines of the timeline add up to it, less
-what `describe_sum_of_lines` names.
+sentence names: everything is sent as long as it fits. Where it does not, a summary is written. What
+was saved is the difference of both sums as they are shown. The lines of the timeline add up to it,
+less what `describe_sum_of_lines` names.
 """
 
 from helix_desktop.engine.facts import ModelRole
