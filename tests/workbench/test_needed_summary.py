@@ -28,6 +28,8 @@ async def test_a_history_that_is_far_too_long_for_another_model_is_asked_about(
         for number in range(40):
             session.send_message((Text(f"{number} " + "words of a long story " * 250),))
             await asyncio.wait_for(session.wait_until_idle(), 60)
+        # After so many turns a summary pays, and is begun. While it is written nobody is asked.
+        await session.folding.wait_for_fold_in_work()
         assert session.context.estimate_needed_summary() is None
         await bench.save_conversation_model(session.id, "peer/small")
         await bench._predict_request_of(session)
