@@ -183,6 +183,7 @@ class MainWindow(WindowFrame):
         self.workspaces.settings_changed.connect(self._show_changed_settings)
         self.workspaces.state_changed.connect(self._show_state_in_list)
         self.sides.current_changed.connect(self._show_current_side_everywhere)
+        self.sides.conversation_shown.connect(self._show_permissions_of_shown_conversation)
         self.sides.titles_changed.connect(self._update_window_title)
         self.parts.requests.choices_changed.connect(self._show_policy_model_and_permissions)
         self.workbench_shown.connect(self.messages.send_messages_held_for_workspace)
@@ -312,16 +313,29 @@ class MainWindow(WindowFrame):
             return
         self.context_panel_opener.show_policy_if_built(bench.policy_name)
         self._show_model_and_start_panel()
+        self._show_permissions(bench)
+        for side in self.sides.sides:
+            side.measuring.start()
+        self._update_window_title()
+
+    def _show_permissions(self, bench: ShownWorkspace) -> None:
+        """Shows beside each message box what the agent may do, which differs by conversation."""
         modes: list[tuple[str, str]] = []
         for name, description in bench.describe_permission_modes().items():
             words = tr(description)
             if name == ALLOW_ALL_FOR_AN_HOUR and bench.everything_allowed_until:
                 words = _describe_end_of_allowance(bench)
             modes.append((name, words))
+        allowed_by_rules = bench.allowed_by_rules
+        in_any_conversation = allowed_by_rules.get("", ())
         for side in self.sides.sides:
-            side.composer.show_permission_modes(modes, bench.permission_mode)
-            side.measuring.start()
-        self._update_window_title()
+            _workspace, conversation = side.composer.draft_place
+            allowed_uses = allowed_by_rules.get(conversation, in_any_conversation)
+            side.composer.show_permission_modes(modes, bench.permission_mode, allowed_uses)
+
+    def _show_permissions_of_shown_conversation(self) -> None:
+        if self.showing.workspace is not None:
+            self._show_permissions(self.showing.workspace)
 
     def _show_model_and_start_panel(self) -> None:
         model = self.showing.main_model
@@ -338,6 +352,7 @@ class MainWindow(WindowFrame):
                 has_folder=bool(bench.allowed_folders),
                 mode=bench.permission_mode,
                 is_foreign_agent=bool(agent),
+                allowed_uses=bench.allowed_by_rules.get("", ()),
             )
         self.top.fit_top_bar()
 

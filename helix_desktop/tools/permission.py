@@ -565,6 +565,80 @@ def covers_every_command(rule: PermissionRule) -> bool:
     return fnmatch.fnmatchcase(ToolName.RUN_COMMAND, rule.tool or "*")
 
 
+# What rules can allow in each mode that would otherwise ask. The other uses a mode allows or refuses.
+_USES_THAT_RULES_DECIDE = {
+    PermissionMode.READ_ONLY: (ActionEffect.FETCH, ActionEffect.FOREIGN),
+    PermissionMode.PLAN: (ActionEffect.RUN, ActionEffect.FETCH, ActionEffect.FOREIGN),
+    PermissionMode.ASK: tuple(_WHAT_IS_ASKED_BEFORE),
+    PermissionMode.ALLOW_EDITS: (ActionEffect.RUN, ActionEffect.FETCH, ActionEffect.FOREIGN),
+    PermissionMode.ALLOW_ALL: (),
+}
+
+
+def list_uses_allowed_by_rules(
+    rules: Iterable[PermissionRule], mode: PermissionMode, *, sandboxed: bool
+) -> tuple[str, ...]:
+    """Return what rules allow without a question although the mode asks, as the table "what rules
+    allow" of the shown names has it: "edits" if it is all of them, otherwise "some edits".
+    """
+    allowing_rules = [rule for rule in rules if rule.decision == "allow"]
+    uses: list[str] = []
+    for effect in _USES_THAT_RULES_DECIDE[mode]:
+        # Without a sandbox, every command is asked about.
+        if effect is ActionEffect.RUN and not sandboxed:
+            continue
+        use = _name_use_allowed_by_rules(allowing_rules, effect)
+        if use:
+            uses.append(use)
+    return tuple(uses)
+
+
+def _name_use_allowed_by_rules(rules: Sequence[PermissionRule], effect: ActionEffect) -> str:
+    if effect is ActionEffect.EDIT:
+        return _name_edits_allowed_by_rules(rules)
+    if effect is ActionEffect.RUN:
+        return _name_commands_allowed_by_rules(rules)
+    for rule in rules:
+        allows_all_tools = not rule.tool and not rule.path
+        if rule.command:
+            continue
+        if effect is ActionEffect.FETCH:
+            is_about_web = fnmatch.fnmatchcase(ToolName.FETCH_URL, rule.tool)
+            if is_about_web or allows_all_tools:
+                return "some web pages"
+        elif ("__" in rule.tool and not rule.path) or allows_all_tools:
+            return "some MCP tools"
+    return ""
+
+
+def _name_edits_allowed_by_rules(rules: Sequence[PermissionRule]) -> str:
+    wholly_allowed_tools: set[str] = set()
+    allows_some = False
+    for rule in rules:
+        if rule.command:
+            continue
+        edit_tools = {tool for tool in EDITS if fnmatch.fnmatchcase(tool, rule.tool or "*")}
+        if edit_tools:
+            allows_some = True
+        if not rule.path:
+            wholly_allowed_tools |= edit_tools
+    if wholly_allowed_tools == EDITS:
+        return "edits"
+    if allows_some:
+        return "some edits"
+    return ""
+
+
+def _name_commands_allowed_by_rules(rules: Sequence[PermissionRule]) -> str:
+    if any(covers_every_command(rule) for rule in rules):
+        return "commands"
+    for rule in rules:
+        is_about_commands = fnmatch.fnmatchcase(ToolName.RUN_COMMAND, rule.tool or "*")
+        if is_about_commands and rule.command and not covers_nothing(rule):
+            return "some commands"
+    return ""
+
+
 def is_rule_too_wide(rule: PermissionRule) -> bool:
     """Whether an allowing rule also admits programs other than the one it names."""
     if rule.decision != "allow" or not rule.command.endswith(" *"):

@@ -73,6 +73,8 @@ class WorkspacePermissions:
     rules: tuple[PermissionRule, ...] = ()
     sandboxed: bool = False
     save_rule: Callable[[PermissionRule], None] = lambda rule: None  # noqa: ARG005
+    # Is called when a rule that is not saved begins to apply.
+    tell_unsaved_rule: Callable[[], None] = lambda: None
     rules_by_conversation: dict[str, tuple[PermissionRule, ...]] = field(default_factory=dict)
     allowance: TimedAllowance = field(default_factory=TimedAllowance)
 
@@ -160,6 +162,7 @@ class WorkspacePermissions:
         if scope == "conversation":
             earlier = self.rules_by_conversation.get(conversation, ())
             self.rules_by_conversation[conversation] = earlier + tuple(choice)
+            self.tell_unsaved_rule()
         elif scope == "always":
             self.rules += tuple(choice)
             for rule in choice:

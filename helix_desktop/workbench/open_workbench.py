@@ -63,6 +63,7 @@ from helix_desktop.tools.permission import (
     PermissionMode,
     ToolAction,
     list_asked_programs,
+    list_uses_allowed_by_rules,
 )
 from helix_desktop.tools.timed_allowance import ALLOW_ALL_FOR_AN_HOUR
 from helix_desktop.tools.toolbox import ForeignTool, Toolbox, WorkspacePermissions
@@ -243,6 +244,7 @@ class Workbench:
         kit = await _open_folder_tools(workspace, shared, permissions, roots)
         bench = cls(workspace, shared, kit, permissions)
         permissions.save_rule = partial(system_prompt_and_settings.save_permission_rule, workspace)
+        permissions.tell_unsaved_rule = workspace.notify_settings_watchers
         try:
             # A read-only journal, for example, does not keep the workspace from being opened.
             if not holds_questions:
@@ -1117,6 +1119,23 @@ class Workbench:
         if not self._permissions.allowance.is_hour_running():
             return 0.0
         return self._permissions.allowance.end_date
+
+    @property
+    def allowed_by_rules(self) -> Mapping[str, Sequence[str]]:
+        """Return what rules allow although the mode asks, as `list_uses_allowed_by_rules` names it:
+        for each conversation with rules of its own, and under "" for all others.
+        """
+        # Who watches the settings is told before the tools have the new rules.
+        saved = system_prompt_and_settings.parse_permissions(self.workspace.settings)
+        rules_by_conversation = {"": saved.rules}
+        for conversation, own_rules in self._permissions.rules_by_conversation.items():
+            rules_by_conversation[conversation] = saved.rules + own_rules
+        allowed_uses: dict[str, Sequence[str]] = {}
+        for conversation, rules in rules_by_conversation.items():
+            allowed_uses[conversation] = list_uses_allowed_by_rules(
+                rules, self._permissions.mode_in_force, sandboxed=self._permissions.sandboxed
+            )
+        return allowed_uses
 
     def list_programs_of_command(self, command: str) -> tuple[AskedProgram, ...]:
         """Return what a command line would start, where another process asks for it, as a task

@@ -118,6 +118,10 @@ class ClientWorkspace:
     def everything_allowed_until(self) -> float:
         return possible_time(self._description.everything_allowed_until)
 
+    @property
+    def allowed_by_rules(self) -> Mapping[str, Sequence[str]]:
+        return dict(self._description.allowed_by_rules)
+
     def describe_permission_modes(self) -> Mapping[str, str]:
         return dict(self._description.permission_modes)
 

@@ -538,6 +538,8 @@ class WorkspaceDescription(msgspec.Struct, frozen=True):
     permission_mode: str = ""
     everything_allowed_until: float = 0.0  # In seconds since 1970. 0: no hour was chosen.
     permission_modes: tuple[tuple[str, str], ...] = ()  # Each with what it means.
+    # What rules allow although the mode asks: of each conversation, and of all others under "".
+    allowed_by_rules: tuple[tuple[str, tuple[str, ...]], ...] = ()
     slash_commands: tuple[OfferedCommand, ...] = ()
     lent_keys: tuple[LentKey, ...] = ()
 

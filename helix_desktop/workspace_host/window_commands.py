@@ -64,6 +64,9 @@ class WindowCommands:
         offered_commands: list[OfferedCommand] = []
         for item in bench.slash_commands.list_slash_commands(command.conversation):
             offered_commands.append(OfferedCommand(item.name, item.about))
+        allowed_by_rules: list[tuple[str, tuple[str, ...]]] = []
+        for conversation, uses in bench.allowed_by_rules.items():
+            allowed_by_rules.append((conversation, tuple(uses)))
         description = WorkspaceDescription(
             folders=tuple(folders),
             main_model=bench.main_model_name,
@@ -71,6 +74,7 @@ class WindowCommands:
             permission_mode=bench.permission_mode,
             everything_allowed_until=bench.everything_allowed_until,
             permission_modes=tuple(modes.items()),
+            allowed_by_rules=tuple(allowed_by_rules),
             slash_commands=tuple(offered_commands),
             lent_keys=self._list_lent_keys(),
         )

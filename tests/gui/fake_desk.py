@@ -710,6 +710,7 @@ class FakeWorkbench(StandIn):
         self.main_model_name = story.MODEL
         self.permission_mode = "ask"
         self.everything_allowed_until = 0.0
+        self.allowed_by_rules: dict[str, Sequence[str]] = {}
         self.rows = {row.id: row for row in rows}
         self.sessions: dict[str, FakeSession] = {}
         self.rules: list[ProjectItem] = []

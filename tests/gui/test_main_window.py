@@ -1149,6 +1149,18 @@ def test_allowing_everything_is_confirmed_and_shows(
     assert window.chat.composer._mode.property("look") == "danger-chip"
 
 
+def test_each_side_says_what_rules_allow_in_its_conversation(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession
+) -> None:
+    bench.allowed_by_rules = {"": ("edits",), session.id: ("edits", "some commands")}
+    for tell_change in tuple(bench.workspace.watching):
+        tell_change()
+    assert window.chat.composer._mode_words == "Ask, except: edits, some commands"
+    window.sides.begin_new_conversation()
+    assert window.chat.composer._mode_words == "Ask, except: edits"
+    assert "Already allowed: edits." in window.chat.empty._words.text()
+
+
 def test_an_hour_of_everything_is_confirmed_and_its_end_is_said_all_the_time(
     window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

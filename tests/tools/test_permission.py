@@ -26,6 +26,7 @@ from helix_desktop.tools.permission import (
     is_rule_too_wide,
     list_asked_programs,
     list_folders_of_choices,
+    list_uses_allowed_by_rules,
     rules_allow_action,
     rules_to_offer,
 )
@@ -61,6 +62,46 @@ def verdict(
 )
 def test_the_modes(mode: PermissionMode, verdicts: list[str]) -> None:
     assert [verdict(action, mode) for action in (READ, EDIT, RUN, FETCH, FOREIGN)] == verdicts
+
+
+ACTION_OF_USE = {"edits": EDIT, "commands": RUN, "web pages": FETCH}
+ACTION_OF_USE["MCP tools"] = replace(FOREIGN, only_reads=True)  # Others are refused in plan mode.
+
+
+@pytest.mark.parametrize("mode", PermissionMode)
+@pytest.mark.parametrize("sandboxed", [True, False])
+@pytest.mark.parametrize(
+    ("rules", "uses"),
+    [
+        ([PermissionRule("allow", "edit_file"), PermissionRule("allow", "write_file")], ["edits"]),
+        ([PermissionRule("allow", "edit_file")], ["some edits"]),
+        ([PermissionRule("allow", path="src/*")], ["some edits"]),
+        ([PermissionRule("allow", "run_command")], ["commands"]),
+        ([PermissionRule("allow", command="git *")], ["some commands"]),
+        ([PermissionRule("allow", command="*")], []),
+        ([PermissionRule("allow", "edit_file", command="src/a.py")], []),
+        ([PermissionRule("allow", "run_command", path="src/*")], []),
+        ([PermissionRule("allow", "fetch_url", path="a.example")], ["some web pages"]),
+        ([PermissionRule("allow", "github__issue")], ["some MCP tools"]),
+        ([PermissionRule("allow", "read_file")], []),
+        ([PermissionRule("deny", "edit_file"), PermissionRule("ask", command="git *")], []),
+        ([PermissionRule("allow")], ["edits", "commands", "some web pages", "some MCP tools"]),
+    ],
+)
+def test_what_rules_are_said_to_allow_runs_without_a_question(
+    rules: list[PermissionRule], uses: list[str], mode: PermissionMode, sandboxed: bool
+) -> None:
+    named = list_uses_allowed_by_rules(rules, mode, sandboxed=sandboxed)
+    if mode is PermissionMode.ASK and sandboxed:
+        assert list(named) == uses
+    plain_names = {use.removeprefix("some ") for use in named}
+    for use, action in ACTION_OF_USE.items():
+        without_rules = verdict(action, mode, sandboxed=sandboxed)
+        with_rules = verdict(action, mode, *rules, sandboxed=sandboxed)
+        if with_rules == "allow" and without_rules != "allow":
+            assert use in plain_names
+        if with_rules == "deny" or without_rules == "allow":
+            assert use not in plain_names
 
 
 def test_without_a_sandbox_every_command_asks_each_time() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -104,8 +104,9 @@ async def opened(line: BreakableLine) -> ClientWorkspace:
 
 
 async def until(condition: Callable[[], bool], client: ClientWorkspace) -> None:
-    """Waits until the condition holds after some event."""
+    """Waits until the condition holds after some event, or after the settings have changed."""
     news = asyncio.Event()
+    stop_settings = client.watch_settings(news.set)
     stop = client.subscribe_to_events(lambda _: news.set())
     stop_line = client.line.watch_line(lambda _: news.set())
     try:
@@ -116,6 +117,7 @@ async def until(condition: Callable[[], bool], client: ClientWorkspace) -> None:
     finally:
         stop()
         stop_line()
+        stop_settings()
 
 
 def texts_said(session: ClientSession) -> list[str]:
@@ -216,6 +218,37 @@ async def test_what_others_choose_for_the_workspace_is_told_at_once(
     async with asyncio.timeout(LIMIT):
         await told.wait()
     assert client.permission_mode == "allow all"
+
+
+@pytest.mark.parametrize("scope", ["always", "conversation"])
+async def test_what_an_answer_allows_from_now_on_is_told_at_once(
+    client: ClientWorkspace, bench: Workbench, scope: str
+) -> None:
+    assert dict(client.allowed_by_rules) == {"": ()}
+    session = await client.start_users_conversation()
+    session.send_message((Text("write b.txt: text"),))
+    await until(lambda: bool(session.questions), client)
+    (number,) = session.questions
+    session.answer_question(number, PermissionAnswer(allowed=True, scope=scope, rule=0))
+    in_others: tuple[str, ...] = ()
+    if scope == "always":
+        in_others = ("edits",)
+
+    def allowed_here() -> Sequence[str]:
+        return client.allowed_by_rules.get(session.id, client.allowed_by_rules[""])
+
+    await until(lambda: allowed_here() == ("edits",), client)
+    assert client.allowed_by_rules[""] == bench.allowed_by_rules[""] == in_others
+    await bench.choose_permission_mode("allow edits")
+    await until(lambda: allowed_here() == (), client)
+
+
+async def test_a_removed_rule_is_told_at_once(client: ClientWorkspace, bench: Workbench) -> None:
+    rule = {"decision": "allow", "command": "make *"}
+    await bench.change_settings({"permissions.rules": [rule]})
+    await until(lambda: client.allowed_by_rules[""] == ("some commands",), client)
+    await bench.change_settings({"permissions.rules": []})
+    await until(lambda: client.allowed_by_rules[""] == (), client)
 
 
 async def test_titles_pins_archive_and_trash_reach_the_list(client: ClientWorkspace) -> None:

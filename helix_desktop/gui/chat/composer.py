@@ -52,6 +52,10 @@ LEAST_OF_ASKING_MODE = 90  # The same of a mode that asks, where the figures nee
 ALLOW_ALL = "allow all"
 ALLOW_ALL_FOR_AN_HOUR = "allow all for an hour"
 MODES_WITHOUT_QUESTIONS = (ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR)
+# The names of these modes say before what the user is asked.
+ALLOW_EDITS = "allow edits"
+MODES_THAT_SAY_WHAT_THEY_ASK = ("ask", ALLOW_EDITS)
+MOST_EXCEPTIONS_IN_NAME = 2  # Only the hint and the menu name more.
 # Used if the window is unknown.
 UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)
 
@@ -104,7 +108,9 @@ class Composer(QWidget):
         self._cost = ""
         self._left_out = ""
         self._modes: Sequence[tuple[str, str]] = ()
+        self._current_mode = ""
         self._mode_words = ""
+        self._allowed_uses: Sequence[str] = ()
         self._never_asks = False  # True in a mode that allows everything.
         self._send_words = ""
         self._is_stop_beside = False  # Whether "Stop" is not in the line of the ways to send.
@@ -376,10 +382,27 @@ class Composer(QWidget):
         self._save_draft_and_update_send_button()
         self._fit_controls_to_width()
 
-    def show_permission_modes(self, modes: Sequence[tuple[str, str]], current: str) -> None:
-        """Shows the permission modes, which are pairs of name and label."""
+    def show_permission_modes(
+        self,
+        modes: Sequence[tuple[str, str]],
+        current: str,
+        allowed_uses: Sequence[str] = (),
+    ) -> None:
+        """Shows the permission modes, which are pairs of name and label. `allowed_uses`: what rules
+        allow although the mode asks, by its names in the table "what rules allow".
+        """
         self._modes = modes
-        self._mode_words = dict(modes).get(current, current)
+        self._current_mode = current
+        self._allowed_uses = allowed_uses
+        self._mode_words = _name_mode_with_exceptions(current, allowed_uses)
+        if not self._mode_words:
+            self._mode_words = dict(modes).get(current, current)
+        hint_lines = [
+            tr("Permission mode"),
+            describe_what_mode_asks(current),
+            describe_what_rules_allow(allowed_uses),
+        ]
+        self._mode.setToolTip("\n".join(filter(None, hint_lines)))
         self._mode.setVisible(bool(modes))
         # A mode that never asks must be noticed all the time.
         self._never_asks = current in MODES_WITHOUT_QUESTIONS
@@ -562,12 +585,15 @@ class Composer(QWidget):
         menu = widgets.build_popup_menu(self)
         for name, label in self._modes:
             choose_mode = partial(self.mode_chosen.emit, name)
-            is_chosen = label == self._mode_words
+            is_chosen = name == self._current_mode
             choice = widgets.add_menu_choice(menu, label, choose_mode, chosen=is_chosen)
-            words = describe_what_mode_asks(name)
-            if words:
-                choice.setWhatsThis(words)  # A screen reader passes over the line below.
-                menu.addAction(words).setEnabled(False)
+            sentences = [describe_what_mode_asks(name)]
+            if is_chosen:
+                sentences.append(describe_what_rules_allow(self._allowed_uses))
+            lines = list(filter(None, sentences))
+            choice.setWhatsThis(" ".join(lines))  # A screen reader passes over the lines below.
+            for line in lines:
+                menu.addAction(line).setEnabled(False)
         # The composer is at the lower edge of the window, so the menu opens above the button.
         above_button = QPoint(0, -menu.sizeHint().height())
         menu.popup(self._mode.mapToGlobal(above_button))
@@ -803,3 +829,35 @@ class Composer(QWidget):
 def describe_what_mode_asks(mode: str) -> str:
     """Says what a permission mode still asks, or nothing about a mode that is not known here."""
     return translate_name("what a permission mode still asks", mode)
+
+
+def describe_what_rules_allow(allowed_uses: Sequence[str]) -> str:
+    """Says what the agent does without a question although the mode asks, or nothing."""
+    names = _name_uses(allowed_uses)
+    if not names:
+        return ""
+    return tr("Already allowed: {uses}.", uses=", ".join(names))
+
+
+def _name_mode_with_exceptions(mode: str, allowed_uses: Sequence[str]) -> str:
+    """Returns a name for a mode that says by its own name that it asks before what rules allow.
+    Nothing for any other mode.
+    """
+    names = _name_uses(allowed_uses)
+    if not names or mode not in MODES_THAT_SAY_WHAT_THEY_ASK:
+        return ""
+    if mode == ALLOW_EDITS:
+        names = _name_uses(["edits", *allowed_uses])
+    if len(names) > MOST_EXCEPTIONS_IN_NAME:
+        return tr("Ask, with exceptions")
+    return tr("Ask, except: {uses}", uses=", ".join(names))
+
+
+def _name_uses(allowed_uses: Sequence[str]) -> Sequence[str]:
+    """Returns the known uses in the user's language. A newer host may know others."""
+    names: list[str] = []
+    for use in allowed_uses:
+        name = translate_name("what rules allow", use)
+        if name:
+            names.append(name)
+    return names

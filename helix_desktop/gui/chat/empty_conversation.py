@@ -1,10 +1,12 @@
 """Shown for a conversation without messages: what the page is for, and what to try first."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
+from helix_desktop.gui.chat.composer import describe_what_rules_allow
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr, translate_name
@@ -78,13 +80,18 @@ class EmptyConversationPanel(QWidget):
         self.show_demo_or_usual_suggestions(scripted=self._is_scripted)
 
     def show_what_agent_may_do(
-        self, *, has_folder: bool, mode: str = "ask", is_foreign_agent: bool = False
+        self,
+        *,
+        has_folder: bool,
+        mode: str = "ask",
+        is_foreign_agent: bool = False,
+        allowed_uses: Sequence[str] = (),
     ) -> None:
         """Explains the permission mode. In a workspace without a folder, suggestions
         about a project are hidden.
 
         `is_foreign_agent`: another maker's agent works here. It may do things without asking us, so
-        the mode says nothing about them.
+        the mode says nothing about them. `allowed_uses`: what rules allow although the mode asks.
         """
         self._has_folder = has_folder
         if is_foreign_agent:
@@ -94,6 +101,7 @@ class EmptyConversationPanel(QWidget):
                 "The agent reads and edits files here and runs commands. You are asked before anything is changed."
             )
             words = translate_name("what an agent may do", mode, otherwise=asks_first)
+            words = f"{words} {describe_what_rules_allow(allowed_uses)}".strip()
         else:
             words = tr(
                 "This workspace has no folder. Ask anything, attach files, or choose a folder in the settings."

@@ -21,7 +21,13 @@ from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
-from helix_desktop.gui.chat.composer import ALLOW_ALL, LEAST_BAR, Composer, describe_what_mode_asks
+from helix_desktop.gui.chat.composer import (
+    ALLOW_ALL,
+    LEAST_BAR,
+    Composer,
+    describe_what_mode_asks,
+    describe_what_rules_allow,
+)
 from helix_desktop.gui.chat.composer_text import PASTED
 from helix_desktop.gui.chat.message_drafts import encode_draft_message
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageRow
@@ -184,6 +190,45 @@ def test_the_mode_menu_says_below_each_mode_what_it_still_asks(composer: Compose
         (describe_what_mode_asks(ALLOW_ALL), False),
         ("A mode of a newer host", True),
     ]
+    menu.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "uses", "shown"),
+    [
+        ("ask", [], "Ask before changes and commands"),
+        ("ask", ["edits"], "Ask, except: edits"),
+        ("ask", ["edits", "some commands"], "Ask, except: edits, some commands"),
+        ("ask", ["edits", "commands", "some web pages"], "Ask, with exceptions"),
+        ("allow edits", ["some commands"], "Ask, except: edits, some commands"),
+        ("plan", ["some commands"], "Plan"),
+        ("ask", ["a use of a newer host"], "Ask before changes and commands"),
+    ],
+)
+def test_the_mode_says_at_rest_what_rules_allow(
+    composer: Composer, mode: str, uses: list[str], shown: str
+) -> None:
+    """After “Always allow edits”, edits ran without a question below “Ask before changes”."""
+    modes = [
+        ("plan", "Plan"),
+        ("ask", "Ask before changes and commands"),
+        ("allow edits", "Allow edits, ask before commands"),
+    ]
+    composer.show_permission_modes(modes, mode, uses)
+    assert composer._mode.text() == f"{shown} ▾"
+    sentence = describe_what_rules_allow(uses)
+    assert sentence in composer._mode.toolTip()
+    assert describe_what_mode_asks(mode) in composer._mode.toolTip()
+    composer.open_mode_menu()
+    (menu,) = composer.findChildren(QMenu)
+    (chosen,) = [action for action in menu.actions() if action.isChecked()]
+    assert chosen.text() == dict(modes)[mode]
+    lines = [action.text() for action in menu.actions()]
+    if sentence:
+        assert lines.index(sentence) == lines.index(chosen.text()) + 2
+        assert sentence in chosen.whatsThis()
+    else:
+        assert not any(line.startswith("Already allowed") for line in lines)
     menu.close()
 
 
