@@ -341,7 +341,7 @@ def _notice_of_failed_fold(why: str) -> dict[str, str]:
     return {
         "sessionUpdate": "notice",
         "severity": "warning",
-        "title": "No summary was written; all messages stay here.",
+        "title": "No summary was written, and nothing is lost.",
         "description": first_reason.rstrip(".") + ".",
     }
 

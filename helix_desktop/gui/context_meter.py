@@ -165,17 +165,13 @@ def describe_meter(
             lines.append(f"{context_kind_name(kind)}: {format_token_count(tokens)}")
     difference = format_count_difference(parts, counted)
     if difference:
-        lines.append(f"{name_of_count_difference(difference)}: {difference}")
+        lines.append(f"{name_of_count_difference()}: {difference}")
     return "\n".join(lines)
 
 
-def name_of_count_difference(difference: str = "+") -> str:
-    """Names the row that makes the sizes of all kinds add up to what is used. `difference`: as
-    `format_count_difference` returns it.
-    """
-    if difference.startswith("+"):
-        return tr("Extra in the model's own count")
-    return tr("Less in the model's own count")
+def name_of_count_difference() -> str:
+    """Names the row that makes the sizes of all kinds add up to what is used."""
+    return tr("Difference to the model's own count")
 
 
 def colour_of_count_difference(theme: Theme) -> QColor:

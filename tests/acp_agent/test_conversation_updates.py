@@ -100,7 +100,7 @@ async def test_why_a_fold_failed_is_a_notice_for_clients_that_present_notices() 
     assert update == {
         "sessionUpdate": "notice",
         "severity": "warning",
-        "title": "No summary was written; all messages stay here.",
+        "title": "No summary was written, and nothing is lost.",
         "description": "The model did not answer.",
     }
     assert await told(updates(), failed) == []

@@ -55,10 +55,10 @@ def test_the_sizes_and_the_models_difference_add_up_to_what_is_used() -> None:
         "2.5K of 32K tokens, 8% full",
         "System and tools: 1.4K",
         "Summary: 585",
-        "Extra in the model's own count: +548",
+        "Difference to the model's own count: +548",
     ]
     fewer = describe_meter(counted, 32_000, counted=billed).splitlines()[-1]
-    assert fewer == "Less in the model's own count: −548"
+    assert fewer == "Difference to the model's own count: −548"
     assert describe_meter(counted, 32_000, counted=counted).splitlines()[-1] == "Summary: 585"
 
 

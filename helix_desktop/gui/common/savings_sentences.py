@@ -33,7 +33,7 @@ def describe_savings_of(state: Moment, agents_cost: float = 0.0) -> str:
     has_fitted_in_no_request = bool(saved_by_folds.requests) and not saved_by_folds.counted
     if has_fitted_in_no_request or _is_larger_than_window_without_folds(state):
         # A summary alone would not have made room, so the comparison shortens the same text.
-        return _say_that_it_would_not_fit(figures, is_loss=bool(words))
+        return _say_that_it_would_not_fit(figures)
     if words:
         return words
     if not saved_by_folds.requests_in_all:
@@ -54,16 +54,18 @@ def _is_gain(figures: Savings) -> bool:
     return figures.saved_tokens > 0
 
 
-def _say_that_it_would_not_fit(figures: Savings, *, is_loss: bool) -> str:
-    """Nobody could have gone on without shortening, so what it took is no loss beside that."""
-    if not is_loss:
+def _say_that_it_would_not_fit(figures: Savings) -> str:
+    """Nobody could have gone on without shortening, so it is no loss beside that. What it took is
+    what its requests took, as their rows in the timeline say.
+    """
+    if figures.is_saved_in_dollars and figures.paid_for_shortening >= LEAST_DOLLARS:
+        amount = format_dollars(figures.paid_for_shortening)
+    elif figures.shortening and not figures.is_saved_in_dollars:
+        amount = describe_token_count(figures.shortening)
+    else:
         return tr(
             "Without shortening, this conversation would not fit into the model's context window."
         )
-    if figures.is_saved_in_dollars:
-        amount = format_dollars(-figures.saved_dollars)
-    else:
-        amount = describe_token_count(-figures.saved_tokens)
     return tr(
         "Without shortening, this conversation would not fit into the model's context window; shortening it has taken {amount} so far.",
         amount=amount,

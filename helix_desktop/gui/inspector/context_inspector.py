@@ -332,11 +332,8 @@ class ContextInspector(QWidget):
         self, ink: DrawingStyle, width: float, state: Moment
     ) -> Iterator[LayoutBox]:
         is_open = _BLOCKS in self._open
-        words = format_count(
-            len(self._parts),
-            "{n} text, call or output in the context",
-            "{n} texts, calls and outputs in the context",
-        )
+        # Without their number: a request is counted in messages, which have several of these.
+        words = tr("All texts, calls and outputs in the context")
         yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=is_open, gap=10)
         if not is_open:
             return

@@ -233,7 +233,7 @@ def build_context_boxes(
     difference = format_count_difference(billed_parts, counted_parts)
     if difference:
         colour = colour_of_count_difference(ink.theme)
-        name = name_of_count_difference(difference)
+        name = name_of_count_difference()
         yield FigureBox(ink, width, name, difference, dot=colour)
 
     recallable = state.count_recallable_tokens()

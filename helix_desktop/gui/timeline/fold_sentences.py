@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
-from helix_desktop.engine.fold_kinds import KINDS_OF_NOTES, KINDS_OF_PARTS
+from helix_desktop.engine.fold_kinds import KINDS_OF_NOTES, KINDS_OF_PARTS, KINDS_WRITTEN_BY_MODEL
 from helix_desktop.engine.message_cost_forecast import ContextAfterUndo
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS
@@ -134,8 +134,8 @@ def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
 def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     """Returns the second line of the list."""
     match event.happened:
-        case facts.FoldFailed():
-            return describe_cost_of_failure(event)
+        case facts.FoldFailed(kind=kind):
+            return describe_cost_of_failure(event, kind)
         case TimelineRewind() as rewind:
             return fold_descriptions.format_token_change(rewind.tokens_before, rewind.tokens_after)
     if not event.current_folds:
@@ -248,11 +248,16 @@ def _waits_for_request(event: TimelineEvent) -> bool:
     return event.has_fold_in_force and not is_answering
 
 
-def describe_cost_of_failure(event: TimelineEvent) -> str:
+def describe_cost_of_failure(event: TimelineEvent, kind: facts.FoldKind) -> str:
+    """Says what is known of it. A model that was asked in vain may have cost something that its
+    server did not report. Empty where no model is asked.
+    """
     writing = _describe_writing(event)
-    if not writing:
-        return tr("cost nothing")
-    return tr("the attempt took {amount}", amount=writing)
+    if writing:
+        return tr("the attempt took {amount}", amount=writing)
+    if kind in KINDS_WRITTEN_BY_MODEL:
+        return tr("no cost was reported")
+    return ""
 
 
 def describe_what_happened(event: TimelineEvent) -> list[str]:
@@ -261,8 +266,11 @@ def describe_what_happened(event: TimelineEvent) -> list[str]:
         case facts.FoldFailed() as failure:
             why = describe_fact_if_needed(failure)
             nothing_changed = tr("What the model sees did not change.")
-            cost = describe_cost_of_failure(event)
-            return [why, nothing_changed, tr("{words}.", words=cost[0].upper() + cost[1:])]
+            sentences = [why, nothing_changed]
+            cost = describe_cost_of_failure(event, failure.kind)
+            if cost:
+                sentences.append(tr("{words}.", words=cost[0].upper() + cost[1:]))
+            return sentences
         case TimelineRewind(is_return=True):
             return [
                 tr(

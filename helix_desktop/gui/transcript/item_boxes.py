@@ -667,7 +667,7 @@ def _build_card_of_failed_fold(
     request: BoxBuildRequest, kind: facts.FoldKind, explanation: str
 ) -> FailureCardBox:
     context = request.context
-    title = tr("No summary was written; all messages stay here")
+    title = tr("No summary was written, and nothing is lost")
     if kind in KINDS_OF_PARTS:
         title = tr("Nothing was shortened, and nothing is lost")
     buttons: tuple[CardButton, ...] = ()

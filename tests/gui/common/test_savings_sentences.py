@@ -172,6 +172,24 @@ def test_what_shortening_took_is_no_loss_where_nothing_would_have_fitted_without
     )
 
 
+def test_what_shortening_took_is_what_its_requests_took_and_nothing_else() -> None:
+    """Without a summary, "shortening it has taken 3.4K tokens" stood beside "cost nothing": that was
+    the difference to a shorter conversation that nobody had.
+    """
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "m", 8_192))
+    talk.user("Read it.", tokens=10)
+    for number in range(4):
+        output = talk.step(f"c{number}", tokens=2_600)
+        talk.fold(f"f{number}", PartRef(output), kind=FoldKind.EXCERPT, tokens=1_900)
+        for _ in range(4):
+            talk.reply("So.", billed=1_900 * (number + 1))
+    assert talk.state.savings_until_moment().saved_tokens < 0
+    assert describe_savings_of(talk.state) == (
+        "Without shortening, this conversation would not fit into the model's context window."
+    )
+
+
 def sum_of_lines(**figures: int) -> str:
     """What stands under the head of the timeline, for a conversation with these figures."""
     held = Savings(9, 0, 0, 0, 0.0, 0.0)

@@ -104,11 +104,11 @@ def test_tab_into_it_shows_where_it_is(panel: ContextInspector) -> None:
 def test_the_blocks_stand_under_their_heading(
     panel: ContextInspector, session: Commanded, settle: Settle
 ) -> None:
-    act(panel, "texts, calls and outputs")
+    act(panel, "All texts, calls and outputs")
     settle()
     stack = panel.view._stack
     names = [stack.hot_spot_and_rect(spot)[0].name for spot in stack.list_hot_spots()]
-    heading = next(at for at, name in enumerate(names) if "texts, calls and outputs" in name)
+    heading = next(at for at, name in enumerate(names) if "All texts, calls and outputs" in name)
     assert panel._parts[0].shown_name.words in names[heading + 1]
 
 

@@ -310,6 +310,20 @@ def test_what_a_failed_attempt_took_is_said_once_and_not_of_the_next_summary(
     assert words == "No summary was written\nSummary: The model's reply was not a summary."
 
 
+@pytest.mark.parametrize(
+    ("kind", "words"), [(FoldKind.HANDOVER, "no cost was reported"), (FoldKind.TRUNCATION, "")]
+)
+def test_an_attempt_of_which_no_cost_is_known_is_not_said_to_cost_nothing(
+    written: Written, kind: FoldKind, words: str
+) -> None:
+    """A server that answers nothing may have billed the request; only a cut asks no model."""
+    written.add(FoldFailed(kind, "there was no response for 15 seconds"))
+    failure = story_of(written).events[-1]
+    assert fold_sentences.describe_event_briefly(failure, 128_000) == words
+    in_panel = " ".join(fold_sentences.describe_what_happened(failure))
+    assert in_panel.endswith("No cost was reported." if words else "did not change.")
+
+
 def test_a_rewind_and_a_return_have_rows_and_marks(written: Written) -> None:
     """The area of the chart dropped and rose again without a mark."""
     left = len(written.facts)

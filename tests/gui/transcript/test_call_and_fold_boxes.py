@@ -192,7 +192,7 @@ def test_a_failed_fold_says_one_reason_and_can_be_tried_again(theme: Theme) -> N
         FoldFailed(FoldKind.HANDOVER, "a/m: it said no.; b/m: the text was too long; c: broken.")
     )
     (box,) = laid(page_of(theme, told.facts)).boxes
-    assert box.text == "No summary was written; all messages stay here. Summary: a/m: it said no."
+    assert box.text == "No summary was written, and nothing is lost. Summary: a/m: it said no."
     assert [(hot.name, hot.act) for hot in box.hot_spots] == [
         ("Try again", AskToFold(FoldKind.HANDOVER))
     ]
