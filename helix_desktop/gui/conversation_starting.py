@@ -12,7 +12,7 @@ from helix_desktop.gui.connected.connect_agents_dialog import CopyableCommandLin
 from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.rows_and_columns import build_column, build_row
-from helix_desktop.gui.theme import set_widget_look
+from helix_desktop.gui.theme import make_default_button
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_parts import WindowParts
@@ -225,8 +225,7 @@ class AgentChoiceDialog(widgets.TransientDialog):
         )
         use.setAccessibleName(f"{use.text()}: {name}")
         if is_first:
-            set_widget_look(use, "primary")
-            use.setDefault(True)
+            make_default_button(use)
             use.setFocus()
         title = build_row((widgets.build_plain_label(name, "", card), 1), use)
         column = build_column(title, owner=card, margins=(12, 8, 8, 8), spacing=4)

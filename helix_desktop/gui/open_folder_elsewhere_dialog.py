@@ -20,6 +20,7 @@ from helix_desktop.gui.open_workspaces import OpenWorkspaces
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shown_workspace import ShownWorkspace
+from helix_desktop.gui.theme import make_default_button
 from helix_desktop.gui.translation import tr
 
 WIDTH = 600
@@ -43,8 +44,8 @@ class OpenFolderElsewhereDialog(TransientDialog):
         explanation = tr("The agent works there, with that computer’s files, tools and sandbox. Conversations stay there too; this window shows them. Your model keys stay on this computer.")  # fmt: skip
         self.machine = build_line_edit(tr("Computer"), tr("user@computer"), self)
         self.folder = build_line_edit(tr("Folder there"), "~/project", self)
-        self.connect_button = build_push_button(tr("Connect"), self, self._connect, "primary")
-        self.connect_button.setDefault(True)
+        self.connect_button = build_push_button(tr("Connect"), self, self._connect)
+        make_default_button(self.connect_button)
         self.progress = build_plain_label("", "muted", self)
         self.trouble = build_plain_label("", "danger", self)
         self.progress.hide()

@@ -5,12 +5,20 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication, QKeyEvent
-from PySide6.QtWidgets import QFileDialog, QInputDialog, QLabel, QLineEdit, QMessageBox, QWidget
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QInputDialog,
+    QLabel,
+    QLineEdit,
+    QMessageBox,
+    QPushButton,
+    QWidget,
+)
 
 from helix_desktop.console import escape_control_characters
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.screen_fitting import keep_on_screen
-from helix_desktop.gui.theme import set_widget_look
+from helix_desktop.gui.theme import make_default_button
 from helix_desktop.gui.translation import tr
 
 LONGEST_NAME = 200  # A longer line that the user enters is cut to this many characters.
@@ -89,17 +97,22 @@ def ask_to_choose_one(
     choice is what most people want, and does no harm, so Return takes it.
     """
     box = _build_message_box(parent, title, text, QMessageBox.StandardButton.Cancel)
-    box.setDefaultButton(QMessageBox.StandardButton.Cancel)
     if cancel_label:
         box.button(QMessageBox.StandardButton.Cancel).setText(cancel_label)
+    usual_button: QPushButton | None = None
     for index, choice in enumerate(choices):
         # Of several buttons with AcceptRole, Qt puts some to the left of Cancel on Linux and
         # macOS.
         button = box.addButton(choice.label, QMessageBox.ButtonRole.YesRole)
         button.clicked.connect(lambda _checked=False, act=choice.act: act())
         if is_first_usual and index == 0:
-            set_widget_look(button, "primary")
-            box.setDefaultButton(button)
+            usual_button = button
+    if usual_button is None:
+        box.setDefaultButton(QMessageBox.StandardButton.Cancel)
+    else:
+        box.setDefaultButton(usual_button)
+    # The box has given it the keyboard, too.
+    make_default_button(box.defaultButton())
     box.open()
     return box
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPainter, QPalette
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 from shiboken6 import isValid
 
 from helix_desktop import resources
@@ -248,6 +248,14 @@ def set_widget_look(widget: QWidget, look: str) -> None:
     if widget.property("look") != look:
         widget.setProperty("look", look)
         _apply_style_again(widget)
+
+
+def make_default_button(button: QPushButton) -> None:
+    """Lets Return press this button of a dialog, and fills it, so that the picture says so. Nothing
+    else makes a default button.
+    """
+    button.setDefault(True)
+    set_widget_look(button, "primary")
 
 
 def set_widget_mark(widget: QWidget, mark: str, *, is_set: bool) -> None:

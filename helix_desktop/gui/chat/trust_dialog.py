@@ -14,10 +14,14 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.gui.common.consent_text_view import ExactTextView
-from helix_desktop.gui.common.widgets import TransientDialog, build_line_edit, build_plain_label
+from helix_desktop.gui.common.widgets import (
+    TransientDialog,
+    build_line_edit,
+    build_plain_label,
+)
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.theme import Theme, make_default_button
 from helix_desktop.gui.translation import format_number, tr, translate_name
 from helix_desktop.gui.workbench_types import ProjectItem
 
@@ -136,10 +140,9 @@ class TrustDialog(TransientDialog):
     ) -> QDialogButtonBox:
         buttons = QDialogButtonBox(self)
         buttons.addButton(self._agree, QDialogButtonBox.ButtonRole.AcceptRole)
-        self._agree.setProperty("look", "primary")
         not_now = buttons.addButton(tr("Not now"), QDialogButtonBox.ButtonRole.RejectRole)
         # Return must not trust what nobody has looked at.
-        not_now.setDefault(True)
+        make_default_button(not_now)
         buttons.accepted.connect(lambda: trust([self._items[row] for row in sorted(self._seen)]))
         buttons.accepted.connect(self.accept)
         buttons.rejected.connect(self.reject)

@@ -8,7 +8,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.consent_text_view import ExactTextView, is_short_text
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.rows_and_columns import build_column
-from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.theme import Theme, make_default_button
 from helix_desktop.gui.translation import tr
 
 # The size of the dialog, in pixels at the usual text size.
@@ -60,7 +60,6 @@ class ConsentDialog(TransientDialog):
         self._length = build_plain_label("", "faint", self)
 
         self._agree = QPushButton(question.yes, self)
-        self._agree.setProperty("look", "primary")
         self._agree.clicked.connect(lambda: self._decide(agreed))
         buttons = QDialogButtonBox(self)
         buttons.addButton(self._agree, QDialogButtonBox.ButtonRole.AcceptRole)
@@ -70,7 +69,7 @@ class ConsentDialog(TransientDialog):
         label_of_later = question.later or tr("Cancel")
         later = buttons.addButton(label_of_later, QDialogButtonBox.ButtonRole.RejectRole)
         # Enter must not agree to what nobody has looked at.
-        later.setDefault(True)
+        make_default_button(later)
         buttons.rejected.connect(self.reject)
         text = (self._text, 1)
         build_column(sentence, text, self._length, buttons, owner=self, margins=MARGIN, spacing=12)

@@ -8,7 +8,7 @@ from PySide6.QtGui import QAction, QKeyEvent, QPaintEvent
 from helix_desktop.gui.enter_key import press_focused_button
 from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.screen_fitting import keep_on_screen
-from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.theme import Theme, make_default_button
 from helix_desktop.gui.translation import tr
 
 COLUMN = 720  # The maximum width in pixels of the transcript and of the composer below it.
@@ -248,8 +248,8 @@ def build_confirm_buttons(
     roles = QtWidgets.QDialogButtonBox.ButtonRole
     buttons = QtWidgets.QDialogButtonBox(dialog)
     if isinstance(yes, str):
-        yes = build_push_button(yes, dialog, look="primary")
-    yes.setDefault(True)
+        yes = build_push_button(yes, dialog)
+    make_default_button(yes)
     buttons.addButton(yes, roles.AcceptRole)
     refuse = buttons.addButton(no or tr("Cancel"), roles.RejectRole)
     refuse.setAutoDefault(False)

@@ -173,7 +173,13 @@ class McpServersPage(SettingsPage):
             kept = self._edited_name
         question = _build_question_about_servers(servers, replaced, kept)
         add = partial(self._add_server, text, name)
-        ConsentDialog(self._theme, question, self, add).open()
+        dialog = ConsentDialog(self._theme, question, self, add)
+        dialog.rejected.connect(self._say_that_nothing_was_added)
+        dialog.open()
+
+    def _say_that_nothing_was_added(self) -> None:
+        self._status_label.setText(tr("Nothing was added. What you typed is still below."))
+        self._text.setFocus()
 
     def _show_configuration_to_edit(self, name: str, configuration: str) -> None:
         """Puts a server's configuration into the form, from which it is added again."""

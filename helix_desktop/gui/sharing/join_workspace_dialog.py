@@ -6,10 +6,15 @@ from pathlib import Path
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.common.widgets import build_line_edit, build_plain_label, build_push_button
+from helix_desktop.gui.common.widgets import (
+    build_line_edit,
+    build_plain_label,
+    build_push_button,
+)
 from helix_desktop.gui.question_dialogs import ask_folder
 from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
+from helix_desktop.gui.theme import make_default_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench, Workbenches
 
@@ -35,9 +40,8 @@ class JoinWorkspaceDialog(SharingFormDialog):
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
         self.folder = build_line_edit(tr("Working folder on this computer"), "", self)
         self.choose = build_push_button(tr("Choose a folder…"), self, self._choose_join_folder)
-        self.join = build_push_button(
-            tr("Join"), self, self._join_workspace, "primary", default=True
-        )
+        self.join = build_push_button(tr("Join"), self, self._join_workspace)
+        make_default_button(self.join)
         folder_row = self._build_widget_row(self.folder, self.choose)
         fields = [
             self._build_join_explanation(),

@@ -36,6 +36,20 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
     ]
 
 
+def test_enter_in_the_question_adds_nothing_and_says_so(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """It closed without a word, and people thought that the server was added."""
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
+    page._text.setPlainText("npx server")
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    (box,) = page.findChildren(ConsentDialog)
+    QTest.keyClick(box, Qt.Key.Key_Return)
+    assert bench.mcp_servers.running == []
+    assert "Nothing was added. What you typed is still below." in said(page)
+    assert page._text.toPlainText() == "npx server"
+
+
 @pytest.mark.parametrize(
     ("text", "becomes"),
     [
