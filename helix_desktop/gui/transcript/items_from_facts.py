@@ -49,7 +49,7 @@ from helix_desktop.gui.transcript.transcript_item import (
     TranscriptItem,
     TranscriptItemKind,
 )
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 
 _GONE_ONCE_SOMETHING_ARRIVES = frozenset({TranscriptItemKind.WAITING, TranscriptItemKind.LIVE_NOTE})
 _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
@@ -93,6 +93,8 @@ class TranscriptItems:
     # True if it does so through the gateway: then only that program can go back or ask again.
     is_written_by_connected_agent: bool = False
     _last_cut: int = 0  # The fact number of the last reply if its stream broke, otherwise 0.
+    # The last reply if it was stopped and its turn has not ended: a message is to be sent at once.
+    _stopped_reply: facts.Recorded | None = None
     _broken_reply_seq: int = 0  # The fact number of a broken reply that is being repeated, or 0.
     # Fact numbers of broken replies and of their replacements.
     _replaced: list[tuple[int, int]] = field(default_factory=list)
@@ -631,6 +633,7 @@ class TranscriptItems:
         If an agent's own program writes the conversation, it puts texts of its own into the user's
         messages. Each of them becomes an item by itself, above what the user wrote.
         """
+        self._add_note_on_stopped_reply()
         if fact.by:
             return self._add_fact_note(recorded, fact)
         user_words = ""
@@ -657,6 +660,20 @@ class TranscriptItems:
         changed.extend(self._clear_latest_failure())
         return changed
 
+    def _add_note_on_stopped_reply(self) -> None:
+        """Says where a reply was stopped for the message that follows it. The note belongs to the
+        reply, so it stays when the conversation goes back to before the message.
+        """
+        reply = self._stopped_reply
+        self._stopped_reply = None
+        if reply is None:
+            return
+        # The items stand in the order of their facts. Of an empty reply, there is none.
+        if not self._seqs or self._seqs[-1] != reply.seq:
+            return
+        words = translate_name("cut reply", "stopped for a message")
+        self._append_item(TranscriptItem(TranscriptItemKind.NOTE, reply, 0, words))
+
     def _remember_conversation_start(
         self, recorded: facts.Recorded, fact: facts.ConversationStarted
     ) -> Iterable[int]:
@@ -672,6 +689,9 @@ class TranscriptItems:
         self._last_cut = 0
         if fact.stop is facts.Stop.CUT:
             self._last_cut = recorded.seq
+        self._stopped_reply = None
+        if fact.stop is facts.Stop.STOPPED and fact.parts:
+            self._stopped_reply = recorded
         for part_number, part in enumerate(fact.parts):
             self._append_part_of_reply(recorded, part_number, part)
         self._add_fact_note(recorded, fact)
@@ -815,6 +835,7 @@ class TranscriptItems:
         files that it changed. The list of changed files then begins anew for the next
         turn.
         """
+        self._stopped_reply = None
         changed = self.calls.mark_running_calls_ended()
         changed += self._clear_latest_failure()
         if fact.reason is facts.TurnEnd.FAILED:
@@ -884,6 +905,7 @@ class TranscriptItems:
         self._hidden_ranges = None
         self._broken_reply_seq = 0
         self._last_cut = 0
+        self._stopped_reply = None
         self._answers.add_answer_of_rewind(recorded.seq, fact, self.history.record)
         if not self._removes_more_than_note_of_stop(fact):
             self._take_changes_into_next_line(fact)

@@ -101,7 +101,19 @@ def test_changes_of_which_nothing_is_left_are_undone_until_they_are_redone() -> 
 
 ACTS = st.lists(
     st.sampled_from(
-        ["user", "reply", "call", "return", "marker", "handover", "undo", "redo", "rewind", "end"]
+        [
+            "user",
+            "reply",
+            "stopped",
+            "call",
+            "return",
+            "marker",
+            "handover",
+            "undo",
+            "redo",
+            "rewind",
+            "end",
+        ]
     ),
     max_size=30,
 )
@@ -113,6 +125,7 @@ def tell(told: Told, number: int, act: str) -> None:
     acts = {
         "user": lambda: told.user(f"said {number}"),
         "reply": lambda: told.reply(f"answer {number}"),
+        "stopped": lambda: told.reply(f"answ {number}", stop=Stop.STOPPED),
         "call": lambda: told.reply("", call(number)),
         "return": lambda: told.returned(f"c{max(number - 1, 0)}"),
         "marker": lambda: told.marker(max(last, 1), f"f{number}", batch=f"b{number // 3}"),
@@ -477,6 +490,59 @@ def test_a_call_that_runs_already_is_timed_from_its_reply_unless_the_clock_was_s
     state = items.tool_call_state(0)
     assert time.monotonic() - state.begun_at == pytest.approx(shown, abs=5)
     assert items.tool_call_state(0).begun_at == state.begun_at
+
+
+def notes(items: TranscriptItems) -> list[str]:
+    return [item.text for item in items.all if item.kind is TranscriptItemKind.NOTE]
+
+
+STOPPED_FOR_MESSAGE = "The reply was stopped here for your message."
+
+
+def test_a_reply_that_send_now_stopped_says_so() -> None:
+    """It ended in the middle of a word, and nothing said why."""
+    told = Told()
+    told.user("tell me")
+    told.reply("Once upon", stop=Stop.STOPPED)
+    told.user("shorter")
+    told.reply("Once.")
+    told.add(TurnEnded(TurnEnd.DONE))
+    items = grown(told.facts)
+    k = TranscriptItemKind
+    assert kinds(items) == [k.USER, k.REPLY, k.NOTE, k.USER, k.REPLY]
+    assert notes(items) == [STOPPED_FOR_MESSAGE]
+    assert items.all[items.item_of_fact(3)].kind is k.USER
+    # The reply stays cut for whoever goes back, and the next message did not cut it.
+    items.show_fact(told.add(Rewound(2)))
+    items.show_fact(told.user("longer"))
+    note = next(at for at, item in enumerate(items.all) if item.kind is k.NOTE)
+    assert not items.is_item_hidden(note)
+    assert notes(items) == notes(grown(told.facts)) == [STOPPED_FOR_MESSAGE]
+
+
+def test_only_a_message_in_the_same_turn_has_stopped_a_reply() -> None:
+    told = Told()
+    told.user("tell me")
+    told.reply("Once upon", stop=Stop.STOPPED)
+    told.add(TurnEnded(TurnEnd.STOPPED))
+    told.user("shorter")
+    told.add(Replied((), "m", Stop.STOPPED))  # Nothing of it was seen.
+    told.user("still shorter")
+    told.reply("Once.")
+    told.user("thanks")
+    assert notes(grown(told.facts)) == ["Stopped."]
+
+
+def test_a_message_of_the_program_may_come_before_the_one_that_stopped_a_reply() -> None:
+    told = Told()
+    told.user("tell me")
+    told.reply("Once upon", stop=Stop.STOPPED)
+    told.add(UserSaid((Text("done", 1),), by="agent:Reader"))
+    told.user("shorter")
+    assert notes(grown(told.facts)) == [
+        STOPPED_FOR_MESSAGE,
+        "The sub-agent “Reader” has finished.",
+    ]
 
 
 def test_an_interrupted_call_does_not_run_for_ever() -> None:
