@@ -19,7 +19,10 @@ from helix_desktop.commands.ask_input import (
 )
 from helix_desktop.commands.other_computer import find_row_by_prefix, read_list
 from helix_desktop.commands.turn_output import (
+    WAITS_FOR_SUMMARY,
     answer_by_allowed_names,
+    describe_retry,
+    describe_wait_for_summary,
     fact_as_json_line,
     plain_text_of_fact,
     report_end_of_turn,
@@ -345,11 +348,24 @@ class ClientTurn:
                     await self._say_what_is_waited_for(event)
             case session_events.ReplyStreamed(delta=TextDelta()):
                 await self._print_reply_so_far(self._followed.reply_text)
-            case ReplyDelayed():
-                why = escape_control_characters(event.why)
-                await self._console.print_error(f"Retrying in {round(event.seconds)} s: {why}")
+            case ReplyDelayed() | session_events.FoldProgress():
+                await self._say_why_nothing_comes(event)
             case _:
                 pass
+
+    async def _say_why_nothing_comes(
+        self, event: ReplyDelayed | session_events.FoldProgress
+    ) -> None:
+        """Says that the model is asked again, or that its request waits for a summary."""
+        if isinstance(event, ReplyDelayed):
+            await self._console.print_error(describe_retry(event.seconds, event.why))
+            return
+        sentence = describe_wait_for_summary(event)
+        if not self._has_begun or not sentence or sentence in self._sentences_on_waiting:
+            return
+        if sentence == WAITS_FOR_SUMMARY:
+            self._sentences_on_waiting.add(sentence)
+        await self._console.print_error(sentence)
 
     async def _handle_live_state(
         self, host: WorkspaceHost, live: LiveState, tasks: OwnedTasks

@@ -23,16 +23,44 @@ MOST_TRIES = 4  # A request whose reply breaks off is sent at most this many tim
 _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 
 
+@dataclass(slots=True)
+class FailedTries:
+    """The tries of a request that failed one after another. `why`: what the last one failed with."""
+
+    count: int = 0
+    why: str = ""
+
+    def add_failed_try(self, why: str) -> None:
+        self.count += 1
+        self.why = why
+
+    def clear(self) -> None:
+        self.count = 0
+        self.why = ""
+
+    def describe_tries(self, seconds: float) -> str:
+        """Return why the model gave no text, after it was asked for so long."""
+        if self.count == 1:
+            return self.why
+        return f"{self.why} It was asked {self.count} times in {seconds:.0f} seconds."
+
+
+def _ignore_retry(_: RetryDelay) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInquiry:
     """Asks a model for a text. `check`, called before each request, may refuse it.
     `record` is awaited with its cost at once, before anything is made of the reply.
-    `heard` is called at any sign of the model's work.
+    `heard` is called at any sign of the model's work, and `retrying` with the reason when a
+    request failed and will be sent once more.
     """
 
     record: Callable[[Spent], Awaitable[object]]
     check: Callable[[], None]
     heard: Callable[[], None] = lambda: None
+    retrying: Callable[[RetryDelay], None] = _ignore_retry
 
     async def ask_for_text(self, client: ModelClient, request: Request, seconds: float) -> str:
         """Return the text of the reply, or an empty string.
@@ -40,10 +68,14 @@ class ModelInquiry:
         Raises ModelFailed, even if the model hangs or breaks off every
         time. If thinking used up all tokens, ask once more without a limit.
         """
+        tries = FailedTries()
         try:
             async with asyncio.timeout(seconds):
-                reply = await self._ask_until_reply_is_complete(client, request)
+                reply = await self._ask_until_reply_is_complete(client, request, tries)
         except TimeoutError as error:
+            if tries.why:
+                # The time was over between two tries: what the last one failed with is the reason.
+                raise ModelFailed(tries.describe_tries(seconds)) from error
             raise ModelFailed(
                 f"{client.model_name} did not finish within {seconds:g} seconds."
             ) from error
@@ -53,13 +85,15 @@ class ModelInquiry:
             raise ModelFailed(why)
         return _text_without_thoughts(reply)
 
-    async def _ask_until_reply_is_complete(self, client: ModelClient, request: Request) -> Reply:
+    async def _ask_until_reply_is_complete(
+        self, client: ModelClient, request: Request, tries: FailedTries
+    ) -> Reply:
         """Send the request again while the reply breaks off, at most MOST_TRIES times in all.
         Return the last reply, which may be cut if every one was.
         """
         next_request = replace(request, model=client.model_name)
         for _ in range(MOST_TRIES):
-            reply = await self._stream_and_record_whole_reply(client, next_request)
+            reply = await self._stream_and_record_whole_reply(client, next_request, tries)
             reached_limit = reply.stop is Stop.LENGTH and next_request.max_output > 0
             if reached_limit and not _text_without_thoughts(reply):
                 # Thinking has used up all tokens, so the next request has no limit.
@@ -77,9 +111,11 @@ class ModelInquiry:
             request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1
         )
         async with asyncio.timeout(seconds):
-            await self._stream_and_record_whole_reply(client, keep_alive_request)
+            await self._stream_and_record_whole_reply(client, keep_alive_request, FailedTries())
 
-    async def _stream_and_record_whole_reply(self, client: ModelClient, request: Request) -> Reply:
+    async def _stream_and_record_whole_reply(
+        self, client: ModelClient, request: Request, tries: FailedTries
+    ) -> Reply:
         """Send a request, wait for the end of its reply, and record what it cost.
 
         Anything that arrives is a sign that the model is at work, except the news that the
@@ -89,8 +125,12 @@ class ModelInquiry:
         reply = None
         self.heard()  # The model's silence is measured from here, without earlier delays.
         async for delta in client.stream_reply(request):
-            if not isinstance(delta, RetryDelay):
-                self.heard()
+            if isinstance(delta, RetryDelay):
+                tries.add_failed_try(delta.why)
+                self.retrying(delta)
+                continue
+            tries.clear()
+            self.heard()
             if isinstance(delta, Reply):
                 reply = delta
         if reply is None:

@@ -30,6 +30,7 @@ from helix_desktop.engine.large_output_shortener import (
     most_tokens_always_shown_whole,
 )
 from helix_desktop.engine.marker_folding import PartShortener
+from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.prompt_cache_terms import cache_lifetime_seconds
 from helix_desktop.engine.request_shortening import (
     RequestShortener,
@@ -142,6 +143,7 @@ class ConversationFolding:
             self._contents,
             self.spending,
             list_added_strategies,
+            self._tell_of_retry,
         )
         self._shortener = PartShortener(conversation, services.cache, services.tokens)
         self._large_outputs = LargeOutputShortener(
@@ -155,6 +157,8 @@ class ConversationFolding:
         # The task that writes a fold's document in the background, and what it is to write.
         self._writing_task: asyncio.Task[object] | None = None
         self._plan_in_work: FoldPlan | None = None
+        # What listeners were told last of the fold that is being written.
+        self.progress: FoldProgress | None = None
         # A document that is written, and waits until a step adopts it.
         self._written_document: fold_document_writer.WrittenDocument | None = None
         # Held while a document is appended, so that who waits for it sees the result.
@@ -369,6 +373,10 @@ class ConversationFolding:
             )
         return await self.conversation.append_facts(facts.Refolded(fold))
 
+    def ask_writer_again_now(self) -> None:
+        """End the pause before a failed request for a fold's text is sent again."""
+        self._writer.end_pauses_between_tries()
+
     def cancel_fold_in_work(self) -> None:
         if self._writing_task is not None:
             self._writing_task.cancel()
@@ -566,7 +574,36 @@ class ConversationFolding:
         except StoppedByUser:
             return  # The workspace is closing.
         self._plan_in_work = plan
-        self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why))
+        self._tell_progress(FoldProgress(self.conversation.id, plan.kind, plan.why))
+
+    def _tell_progress(self, progress: FoldProgress) -> None:
+        self.progress = progress
+        if progress.done:
+            self.progress = None
+        self.conversation.notify_listeners(progress)
+
+    def _update_progress(
+        self, *, is_waited_for: bool | None = None, retry: RetryDelay | None = None
+    ) -> None:
+        """Tell listeners how the fold that is being written goes on, if there is one."""
+        if self.progress is None:
+            return
+        if is_waited_for is None:
+            is_waited_for = self.progress.is_waited_for
+        progress = replace(
+            self.progress,
+            is_update=True,
+            is_waited_for=is_waited_for,
+            retry_why="",
+            retry_seconds=0.0,
+        )
+        if retry is not None:
+            progress = replace(progress, retry_why=retry.why, retry_seconds=retry.seconds)
+        self._tell_progress(progress)
+
+    def _tell_of_retry(self, delay: RetryDelay | None) -> None:
+        """Tell listeners why the model is asked again, or that it is at work (None)."""
+        self._update_progress(retry=delay)
 
     async def _write_fold_document_in_background(
         self, material: fold_document_writer.DocumentMaterial
@@ -597,8 +634,7 @@ class ConversationFolding:
         finally:
             self._writing_task = None
             self._plan_in_work = None
-            end = FoldProgress(self.conversation.id, plan.kind, plan.why, done=True)
-            self.conversation.notify_listeners(end)
+            self._tell_progress(FoldProgress(self.conversation.id, plan.kind, plan.why, done=True))
 
     async def _wait_for_fold_and_adopt_or_raise(
         self, kind: facts.FoldKind
@@ -738,24 +774,32 @@ class ConversationFolding:
         """
         self._writing_task = writing_task
         self._plan_in_work = plan
-        progress = FoldProgress(self.conversation.id, plan.kind, plan.why)
-        self.conversation.notify_listeners(progress)
+        progress = FoldProgress(self.conversation.id, plan.kind, plan.why, is_waited_for=True)
+        self._tell_progress(progress)
         try:
             yield
         finally:
             self._writing_task = None
             self._plan_in_work = None
-            self.conversation.notify_listeners(replace(progress, done=True))
+            self._tell_progress(FoldProgress(self.conversation.id, plan.kind, plan.why, done=True))
 
     async def adopt_fold_in_time_or_cancel(self, seconds: float) -> bool:
-        """Return False if the fold was cancelled because it took too long."""
+        """Return False if the fold was cancelled, because it took too long or the user stopped it."""
         writing_task = self._writing_task
         plan = self._plan_in_work
         if writing_task is None or plan is None:
             return True
-        reason_given_up = await self._writer.wait_and_return_why_given_up(
-            writing_task, self.conversation.policy, seconds
-        )
+        self._update_progress(is_waited_for=True)
+        try:
+            reason_given_up = await self._writer.wait_and_return_why_given_up(
+                writing_task, self.conversation.policy, seconds
+            )
+        except asyncio.CancelledError:
+            # The turn was stopped. The fold is written on, but nothing waits for it.
+            self._update_progress(is_waited_for=False)
+            raise
+        if writing_task.cancelled():
+            return False
         if reason_given_up:
             self.cancel_fold_in_work()
             await self._planner.record_failure(plan.kind, reason_given_up)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from helix_desktop.engine.ask_model import ModelInquiry
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
+from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.session_setup import FoldServices
 from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
@@ -70,8 +71,14 @@ class ConversationSpending:
             "All agents of this conversation", agents.whole_team, agents.limit_of_team
         )
 
-    def build_model_inquiry(self, heard: Callable[[], None] = lambda: None) -> ModelInquiry:
-        return ModelInquiry(self._conversation.append_facts, self.refuse_past_limit, heard)
+    def build_model_inquiry(
+        self,
+        heard: Callable[[], None] = lambda: None,
+        retrying: Callable[[RetryDelay], None] = lambda _: None,
+    ) -> ModelInquiry:
+        return ModelInquiry(
+            self._conversation.append_facts, self.refuse_past_limit, heard, retrying
+        )
 
     def refuse_past_limit(self) -> None:
         turn_end = self.find_turn_end_at_limit()

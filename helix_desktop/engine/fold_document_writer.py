@@ -10,8 +10,8 @@ left out.
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import field, replace
+from typing import Any, TypeVar
 
 from helix_desktop.engine import (
     conversation_details,
@@ -19,7 +19,12 @@ from helix_desktop.engine import (
     request_building,
     span_text_and_detail_sources,
 )
-from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
+from helix_desktop.engine.ask_model import (
+    FailedTries,
+    ModelInquiry,
+    append_question,
+    build_material_request,
+)
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.changes.undo_notes_for_model import (
     UNDID,
@@ -42,7 +47,7 @@ from helix_desktop.engine.conversation_details import (
 from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.details_entry import format_details_entry, parse_details_entry
 from helix_desktop.engine.interpreter_pauses import InterpreterPauses
-from helix_desktop.engine.messages import View
+from helix_desktop.engine.messages import RetryDelay, View
 from helix_desktop.engine.ports import (
     Clock,
     ContentCache,
@@ -253,8 +258,18 @@ class FoldDocumentWriter:
     list_added_strategies: Callable[[], Sequence[added_strategies.AddedFoldStrategy]] = (
         added_strategies.no_added_strategies
     )
+    # Called when a request failed and will be sent once more, and with None once the model is
+    # at work again.
+    notify_retry: Callable[[RetryDelay | None], None] = lambda _: None
     # The event loop's time when a model was asked or last sent something.
     heard_at: float = math.inf
+    # The requests that failed since then, when the next one is sent, and what ends the pauses
+    # until then: pieces of a document are asked about at the same time.
+    _failed: FailedTries = field(default_factory=FailedTries)
+    _next_try_at: float = -math.inf
+    _ends_of_pauses: list[Callable[[], object]] = field(default_factory=list)
+    # While somebody waits for the document: done at the next failure, which changes how long.
+    _next_failure: asyncio.Future[None] | None = None
     # When the last piece of a document was written. Each one has the whole time limit.
     _piece_done_at: float = -math.inf
 
@@ -272,6 +287,8 @@ class FoldDocumentWriter:
         which of them to try; past the last one, the last one.
         """
         self.heard_at = math.inf
+        self._failed.clear()
+        self._ends_of_pauses.clear()
         self._piece_done_at = -math.inf
         start_time = self.clock.steady_time()
         reason = reason_not_to_fold(material)
@@ -288,7 +305,7 @@ class FoldDocumentWriter:
             )
             return WrittenDocument(fold, material)
 
-        inquiry = self.spending.build_model_inquiry(self._set_time_of_model_activity)
+        inquiry = self.spending.build_model_inquiry(self._note_activity, self._note_failed_try)
         question = await self._build_question(material, document_plan.state)
         task = _WritingTask(material, document_plan, question, inquiry, seconds)
         all_attempts = list(self._writing_attempts(material))
@@ -398,22 +415,37 @@ class FoldDocumentWriter:
         """
         loop = asyncio.get_running_loop()
         start_time = loop.time()
-        most_silence = policy.panic_silence + round(self.seconds_of_silent_reading())
         most_seconds = seconds + self.seconds_added_for_document()
         while not work.done():
+            most_silence = self._most_seconds_of_silence(policy)
             # Each piece of a document has the whole time.
             end_time = max(start_time, self._piece_done_at) + most_seconds
             seconds_left = end_time - loop.time()
             # As long as no model has been asked, the silence may last for ever.
             end_of_silence = max(start_time, self.heard_at) + most_silence
             silence_left = end_of_silence - loop.time()
+            # A try that would come too late is not waited for.
+            is_next_try_too_late = self._next_try_at > min(end_time, end_of_silence)
+            if self._failed.why and (is_next_try_too_late or min(seconds_left, silence_left) <= 0):
+                return _as_one_reason(self._failed.describe_tries(loop.time() - self.heard_at))
             if seconds_left <= 0:
                 return f"the summary was not finished within {most_seconds:.0f} seconds"
             if silence_left <= 0:
                 return f"there was no response for {most_silence:g} seconds"
             # A model may be asked or speak meanwhile, so no wait is longer than a silence.
-            await asyncio.wait([work], timeout=min(seconds_left, silence_left, most_silence))
+            longest_wait = min(seconds_left, silence_left, most_silence)
+            self._next_failure = loop.create_future()
+            awaited: list[asyncio.Future[Any]] = [work, self._next_failure]
+            await asyncio.wait(awaited, timeout=longest_wait, return_when=asyncio.FIRST_COMPLETED)
         return ""
+
+    def _most_seconds_of_silence(self, policy: Policy) -> float:
+        """Return how long a model may say nothing. A server that answers with an error is not
+        reading the conversation, and gets no time for that.
+        """
+        if self._failed.why:
+            return policy.panic_silence
+        return policy.panic_silence + round(self.seconds_of_silent_reading())
 
     def seconds_of_silent_reading(self) -> float:
         """Return how long the main model may read the whole conversation in silence."""
@@ -429,8 +461,34 @@ class FoldDocumentWriter:
         chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         return chosen is not None and chosen.is_free
 
-    def _set_time_of_model_activity(self) -> None:
+    def _note_activity(self) -> None:
+        """Remember that a model was asked, or has sent something."""
         self.heard_at = asyncio.get_running_loop().time()
+        had_failed = bool(self._failed.why)
+        self._failed.clear()
+        self._ends_of_pauses.clear()
+        if had_failed:
+            self.notify_retry(None)
+
+    def _note_failed_try(self, delay: RetryDelay) -> None:
+        self._failed.add_failed_try(delay.why)
+        if delay.wake is not None:
+            self._ends_of_pauses.append(delay.wake)
+        now = asyncio.get_running_loop().time()
+        next_try_at = now + delay.seconds
+        if now < self._next_try_at <= next_try_at:
+            return  # Another piece is asked about sooner, which is what counts and is told.
+        self._next_try_at = next_try_at
+        if self._next_failure is not None and not self._next_failure.done():
+            self._next_failure.set_result(None)
+        self.notify_retry(delay)
+
+    def end_pauses_between_tries(self) -> None:
+        """End the pauses before failed requests are sent again."""
+        self._next_try_at = -math.inf
+        for end_pause in self._ends_of_pauses:
+            end_pause()
+        self._ends_of_pauses.clear()
 
     async def write_truncation(self, material: DocumentMaterial, fold: str) -> WrittenDocument:
         """Write a document without a model, short enough that the next request fits."""
@@ -793,8 +851,13 @@ def _summary_limit_tokens(attempt: WritingAttempt, task: _WritingTask) -> int:
 def _explain_failures(failures: Sequence[str]) -> str:
     if not failures:
         return "No model is available to write the summary."
-    reasons = [failure.rstrip(".").replace(";", ",") for failure in failures]
+    reasons = [_as_one_reason(failure.rstrip(".")) for failure in failures]
     return "; ".join(reasons)
+
+
+def _as_one_reason(sentence: str) -> str:
+    """Return a sentence, of a server perhaps, without what separates one reason from another."""
+    return sentence.replace(";", ",")
 
 
 def _file_changes_in_span(material: DocumentMaterial) -> dict[int, facts.FilesChanged]:

@@ -202,7 +202,8 @@ class TurnRunner:
         return self._folding.spending.cost_of_turn()
 
     def retry_immediately(self) -> None:
-        """End the wait before a failed request is sent again."""
+        """End the wait before a failed request is sent again: the turn's, or one for a summary."""
+        self._folding.ask_writer_again_now()
         if self._running_turn is not None and self._running_turn.wake is not None:
             self._running_turn.wake()
 

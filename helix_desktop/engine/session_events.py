@@ -107,12 +107,22 @@ class QuestionAnswered:
 
 @dataclass(frozen=True, slots=True)
 class FoldProgress:
-    """A fold is being made in the background, or was, if `done` is true. `why`: the rule for it."""
+    """A fold is being made in the background, or was, if `done` is true. `why`: the rule for it.
+
+    `is_update`: it was told before that the fold is being made, and this is how it goes on.
+    `is_waited_for`: the next request of the turn is sent once it is made. `retry_why`: the model
+    that writes it has failed for this reason, and is asked again in `retry_seconds`. Empty: it is
+    at work.
+    """
 
     conversation: str
     kind: FoldKind
     why: str = ""
     done: bool = False
+    is_update: bool = False
+    is_waited_for: bool = False
+    retry_why: str = ""
+    retry_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class HookRunner:
             case QuestionAsked(conversation, _, question):
                 hook_event = "Notification"
                 values = {"message": question.title}
-            case FoldProgress(conversation, FoldKind.HANDOVER, why, done=False):
+            case FoldProgress(conversation, FoldKind.HANDOVER, why, done=False, is_update=False):
                 hook_event = "PreCompact"
                 values = {"trigger": "auto", "custom_instructions": why}
             case _:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -35,6 +36,7 @@ from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
+    FoldProgress,
     ReplyStreamed,
 )
 from helix_desktop.resident.resident_client import CollectingConsole
@@ -165,3 +167,30 @@ async def test_a_retry_is_printed_among_the_errors_and_the_answer_where_answers_
         b"The answer",
         "Retrying in 2 s: the provider is busy",
     )
+
+
+async def test_a_turn_that_waits_for_a_summary_says_so_once_and_each_retry_with_its_reason() -> (
+    None
+):
+    class ListingConsole(CollectingConsole):
+        def __init__(self) -> None:
+            super().__init__()
+            self.complaints: list[str] = []
+
+        async def print_error(self, sentence: str) -> None:
+            self.complaints.append(sentence)
+
+    printer = TurnPrinter(cast("Session", None), frozenset(), as_lines=True)
+    begun = FoldProgress("c", FoldKind.HANDOVER, "in the background")
+    awaited = replace(begun, is_update=True, is_waited_for=True)
+    failed = replace(awaited, retry_why="peer says: internal error.", retry_seconds=1.6)
+    for event in (begun, awaited, failed, awaited, failed, replace(begun, done=True)):
+        printer.print_event(event)
+    printer.print_event(ActivityChanged("c", ConversationActivity.IDLE))
+    console = ListingConsole()
+    await printer.print_until_turn_ends(console)
+    assert console.complaints == [
+        "Waiting until the older messages are summarized.",
+        "Retrying in 2 s: peer says: internal error.",
+        "Retrying in 2 s: peer says: internal error.",
+    ]

@@ -1,0 +1,184 @@
+"""A summary that a real server never gives: why is told while a message waits, and recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import program_folders
+from helix_desktop.engine.facts import FoldFailed, ModelReplied, ModelRole, ModelSet, Text
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import Event, FoldProgress
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbenches
+from tests.peers.chat_server import ChatServer, refused, reply, too_long
+from tests.peers.peer import Answer, Pause, Seen
+from tests.workbench.recorded import ASIDES, texts_of
+
+SILENCE = 4.0  # A message waits so long for a model that says nothing, or fails.
+INTERNAL_ERROR = "peer says: internal error."
+
+
+class FailingWriter(ChatServer):
+    """Answers messages. Requests for a summary get another answer, once there is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer_to_asides: Callable[[], Answer] | None = None
+        self.aside_count = 0
+        self.time_of_message = 0.0  # When the message that waited has come.
+
+    def answer(self, seen: Seen) -> Answer:
+        if seen.method == "GET":
+            return self.listing(seen)
+        is_aside = any(mark in texts_of(seen.body["messages"][-1]) for mark in ASIDES)
+        if self.answer_to_asides is None:
+            return reply("Read.")
+        if is_aside:
+            self.aside_count += 1
+            return self.answer_to_asides()
+        self.time_of_message = time.monotonic()
+        return reply("Read.")
+
+
+@dataclass
+class Waiting:
+    """A conversation whose next request does not fit, and what it tells of the summary."""
+
+    session: Session
+    server: FailingWriter
+    told: list[FoldProgress] = field(default_factory=list)
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, FoldProgress):
+            self.told.append(event)
+
+    async def seconds_until_sent(self) -> float:
+        start = time.monotonic()
+        self.session.send_message((Text("go on"),))
+        await asyncio.wait_for(self.session.wait_until_idle(), 60)
+        assert isinstance(self.session.all_facts[-2].fact, ModelReplied)
+        return self.server.time_of_message - start
+
+    def reasons(self) -> list[str]:
+        reasons = []
+        for recorded in self.session.all_facts:
+            if isinstance(recorded.fact, FoldFailed):
+                reasons.append(recorded.fact.why)
+        return reasons
+
+
+@asynccontextmanager
+async def waiting_conversation(home: Path, answer: Callable[[], Answer]) -> AsyncIterator[Waiting]:
+    """With the real clock: what is tried is how long a message waits."""
+    places = program_folders.find_program_folders(home / "home")
+    desk = Workbenches(places, SecretStorage(places.key_file, environ={}))
+    with FailingWriter() as server:
+        desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
+        desk.configured.correct_model("peer", "large", {"window": 400_000})
+        desk.configured.correct_model("peer", "small", {"window": 8_192})
+        folder = home / "project"
+        folder.mkdir()
+        bench = await desk.create_workspace("Pairs", folder)
+        await bench.choose_context_policy("layered", {"panic_silence": SILENCE, "panic_wait": 30})
+        await bench.choose_model_for_role("peer/large")
+        session = await bench.start_conversation()
+        for number in range(14):
+            session.send_message((Text(f"{number} " + "words of a long story " * 150),))
+            await asyncio.wait_for(session.wait_until_idle(), 60)
+        await session.folding.wait_for_fold_in_work()
+        server.answer_to_asides = answer
+        await bench.save_conversation_model(session.id, "peer/small")
+        waiting = Waiting(session, server)
+        session.subscribe_to_events(waiting.hear)
+        yield waiting
+        await desk.aclose()
+
+
+async def test_a_server_that_always_fails_is_named_while_a_message_waits_and_not_for_long(
+    tmp_path: Path,
+) -> None:
+    """The defect: the message waited for a minute without a word, and "There was no response for
+    15 seconds" was the reason, though the server had said what was wrong again and again.
+    """
+    async with waiting_conversation(tmp_path, lambda: refused(500, "internal error")) as waiting:
+        seconds = await waiting.seconds_until_sent()
+        assert seconds < SILENCE + 2
+        first, *middle, last = waiting.told
+        assert (first.is_waited_for, first.is_update, first.retry_why) == (True, False, "")
+        # Several pieces fail at the same time, of which the one that is sent again first is told.
+        assert 2 <= len(middle) < waiting.server.aside_count
+        assert {one.retry_why for one in middle} == {INTERNAL_ERROR}
+        assert all(one.retry_seconds > 0 and one.is_update for one in middle)
+        assert last.done
+        (reason,) = waiting.reasons()
+        assert reason.startswith(
+            f"{INTERNAL_ERROR} It was asked {waiting.server.aside_count} times"
+        )
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda: refused(429, "slow down", retry_after=20), "peer says: slow down."),
+        (lambda: refused(401, "invalid api key", code="invalid_api_key"), "invalid api key"),
+        (lambda: reply("half a summary, cut off").cut_after(3), "The connection to peer was lost"),
+        (too_long, "maximum context length is 8192 tokens"),
+    ],
+)
+async def test_what_another_try_would_not_mend_in_time_is_not_waited_for(
+    tmp_path: Path, answer: Callable[[], Answer], reason: str
+) -> None:
+    async with waiting_conversation(tmp_path, answer) as waiting:
+        assert await waiting.seconds_until_sent() < SILENCE
+        (recorded_reason,) = waiting.reasons()
+        assert reason in recorded_reason
+
+
+async def test_who_tries_now_ends_the_pause_and_who_stops_it_sends_the_message_without_a_summary(
+    tmp_path: Path,
+) -> None:
+    async with waiting_conversation(tmp_path, lambda: refused(500, "internal error")) as waiting:
+
+        def press_button(event: Event) -> None:
+            if not isinstance(event, FoldProgress) or not event.retry_why:
+                return
+            if waiting.server.aside_count < 3:
+                waiting.session.turns.retry_immediately()
+            else:
+                waiting.session.folding.cancel_fold_in_work()
+
+        waiting.session.subscribe_to_events(press_button)
+        assert await waiting.seconds_until_sent() < SILENCE
+        assert waiting.reasons() == []
+        assert waiting.told[-1].done
+
+
+async def test_a_summary_that_is_stopped_while_a_message_waits_is_not_begun_again(
+    tmp_path: Path,
+) -> None:
+    """The defect: a summary begun before the message was stopped, and at once written anew."""
+    silent = Answer(pieces=(Pause(60.0),))
+    async with waiting_conversation(tmp_path, lambda: silent) as waiting:
+        folding = waiting.session.folding
+        small_model = ModelSet(ModelRole.MAIN, "peer/small", 8_192)
+        await waiting.session.conversation.append_facts(small_model)
+        folding.start_folds_after_turn()
+        assert folding.progress is not None
+        assert not folding.progress.is_waited_for
+
+        def press_stop(event: Event) -> None:
+            if isinstance(event, FoldProgress) and event.is_waited_for:
+                folding.cancel_fold_in_work()
+
+        waiting.session.subscribe_to_events(press_stop)
+        assert await waiting.seconds_until_sent() < SILENCE
+        assert [one.done for one in waiting.told] == [False, False, True]
+        assert waiting.reasons() == []
