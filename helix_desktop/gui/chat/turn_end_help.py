@@ -6,7 +6,17 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QWidget
 
-from helix_desktop.engine.facts import FilesChanged, ModelReplied, Stop, TurnEnd, TurnEnded
+from helix_desktop.engine.facts import (
+    Fact,
+    FilesChanged,
+    ModelReplied,
+    Rewound,
+    Stop,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
 from helix_desktop.engine.session_events import CLOSED, TEXT_CAUSE, ConversationActivity
 from helix_desktop.gui.common.widgets import (
     COLUMN,
@@ -25,6 +35,7 @@ from helix_desktop.gui.translation import tr, translate_name
 _AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
 SPACE = 8  # The pixels between the words and the buttons.
 SIDE = 16  # The pixels at both sides of the column.
+_STEPS_OF_TURN = (UserSaid, ModelReplied, ToolReturned, TurnEnded, Rewound)
 _LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATING})
 
 
@@ -168,21 +179,28 @@ def _find_help_for_waiting_messages(end: TurnEnded | None) -> TurnEndHelp:
 
 
 def _find_turn_end(session: ShownSession) -> TurnEnded | None:
-    """Returns the end of the last turn, if nothing was recorded after it."""
-    facts = session.conversation.state.facts
-    if not facts:
-        return None
-    last_fact = facts[-1].fact
-    if isinstance(last_fact, TurnEnded):
-        return last_fact
+    """Returns the end of the last turn, if nothing was said or done after it."""
+    last_step = _find_last_step(session)
+    if isinstance(last_step, TurnEnded):
+        return last_step
     return None
 
 
 def _was_reply_cut(session: ShownSession | None) -> bool:
-    if session is None or not session.conversation.state.facts:
+    if session is None:
         return False
-    last_fact = session.conversation.state.facts[-1].fact
-    return isinstance(last_fact, ModelReplied) and last_fact.stop is Stop.CUT
+    last_step = _find_last_step(session)
+    return isinstance(last_step, ModelReplied) and last_step.stop is Stop.CUT
+
+
+def _find_last_step(session: ShownSession) -> Fact | None:
+    """Returns the last fact that is a step of a turn, or ends or removes one. The user can undo
+    changes, shorten the conversation or name it after a turn, and how the turn ended stays true.
+    """
+    for recorded in reversed(session.conversation.state.facts):
+        if isinstance(recorded.fact, _STEPS_OF_TURN):
+            return recorded.fact
+    return None
 
 
 def _describe_files_of_open_turn(session: ShownSession | None) -> str:

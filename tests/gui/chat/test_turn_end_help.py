@@ -12,6 +12,7 @@ from PySide6.QtTest import QSignalSpy
 from helix_desktop.engine.facts import (
     FilesChanged,
     ModelReplied,
+    Rewound,
     Stop,
     Stored,
     Text,
@@ -127,6 +128,27 @@ def test_a_cut_reply_is_not_explained_twice_and_can_be_continued(theme: Theme) -
     assert line._words.text() == ""
     assert line._go.text() == "Continue"
     assert line._settings.isHidden()
+
+
+DIGEST = Digest.of_content(b"x")
+UNDO = FilesChanged(Stored(DIGEST, 1), DIGEST, DIGEST, 1, 3, 1, by="undo", undoes=(1,))
+
+
+def test_how_a_turn_ended_stays_true_after_an_undo(theme: Theme) -> None:
+    """After a kill and an undo, the same was said twice, and a limit was not explained any more."""
+    line = TurnEndHelpLine(theme)
+    line.show_last_turn_end(session(CUT_REPLY, UNDO, is_turn_open=True))
+    assert line._words.text() == ""
+    limit_and_undo = session(ended(TurnEnd.STEP_LIMIT), UNDO)
+    assert find_turn_end_help(limit_and_undo) is TurnEndHelp.LIMITED
+    failure_and_undo = session(
+        ended(TurnEnd.FAILED, why="No network."),
+        UNDO,
+        activity=ConversationActivity.FAILED,
+        why="No network.",
+    )
+    assert find_turn_end_help(failure_and_undo) is None
+    assert find_turn_end_help(session(ended(TurnEnd.STEP_LIMIT), Rewound(0))) is None
 
 
 def test_what_runs_elsewhere_needs_no_help_here(theme: Theme) -> None:
