@@ -39,6 +39,12 @@ _WHOLE_HASH = re.compile(r"[0-9a-f]{64}")
 _ENTRY_HASH = re.compile(r"[0-9a-f]{8,64}")
 # "execute" is what the Agent Client Protocol calls a call that runs a command.
 _COMMANDS = frozenset({ToolName.RUN_COMMAND, "shell", "bash", "execute"})
+# The kinds of calls of the Agent Client Protocol, and what stands for none.
+_KINDS_OF_AGENTS = frozenset({
+    "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other", "tool"
+})  # fmt: skip
+# What is recorded of such a call that has a title and no input.
+_ONLY_TITLE = re.compile(r'\{"title": "(?:[^"\\]|\\.)*"\}')
 _LINES = re.compile(r'"(first|last)_line"\s*:\s*(\d+)')
 _COUNTED = re.compile(r"^(?P<sign>[+-])(?!\1\1 )", re.MULTILINE)
 
@@ -150,6 +156,13 @@ def format_call(name: str, arguments: str) -> str:
     verb = words_for_tool_in_english(name)
     if subject.startswith(f"{verb} "):
         return f"{words}{subject.removeprefix(verb)}"
+    if _ONLY_TITLE.fullmatch(arguments[: _LONGEST * 2]):
+        # Where an agent only gives a title, its name for the tool is that title, or the kind.
+        if subject == name:
+            return words
+        # A title of several words has a verb of its own: "Look at fees.py".
+        if name in _KINDS_OF_AGENTS and " " in subject:
+            return subject
     if subject and name == ToolName.SET_TODO:
         return f"{words}: {subject}"
     return f"{words} {subject}".strip()
