@@ -50,15 +50,6 @@ class WaitingMessageRow(QWidget):
         self.more = build_tool_button(tr("More actions"), self, "⋯")
         self.more.clicked.connect(self._open_message_menu)
         self.more.hide()
-        self._buttons_left_out: set[QPushButton] = set()
-
-    def leave_room_of_button(self, button: QPushButton) -> None:
-        """Hides a button for good. The others stay where they are."""
-        self._buttons_left_out.add(button)
-        policy = button.sizePolicy()
-        policy.setRetainSizeWhenHidden(True)
-        button.setSizePolicy(policy)
-        button.hide()
 
     def add_control(self, control: QWidget) -> None:
         layout = self.layout()
@@ -66,11 +57,7 @@ class WaitingMessageRow(QWidget):
             layout.addWidget(control)
 
     def _message_buttons(self) -> list[QPushButton]:
-        buttons: list[QPushButton] = []
-        for button in self.findChildren(QPushButton):
-            if button not in self._buttons_left_out:
-                buttons.append(button)
-        return buttons
+        return self.findChildren(QPushButton)
 
     def show_buttons_or_menu(self, width: int) -> None:
         metrics = self.fontMetrics()
@@ -152,44 +139,60 @@ class WaitingMessageList(QWidget):
             else:
                 first_place = steering_count
                 last_place = len(messages) - 1
-            row = self._build_message_row(index, is_steering=is_steering)
-            self._add_move_buttons(row, index, first_place, last_place)
+            row = WaitingMessageRow(self)
+            self._add_state_and_words(row, index, is_steering=is_steering)
+            # At the left of the others, which keep their places when the arrows go: a message that
+            # waits alone has no other to pass.
+            if len(messages) > 1:
+                self._add_move_buttons(row, index, first_place, last_place)
+            self._add_ways_to_change(row, index, is_steering=is_steering)
             row.add_control(row.more)
+            row.show()
             self._rows.addWidget(row)
             self._message_rows.append(row)
         self._fit_messages_to_window()
         self.setVisible(bool(messages))
 
-    def _build_message_row(self, index: int, *, is_steering: bool) -> WaitingMessageRow:
-        """Builds the row of a queued message: when it will be sent, its first words,
-        and buttons. `is_steering`: it is sent as soon as no tool runs, not after
-        the whole turn.
-        """
-        state = tr("When done")
-        other_time = tr("Send now")
-        hint_for_other_time = tr(
-            "Stops the answer that is being written. A running command ends first."
-        )
-        if is_steering and not self._goes_only_when_done:
-            state = tr("When the command ends")
-            other_time = tr("Send when done")
-            hint_for_other_time = tr("Goes to the agent when it is done")
-        if self._waits_for_user:
-            state = tr("When you continue")
-
-        row = WaitingMessageRow(self)
+    def _add_state_and_words(
+        self, row: WaitingMessageRow, index: int, *, is_steering: bool
+    ) -> None:
+        """Shows when a queued message will be sent, and its first words."""
         text = message_as_one_line(self.shown_messages[index])
         first_words = " ".join(text[:400].split())
         words = OneLineLabel(first_words, row)
         words.setToolTip(safe_tooltip(text[:2_000]))
+        state = self._describe_state(is_steering=is_steering)
         state_label = build_plain_label(state, "faint", row, wraps=False)
         # The messages begin below each other, whichever state stands before them.
-        metrics = state_label.fontMetrics()
-        width_of_when_done = metrics.horizontalAdvance(tr("When done"))
-        width_of_when_ended = metrics.horizontalAdvance(tr("When the command ends"))
-        state_label.setMinimumWidth(max(width_of_when_done, width_of_when_ended))
-        build_row(state_label, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=4)
+        # The first message steers if any does, and the last one waits if any does.
+        has_last_steering = len(self.shown_messages) == self._steering_count
+        states = [
+            self._describe_state(is_steering=self._steering_count > 0),
+            self._describe_state(is_steering=has_last_steering),
+        ]
+        state_label.ensurePolished()  # The style sheet makes its letters smaller.
+        widths = [state_label.fontMetrics().horizontalAdvance(words) for words in states]
+        state_label.setMinimumWidth(max(widths))
+        build_row(state_label, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=8)
 
+    def _describe_state(self, *, is_steering: bool) -> str:
+        """Says when a message is sent. `is_steering`: as soon as no tool runs, not after the whole
+        turn.
+        """
+        if self._waits_for_user:
+            return tr("When you continue")
+        if is_steering and not self._goes_only_when_done:
+            return tr("When the command ends")
+        return tr("When done")
+
+    def _add_ways_to_change(self, row: WaitingMessageRow, index: int, *, is_steering: bool) -> None:
+        other_time = tr("Send now")
+        hint_for_other_time = tr(
+            "Stops the answer that is being written. A running command ends first."
+        )
+        if is_steering:
+            other_time = tr("Send when done")
+            hint_for_other_time = tr("Goes to the agent when it is done")
         # Without a running step or turn, there is nothing to wait for.
         has_other_time = not self._waits_for_user and not self._goes_only_when_done
         if has_other_time:
@@ -201,24 +204,17 @@ class WaitingMessageList(QWidget):
         remove = partial(self.discarding.emit, index)
         self._add_row_button(row, tr("Edit"), edit)
         self._add_row_button(row, tr("Remove"), remove)
-        row.show()
-        return row
 
     def _add_move_buttons(
         self, row: WaitingMessageRow, index: int, first_place: int, last_place: int
     ) -> None:
-        """Adds both buttons to each row, so that the others keep their places when a row goes. A
-        message that waits alone has the room for them, but no buttons.
-        """
+        """Adds both arrows to each row, so that the others keep their places when a row goes."""
         move_up = partial(self.moving.emit, index, -1)
         earlier = self._add_row_button(row, "↑", move_up, hint=tr("Send this message earlier"))
         earlier.setEnabled(index > first_place)
         move_down = partial(self.moving.emit, index, 1)
         later = self._add_row_button(row, "↓", move_down, hint=tr("Send this message later"))
         later.setEnabled(index < last_place)
-        if len(self.shown_messages) == 1:
-            row.leave_room_of_button(earlier)
-            row.leave_room_of_button(later)
 
     def _add_row_button(
         self,

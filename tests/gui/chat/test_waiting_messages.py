@@ -99,3 +99,25 @@ def test_the_buttons_of_a_waiting_message_keep_their_places_when_another_goes(
     # A message that waits alone has no other to pass.
     assert [place for place in places_before if place[0] not in "↑↓"] == places_of_one()
     assert {label for label, _ in places_before} > {"↑", "↓"}
+
+
+def test_the_row_of_a_waiting_message_has_no_empty_places(composer: Composer) -> None:
+    """The words began far behind “When done”, and the buttons ended far from the edge."""
+    composer.resize(900, 500)
+    composer.show()
+    for count, steering_count in ((1, 0), (2, 0), (2, 2), (3, 1)):
+        messages = [(Text(f"message {n}"),) for n in range(count)]
+        composer.show_waiting_messages(messages, steering_count)
+        QApplication.processEvents()
+        words_begin: set[int] = set()
+        gaps: list[int] = []
+        for row in composer.waiting._message_rows:
+            (words,) = row.findChildren(OneLineLabel)
+            (state,) = [label for label in row.findChildren(QLabel) if label is not words]
+            state_end = state.x() + state.fontMetrics().horizontalAdvance(state.text())
+            words_begin.add(words.x())
+            gaps.append(words.x() - state_end)
+            visible = [button for button in row.findChildren(QPushButton) if button.isVisible()]
+            assert row.width() - max(button.geometry().right() for button in visible) < 16
+        assert len(words_begin) == 1
+        assert min(gaps) < 16
