@@ -240,6 +240,8 @@ class ChatActionHandler(QObject):
                 session.resume_turn()
             case ConversationAct.RETRY_MODEL_NOW:
                 session.turns.retry_immediately()
+            case ConversationAct.STOP_FOLD:
+                session.folding.cancel_fold_in_work()
 
     def _act_on_message(self, session: ShownSession, act: MessageAct, seq: int) -> None:
         match act:

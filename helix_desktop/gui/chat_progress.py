@@ -28,7 +28,7 @@ from helix_desktop.gui.context_meter import format_token_count, has_unknown_wind
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
 from helix_desktop.gui.frame.notices import announce_to_screen_reader
 from helix_desktop.gui.model_setup_port import lacks_price
-from helix_desktop.gui.sentence_translation import join_sentences
+from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.shown_workspace import ShownSession, ShownWorkspace, client_of_host
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_contents import WindowContents
@@ -65,6 +65,8 @@ class ChatProgress(QObject):
         session = side.session
         self.update_run_state(side)
         self._show_waiting_messages_and_questions(side, session)
+        if session is not None and session.folding.progress is not None:
+            side.transcript.view.apply_events([session.folding.progress])
         side.turn_end_help.show_last_turn_end(session)
         side.rewrite_cost.explain_costs_of_last_turn(session)
         self._update_meter_and_price(side)
@@ -214,10 +216,12 @@ class ChatProgress(QObject):
         if session is None:
             self._top.show_background_work("", agents_label)
             return
-        kind = session.folding.kind_in_progress
-        if kind:
-            description = tr("Shortening: {kind}…", kind=describe_fold_kind(kind))
-            self._top.show_background_work(description, tr("Stop"), is_stopped_in_chat=True)
+        progress = session.folding.progress
+        if progress is not None:
+            description, reason = _describe_fold_in_work(progress)
+            self._top.show_background_work(
+                description, tr("Stop"), is_stopped_in_chat=True, hint=reason
+            )
             return
         agents = self._workspaces.shown_activity.working_agents_below(session.id)
         description = ""
@@ -338,6 +342,15 @@ def _has_event(
 
 def describe_working_agents(number: int) -> str:
     return format_count(number, "{n} agent is still working.", "{n} agents are still working.")
+
+
+def _describe_fold_in_work(progress: session_events.FoldProgress) -> tuple[str, str]:
+    """Returns what is being made, in a few words, and why its model is asked again, if it is."""
+    kind = describe_fold_kind(progress.kind)
+    if not progress.retry_why:
+        return tr("Shortening: {kind}…", kind=kind), ""
+    reason = mark_on_one_line(translate_sentences(progress.retry_why))
+    return tr("Shortening: {kind}, trying again…", kind=kind), reason
 
 
 def _is_window_unknown(session: ShownSession) -> bool:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         PermissionQuestion,
         SearchHit,
     )
-    from helix_desktop.engine.session_events import ConversationActivity, Event
+    from helix_desktop.engine.session_events import ConversationActivity, Event, FoldProgress
     from helix_desktop.engine.session_setup import QueuedMessage
     from helix_desktop.engine.sha256_digest import Digest
     from helix_desktop.engine.state.moment import Moment
@@ -122,6 +122,8 @@ class ShownContext(Protocol):
 class ShownFolding(Protocol):
     @property
     def kind_in_progress(self) -> FoldKind | None: ...
+    @property
+    def progress(self) -> FoldProgress | None: ...
     def estimate_fold_cost(self, kind: FoldKind) -> float | None: ...
     def cancel_fold_in_work(self) -> None: ...
     def describe_next_fold(self) -> str: ...

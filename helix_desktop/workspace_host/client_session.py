@@ -400,6 +400,17 @@ class ClientSession:
         self._apply_reply_in_progress(live.reply_text)
         self.queue.take_over_from_host(live.queued)
         self._apply_questions_and_activity(live)
+        self._apply_fold_in_work(live.fold)
+
+    def _apply_fold_in_work(self, fold: session_events.FoldProgress | None) -> None:
+        """Tells of a fold that was begun, or has ended, while nobody listened here."""
+        fold_before = self.folding.progress
+        if fold == fold_before:
+            return
+        if fold is None and fold_before is not None:
+            fold = session_events.FoldProgress(self.id, fold_before.kind, done=True)
+        if fold is not None:
+            self._apply_session_event(fold)
 
     def _apply_questions_and_activity(self, live: LiveState) -> None:
         questions_before = self.questions
@@ -758,13 +769,18 @@ class ClientContext:
 class ClientFolding:
     def __init__(self, session: ClientSession) -> None:
         self._session = session
-        self.kind_in_progress: facts.FoldKind | None = None
+        self.progress: session_events.FoldProgress | None = None
+
+    @property
+    def kind_in_progress(self) -> facts.FoldKind | None:
+        if self.progress is None:
+            return None
+        return self.progress.kind
 
     def note_progress(self, event: session_events.FoldProgress) -> None:
+        self.progress = event
         if event.done:
-            self.kind_in_progress = None
-        else:
-            self.kind_in_progress = event.kind
+            self.progress = None
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
         """Only the host can tell."""

@@ -657,6 +657,7 @@ class LiveState:
     queued: session_events.MessagesQueued
     reply_text: str  # What the model has written of the reply that is not a fact yet.
     is_early: bool = False
+    fold: session_events.FoldProgress | None = None  # What is being made and, if so, waited for.
 
 
 @dataclass(frozen=True, slots=True)

@@ -345,6 +345,7 @@ class _LiveStateOnWire(msgspec.Struct, frozen=True):
     queued: _QueuedOnWire
     reply_text: str
     is_early: bool
+    fold: session_events.FoldProgress | None = None
 
 
 class _StreamedTextOnWire(msgspec.Struct, frozen=True):
@@ -396,7 +397,7 @@ def encode_host_event(number: int, event: ConversationEvent) -> bytes:
 def _encode_live_state(live: LiveState) -> _LiveStateOnWire:
     queued = _encode_queued(live.queued)
     return _LiveStateOnWire(
-        live.running, live.why, live.questions, queued, live.reply_text, live.is_early
+        live.running, live.why, live.questions, queued, live.reply_text, live.is_early, live.fold
     )
 
 
@@ -500,7 +501,13 @@ def _decode_other_event(message: EventSent) -> ConversationEvent:
         live = msgspec.msgpack.decode(body, type=_LiveStateOnWire)
         queued = _decode_queued(live.queued)
         return LiveState(
-            live.running, live.why, live.questions, queued, live.reply_text, live.is_early
+            live.running,
+            live.why,
+            live.questions,
+            queued,
+            live.reply_text,
+            live.is_early,
+            live.fold,
         )
     if name == "MessagesQueued":
         return _decode_queued(msgspec.msgpack.decode(body, type=_QueuedOnWire))

@@ -412,7 +412,15 @@ class LocalConversationFollower:
             # Hooks run before a message is recorded. Until then, the session tells no activity.
             running = session_events.ConversationActivity.THINKING
         reply_text = self._bench.text_of_reply_in_progress(session.id)
-        return LiveState(running, session.why, tuple(questions), queued, reply_text, is_early)
+        return LiveState(
+            running,
+            session.why,
+            tuple(questions),
+            queued,
+            reply_text,
+            is_early,
+            session.folding.progress,
+        )
 
     def _pop_events(self) -> tuple[ConversationEvent, ...]:
         events = tuple(self._events)

@@ -191,7 +191,7 @@ class FakeSession(StandIn):
     stays open until told.
     """
 
-    kind_in_progress: FoldKind | None = None
+    progress: FoldProgress | None = None
     fold_cost: float | None = 0.03
     first_price = 0.0  # known once it is ready
     agents_cost = 0.0
@@ -225,13 +225,17 @@ class FakeSession(StandIn):
 
     context = folding = turns = conversation
 
+    @property
+    def kind_in_progress(self) -> FoldKind | None:
+        return None if self.progress is None else self.progress.kind
+
     def subscribe_to_events(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def tell(self, event: Event) -> None:
         if isinstance(event, FoldProgress):
-            self.kind_in_progress = None if event.done else event.kind
+            self.progress = None if event.done else event
         for listener in [*self._listeners, *filter(None, [self._upwards])]:
             listener(event)
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from helix_desktop.engine.facts import ConversationStarted, FoldKind, ModelRole, ModelSet
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    FoldKind,
+    ModelRole,
+    ModelSet,
+    Text,
+    UserSaid,
+)
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, FoldProgress
 from helix_desktop.gui.main_window import MainWindow
@@ -99,6 +108,34 @@ def test_folding_in_the_background_is_said_at_the_top_also_after_another_convers
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, done=True))
     window.chat.bridge.emit_waiting_events()
     assert window.top._state.text() == ""
+
+
+def test_a_summary_that_is_tried_again_says_why_at_the_top_and_below_a_message_that_waits(
+    window: MainWindow, session: FakeSession
+) -> None:
+    session.append(UserSaid((Text("go on"),)))
+    session.set_running(ConversationActivity.THINKING)
+    begun = FoldProgress(session.id, FoldKind.HANDOVER)
+    failed = replace(begun, is_update=True, retry_why="peer says: no.", retry_seconds=4.0)
+    session.tell(failed)
+    window.chat.bridge.emit_waiting_events()
+    assert window.top._state.text() == "Shortening: summary, trying again…"
+    assert window.top._state.toolTip() == "peer says: no."
+    items = window.chat.transcript.view.items
+    assert items.awaited_fold is None
+    session.tell(replace(failed, is_waited_for=True))
+    window.chat.bridge.emit_waiting_events()
+    assert items.all[items.retry_wait_item].text == "peer says: no."
+
+    window.sides.begin_new_conversation()
+    assert window.top._state.toolTip() == ""
+    window.sides.go_to_conversation(session.id)
+    items = window.chat.transcript.view.items
+    assert items.all[items.retry_wait_item].text == "peer says: no."
+    session.tell(replace(begun, done=True))
+    window.chat.bridge.emit_waiting_events()
+    assert items.retry_wait_item == -1
+    assert (window.top._state.text(), window.top._state.toolTip()) == ("", "")
 
 
 def test_a_meter_that_jumps_because_the_window_is_another_says_so(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from helix_desktop.engine.session_events import (
     ConversationActivity,
     ConversationReplaced,
     Event,
+    FoldProgress,
     MessagesQueued,
 )
 from helix_desktop.engine.sha256_digest import Digest
@@ -391,6 +393,31 @@ async def test_a_line_that_breaks_comes_back_with_what_was_missed(
     assert LineStage.CONNECTED in stages
     title_of_row = client.conversation_row(session.id)
     assert title_of_row is not None
+
+
+async def test_a_summary_that_is_waited_for_is_told_to_who_comes_later_and_its_end_after_a_broken_line(
+    client: ClientWorkspace, line: BreakableLine, bench: Workbench
+) -> None:
+    """The defect: "Shortening…" stood in the window for ever if its end was told to nobody."""
+    started = await client.start_users_conversation()
+    own = await bench.open_session(started.id)
+    progress = FoldProgress(
+        started.id, FoldKind.HANDOVER, is_waited_for=True, retry_why="busy", retry_seconds=4.0
+    )
+    own.folding._tell_progress(progress)
+    other = await opened(line)
+    later = await other.open_session(started.id)
+    await until(lambda: later.folding.progress is not None, other)
+    assert later.folding.progress == progress
+    heard: list[Event] = []
+    later.subscribe_to_events(heard.append)
+    await line.cut()
+    own.folding._tell_progress(replace(progress, done=True))
+    line.is_cut = False
+    other.line.try_now()
+    await until(lambda: later.folding.progress is None, other)
+    assert FoldProgress(started.id, FoldKind.HANDOVER, done=True) in heard
+    await other.end_client()
 
 
 async def test_a_message_whose_answer_was_lost_is_not_sent_twice(

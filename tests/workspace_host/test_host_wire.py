@@ -59,6 +59,9 @@ EVENTS: list[ConversationEvent] = [
     LiveState(
         ConversationActivity.ASKING, "Run?", (QuestionAsked("c", 1, QUESTION),), MessagesQueued("c", (SAID,), command_ids=("a",)), "so far"
     ),
+    LiveState(
+        ConversationActivity.IDLE, "", (), MessagesQueued("c", ()), "", fold=FoldProgress("c", facts.FoldKind.HANDOVER, "why")
+    ),
     ReplyDelayed("c", "busy", 2.5),
     ReplyStreamed("c", TextDelta("a")),
     ReplyStreamed("c", ReasoningDelta("b")),
@@ -69,6 +72,7 @@ EVENTS: list[ConversationEvent] = [
     QuestionAsked("c", 1, QUESTION),
     QuestionAnswered("c", 1),
     FoldProgress("c", facts.FoldKind.HANDOVER, "why", done=True),
+    FoldProgress("c", facts.FoldKind.HANDOVER, is_update=True, is_waited_for=True, retry_why="busy", retry_seconds=2.5),
     MessagesQueued("c", (SAID, SAID), (SAID,), 1, (SAID,), ("a", ""), ("b",)),
     MeterChanged("c"),
     FactsAdded(tuple(facts.Recorded("c", seq, 1.0, facts.UserSaid(SAID)) for seq in range(1, 200))),

@@ -77,14 +77,17 @@ class TopBar(QWidget):
         self.fit_top_bar()
 
     def show_background_work(
-        self, text: str, button: str, *, is_stopped_in_chat: bool = False
+        self, text: str, button: str, *, is_stopped_in_chat: bool = False, hint: str = ""
     ) -> None:
         """Shows background work in a word or two, as "folding: handover", and what can
         be done about it.
 
-        `is_stopped_in_chat`: beside the chat's message box is a button that does the same.
+        `is_stopped_in_chat`: beside the chat's message box is a button that does the same. `hint`:
+        why it takes longer.
         """
         self._state.setText(text)
+        self._state.setToolTip(hint)
+        self._state.setAccessibleDescription(hint)
         self.stop.setText(button)
         self._is_stopped_in_chat = is_stopped_in_chat
         self.mark_open_page(self._open_page())

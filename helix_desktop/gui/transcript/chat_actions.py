@@ -122,6 +122,7 @@ class ConversationAct(Enum):
 
     CONTINUE_TURN = auto()  # Continue the turn where it failed.
     RETRY_MODEL_NOW = auto()  # Ask the model again without waiting any longer.
+    STOP_FOLD = auto()  # Send the next request without the summary that it waits for.
     OPEN_KEY_SETTINGS = auto()
     OPEN_MODEL_CHOOSER = auto()
     SET_MODEL_PRICE = auto()

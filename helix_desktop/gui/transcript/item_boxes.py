@@ -23,7 +23,7 @@ from helix_desktop.gui.common.fold_descriptions import (
 )
 from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
-from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.transcript import (
     basic_boxes,
     chat_actions,
@@ -748,10 +748,20 @@ def _build_rewound_boxes(request: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 def _build_retry_card(request: BoxBuildRequest) -> Iterator[LayoutBox]:
     context = request.context
-    title = describe_retry_pause(context.items.retry_at - context.now())
+    items = context.items
+    title = describe_retry_pause(items.retry_at - context.now())
     explanation = make_safe_text(request.item.text[:1000])
-    try_now = CardButton(tr("Try now"), chat_actions.ConversationAct.RETRY_MODEL_NOW)
-    yield FailureCardBox(context.ink, context.width, title, explanation, [try_now], failed=False)
+    buttons = [CardButton(tr("Try now"), chat_actions.ConversationAct.RETRY_MODEL_NOW)]
+    if items.awaited_fold is not None:
+        wait = items.describe_wait_for_fold()
+        go_on = CardButton(tr("Go on without a summary"), chat_actions.ConversationAct.STOP_FOLD)
+        if explanation:
+            explanation = join_sentences(explanation, wait)
+            buttons.append(go_on)
+        else:
+            title = wait
+            buttons = [go_on]
+    yield FailureCardBox(context.ink, context.width, title, explanation, buttons, failed=False)
 
 
 _BoxBuilder = Callable[[BoxBuildRequest], Iterator[LayoutBox]]

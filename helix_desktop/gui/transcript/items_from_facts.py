@@ -51,6 +51,7 @@ from helix_desktop.gui.transcript.transcript_item import (
 )
 from helix_desktop.gui.translation import tr, translate_name
 
+_WRITTEN_BY_AGENT = frozenset({TranscriptItemKind.REPLY, TranscriptItemKind.CALL})
 _GONE_ONCE_SOMETHING_ARRIVES = frozenset({TranscriptItemKind.WAITING, TranscriptItemKind.LIVE_NOTE})
 _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
 _BUSY = frozenset(
@@ -100,6 +101,8 @@ class TranscriptItems:
     _replaced: list[tuple[int, int]] = field(default_factory=list)
     # When the model is asked again after a failed request, by the monotonic clock.
     retry_at: float = 0.0
+    # The summary or the notes that the next request of the turn waits for.
+    awaited_fold: session_events.FoldProgress | None = None
     _error: int = -1  # The index of the last failure's item if nothing follows it, otherwise -1.
     # The index of the last failed fold's item if no fold follows it, otherwise -1.
     failed_fold: int = -1
@@ -163,6 +166,8 @@ class TranscriptItems:
                 return self.append_reply_delta(delta, now)
             case session_events.ActivityChanged(_, activity):
                 return self.set_run_state(activity)
+            case session_events.FoldProgress():
+                return self.show_fold_progress(event, now)
         changed_items = self._apply_event_of_call(event, now)
         if changed_items is None:
             return None
@@ -227,6 +232,36 @@ class TranscriptItems:
             self.retry_at = now + delta.seconds
             return self._add_live_item(TranscriptItemKind.WAITING, translate_sentences(delta.why))
         return ItemChanges(len(self.all))
+
+    def show_fold_progress(
+        self, progress: session_events.FoldProgress, now: float
+    ) -> ItemChanges | None:
+        """Shows that the next request waits for a fold, and why its model is asked again.
+
+        Returns None for a fold for which nothing waits: the chat shows it once it is made.
+        """
+        is_awaited = progress.is_waited_for and not progress.done
+        if not is_awaited and self.awaited_fold is None:
+            return None
+        if is_awaited:
+            self.awaited_fold = progress
+            self.retry_at = now + progress.retry_seconds
+            return self._add_live_item(
+                TranscriptItemKind.WAITING, translate_sentences(progress.retry_why)
+            )
+        self.awaited_fold = None
+        if self.retry_wait_item >= 0:
+            self._remove_live_items()
+        first_new = self._show_or_remove_line_of_thinking()
+        return ItemChanges(first_new, is_visibility_changed=self._hidden_ranges is None)
+
+    def describe_wait_for_fold(self) -> str:
+        for item in reversed(self.all[: max(self._live_from, 0)]):
+            if item.kind is TranscriptItemKind.USER:
+                return tr("Your message waits until the older messages are summarized.")
+            if item.kind in _WRITTEN_BY_AGENT:
+                break
+        return tr("The work goes on once the older messages are summarized.")
 
     def build_changes(self, changed: Iterable[int]) -> ItemChanges:
         return ItemChanges(len(self.all), frozenset(changed))

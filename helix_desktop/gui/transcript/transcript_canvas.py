@@ -428,7 +428,8 @@ class TranscriptCanvas(BoxSurface):
         if retry_layout is None or not retry_layout.boxes:
             return
         card = retry_layout.boxes[0]
-        if isinstance(card, FailureCardBox):
+        is_at_work = self.items.awaited_fold is not None and not self.items.awaited_fold.retry_why
+        if isinstance(card, FailureCardBox) and not is_at_work:
             card.update_card_title(describe_retry_pause(seconds))
 
     # --- Drawing the visible items

@@ -5,16 +5,18 @@ that happened.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from PySide6.QtGui import QFontMetricsF
 
-from helix_desktop.engine.facts import TurnEnd, TurnEnded
+from helix_desktop.engine.facts import FoldKind, TurnEnd, TurnEnded
 from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
     FactAppended,
+    FoldProgress,
     ReplyStreamed,
 )
 from helix_desktop.engine.turn_loop import turn_end_of_error
@@ -126,6 +128,65 @@ def test_a_pause_counts_down_and_can_be_cut_short(pane: TranscriptPane, settle: 
     pane.intent_requested.connect(found.append)
     pane.view.perform_box_action(card(pane).hot_spots[0].act)
     assert found == [ConversationAct.RETRY_MODEL_NOW]
+
+
+def test_what_a_message_waits_for_is_said_with_why_it_takes_longer_and_how_to_go_on(
+    pane: TranscriptPane, settle: Settle
+) -> None:
+    """The defect: "demo-small is thinking…" stood there, though the model had not been asked."""
+    told = Told()
+    told.user("go")
+    pane.open_transcript(build_state(told.facts))
+    now = [100.0]
+    pane.view.column.page.now = lambda: now[0]
+    pane.view.apply_events([ActivityChanged("c", ConversationActivity.THINKING)])
+    background = FoldProgress("c", FoldKind.HANDOVER)
+    pane.view.apply_events([background])
+    assert pane.view.items.all[-1].text.endswith(" is thinking…"), "nothing waits for this one"
+    awaited = replace(background, is_update=True, is_waited_for=True)
+    failed = replace(awaited, retry_why="peer says: internal error.", retry_seconds=12.0)
+    waits = "Your message waits until the older messages are summarized."
+
+    pane.view.apply_events([awaited])
+    settle()
+    assert (card(pane).text, len(pane.view.items.all)) == (waits, 2)
+    assert [hot.name for hot in card(pane).hot_spots] == ["Go on without a summary"]
+    now[0] = 105.0
+    pane.view._update_elapsed_times()
+    assert card(pane)._title == waits
+
+    pane.view.apply_events([failed])
+    settle()
+    assert card(pane).text == f"Retrying in 12 s. peer says: internal error. {waits}"
+    assert [hot.name for hot in card(pane).hot_spots] == ["Try now", "Go on without a summary"]
+    now[0] = 110.0
+    pane.view._update_elapsed_times()
+    assert card(pane)._title == "Retrying in 7 s"
+    found: list[ChatIntent] = []
+    pane.intent_requested.connect(found.append)
+    for hot in card(pane).hot_spots:
+        pane.view.perform_box_action(hot.act)
+    assert found == [ConversationAct.RETRY_MODEL_NOW, ConversationAct.STOP_FOLD]
+
+    pane.view.apply_events([awaited])
+    settle()
+    assert card(pane).text == waits
+    pane.view.apply_events([replace(background, done=True)])
+    assert pane.view.items.all[-1].text.endswith(" is thinking…")
+    assert len(pane.view.items.all) == 2
+
+
+def test_in_the_middle_of_a_turn_the_work_waits_and_no_message(
+    pane: TranscriptPane, settle: Settle
+) -> None:
+    told = Told()
+    told.user("go")
+    told.reply("I look.")
+    pane.open_transcript(build_state(told.facts))
+    pane.view.apply_events([ActivityChanged("c", ConversationActivity.THINKING)])
+    pane.view.apply_events([FoldProgress("c", FoldKind.HANDOVER, is_waited_for=True)])
+    settle()
+    assert card(pane).text == "The work goes on once the older messages are summarized."
 
 
 def test_backticks_are_no_part_of_a_sentence() -> None:
