@@ -495,6 +495,10 @@ class RewindQuestion:
             lines.append(describe_undone_files(undone))
         undo_rewinding = partial(self._start_return_to, newest_seq, undone, take_out_again)
         self.parts.notices.show_notice("\n".join(lines), act=undo_rewinding)
+        # The line with the way back stands last, where the notice would cover it.
+        side = self.sides.find_side(self.session.id)
+        if side is not None:
+            side.fit_room_to_notice()
 
     async def _rewind_and_give_message_back(self) -> Callable[[], None]:
         """Rewinds, and returns what takes the message out of its box again."""

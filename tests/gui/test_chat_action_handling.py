@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMessageBox
@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QMessageBox
 from helix_desktop.engine.facts import ModelReplied, Rewound, Text, UserSaid
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.frame.command_palette import match_palette_items
 from helix_desktop.gui.help_search import find_help_pages
 from helix_desktop.gui.main_window import MainWindow
@@ -24,6 +25,7 @@ from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ActOnMessage, MessageAct
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
+from tests.gui.test_dialogs_and_notifications import front, setup
 from tests.gui.test_main_window import (
     FILE,
     click_way,
@@ -34,6 +36,8 @@ from tests.gui.test_main_window import (
     write,
 )
 from tests.turns import qt_works
+
+__all__ = ["front", "setup"]
 
 
 def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
@@ -234,6 +238,19 @@ def test_an_answer_of_the_agent_stays_when_one_rewinds_to_it(
     rewind(window, reply)
     assert session.state.facts[-1].fact == Rewound(reply)
     assert window.chat.composer.text.toPlainText() == ""
+
+
+def test_the_notice_of_a_rewind_does_not_cover_the_way_back(
+    window: MainWindow, session: FakeSession, front: DialogsAndNotifications
+) -> None:
+    """The mouse is on the transcript, where the line of the rewind is now the last."""
+    transcript = window.chat._transcript_place
+    transcript.setAttribute(Qt.WidgetAttribute.WA_UnderMouse)
+    rewind(window, own_messages(session)[1])
+    assert window.notices.shown_text == "Conversation rewound."
+    qt_works(20)
+    bottom_of_transcript = transcript.mapTo(window, transcript.rect().bottomLeft()).y()
+    assert bottom_of_transcript < window.notices.mapTo(window, QPoint()).y()
 
 
 def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: FakeSession) -> None:

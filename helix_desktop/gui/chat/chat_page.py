@@ -188,16 +188,17 @@ class ChatPage(QWidget):
         """
         self._wanted_notice_room = height
         if not self._transcript_place.underMouse():
-            self._fit_room_to_notice()
+            self.fit_room_to_notice()
 
-    def _fit_room_to_notice(self) -> None:
+    def fit_room_to_notice(self) -> None:
+        """Gives a notice its room at once, or takes it back: the text has moved anyway."""
         self._notice_room.setFixedHeight(self._wanted_notice_room)
         self._notice_room.setVisible(self._wanted_notice_room > 0)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Gives a notice its room, or takes it back, once the mouse has left the transcript."""
         if watched is self._transcript_place and event.type() == QEvent.Type.Leave:
-            self._fit_room_to_notice()
+            self.fit_room_to_notice()
         return super().eventFilter(watched, event)
 
     def height_of_composer_and_question(self) -> int:
