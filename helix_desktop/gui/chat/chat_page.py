@@ -307,9 +307,10 @@ class ChatPage(QWidget):
         """Saves the reading place. At the end of the conversation nothing is saved."""
         if self.session is None:
             return
-        seq, pixels_below_top, follows_end = self.transcript.view.reading_position()
+        seq, pixels_below_top, _follows_end = self.transcript.view.reading_position()
         reading_place = [seq, pixels_below_top]
-        if follows_end:
+        # In a window of another size, the same place may not be at the end.
+        if self.transcript.view.is_at_end:
             reading_place = []
         # The message box belongs to the session's workspace until the session is left.
         workspace, _ = self.composer.draft_place

@@ -15,7 +15,7 @@ from PySide6.QtGui import QAccessible, QColor, QPainter, QPaintEvent, QResizeEve
 from PySide6.QtWidgets import QAbstractSlider, QScrollBar, QWidget
 
 from helix_desktop.engine import session_events
-from helix_desktop.engine.facts import Fact, ModelReplied, Text
+from helix_desktop.engine.facts import Fact, ModelReplied, Rewound, Text
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.common.text_selection import FactPosition, TextPosition
 from helix_desktop.gui.theme import Theme
@@ -46,6 +46,7 @@ LETTING_GO = 0.001  # The same for freeing what was closed.
 DESCRIBED = 4_000  # So many of the visible characters are given to a screen reader.
 MANY = 1_000  # A conversation with more facts than this is read in a thread.
 SHARE_OF_VEIL = 0.65  # So much of what will leave the conversation is covered.
+NEARLY_AT_END = 2  # So many pixels from the end are as good as the end.
 EDGE = 4  # Drawing may extend this many pixels beyond the edge of a box.
 
 _FETCHING = (TranscriptItemKind.CALL, TranscriptItemKind.USER, TranscriptItemKind.ADDITION)
@@ -161,6 +162,14 @@ class TranscriptCanvas(BoxSurface):
         for event in events:
             if isinstance(event, session_events.FactAppended):
                 self._announce_reply(event.recorded.fact)
+                # Whoever was further up may be at the end now, as what stood below has gone.
+                if isinstance(event.recorded.fact, Rewound) and self.is_at_end:
+                    self.scrolling.set_following_end(following=True)
+
+    @property
+    def is_at_end(self) -> bool:
+        bar = self.verticalScrollBar()
+        return self.scrolling.is_following_end or bar.value() >= bar.maximum() - NEARLY_AT_END
 
     def _scroll_value_of_place(self, place: tuple[int, int, bool]) -> int | None:
         """Returns the scroll value of the reader's place, or None where the end is followed."""
@@ -567,4 +576,6 @@ class FollowingScroll(QObject):
 
     def _follow_if_scrolled_to_end(self, action: int) -> None:
         if action != QAbstractSlider.SliderAction.SliderNoAction.value:
-            self.set_following_end(following=self._bar.sliderPosition() >= self._bar.maximum() - 2)
+            self.set_following_end(
+                following=self._bar.sliderPosition() >= self._bar.maximum() - NEARLY_AT_END
+            )

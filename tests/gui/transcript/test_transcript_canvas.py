@@ -14,6 +14,7 @@ from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from helix_desktop.engine.facts import Rewound
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import (
     ActivityChanged,
@@ -174,6 +175,43 @@ def test_scrolling_back_to_the_end_follows_again(pane: TranscriptPane, settle: S
     for _ in range(6):
         wheel(pane, -360)
     assert pane.view.scrolling.is_following_end
+
+
+def test_who_rewinds_to_what_is_in_sight_stays_at_the_end(
+    pane: TranscriptPane, settle: Settle
+) -> None:
+    """The end was out of sight as soon as a second conversation made the column narrower, and still
+    after a restart.
+    """
+    told = long_talk()
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    for _ in range(4):
+        wheel(pane, 240)
+    settle()
+    first, _ = first_seen(pane)
+    kept_fact = pane.view.items.all[first + 1].fact_seq
+    pane.view.apply_events([FactAppended(told.add(Rewound(kept_fact)))])
+    settle()
+    assert at_end(pane)
+    pane.resize(pane.width() // 2, pane.height())
+    settle()
+    assert at_end(pane)
+    assert pane.view.scrolling.is_following_end
+
+
+def test_who_reads_far_above_a_rewind_stays_there(pane: TranscriptPane, settle: Settle) -> None:
+    told = long_talk()
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    for _ in range(20):
+        wheel(pane, 240)
+    settle()
+    seen = first_seen(pane)
+    pane.view.apply_events([FactAppended(told.add(Rewound(told.facts[-8].seq)))])
+    settle()
+    assert first_seen(pane) == seen
+    assert not pane.view.scrolling.is_following_end
 
 
 def test_what_is_above_may_change_its_height(pane: TranscriptPane, settle: Settle) -> None:
