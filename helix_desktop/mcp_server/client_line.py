@@ -111,8 +111,15 @@ class ClientLine:
             if message.get("id") == GREETING_ID:
                 continue  # The client had its answer from an earlier process.
             if "method" not in message:
-                self._waiting.pop(_key_of_request(message.get("id")), None)
+                self._forget_answered_request(message)
             await self._client.write_output(line + b"\n")
+
+    def _forget_answered_request(self, answer: Message) -> None:
+        request = self._waiting.pop(_key_of_request(answer.get("id")), None)
+        # A client of today's protocol falls back to a greeting if the server takes long, and goes
+        # on without one where it is refused. The next process would take it for an older client.
+        if request is not None and request is self._greeting and "error" in answer:
+            self._greeting = None
 
     async def print_line(self, text: str) -> None:
         await self._client.print_line(text)

@@ -73,6 +73,16 @@ async def test_a_greeting_that_was_not_answered_keeps_its_id() -> None:
     assert await read_until_end(line) == [INITIALIZE]
 
 
+async def test_a_refused_greeting_is_not_sent_to_the_next_process() -> None:
+    search = call(1, "search_cached_content")
+    line, client = await connect(INITIALIZE, search)
+    refusal = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32022, "message": "not here"}}
+    await line.write_output(json.dumps(refusal).encode() + b"\n")
+    await line.prepare_for_next_process()
+    assert await read_until_end(line) == [search]
+    assert client.received == [refusal]
+
+
 async def test_a_call_that_may_have_had_an_effect_is_refused_and_not_repeated() -> None:
     line, client = await connect(call(1, "add_task"), call(2, "unknown_tool"))
     await line.prepare_for_next_process()
