@@ -6,6 +6,7 @@ own versions. Whatever does not fit raises BrokenStream, and nothing that comes 
 trusted to fit: a host on another computer may be hostile, and so may a client.
 """
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -494,12 +495,14 @@ def _decode_other_event(message: EventSent) -> ConversationEvent:
     plain = _PLAIN_EVENTS.get(name)
     if plain is not None:
         event: ConversationEvent = msgspec.msgpack.decode(body, type=plain)
+        _require_valid_delay(event)
         return event
     if name == "HistoryReplaced":
         return HistoryReplaced()
     if name == "LiveState":
         live = msgspec.msgpack.decode(body, type=_LiveStateOnWire)
         queued = _decode_queued(live.queued)
+        _require_valid_delay(live.fold)
         return LiveState(
             live.running,
             live.why,
@@ -512,6 +515,17 @@ def _decode_other_event(message: EventSent) -> ConversationEvent:
     if name == "MessagesQueued":
         return _decode_queued(msgspec.msgpack.decode(body, type=_QueuedOnWire))
     return _decode_streamed(name, body)
+
+
+def _require_valid_delay(event: object) -> None:
+    """Raise ValueError for a pause that cannot be counted down."""
+    seconds = 0.0
+    if isinstance(event, ReplyDelayed):
+        seconds = event.seconds
+    elif isinstance(event, session_events.FoldProgress):
+        seconds = event.retry_seconds
+    if not math.isfinite(seconds):
+        raise ValueError("a pause without a length")
 
 
 def _decode_streamed(name: str, body: bytes) -> session_events.ReplyStreamed:

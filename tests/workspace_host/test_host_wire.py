@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -88,6 +89,16 @@ def decoded(frame: bytes) -> ConversationEvent:
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_every_event_comes_back_as_it_was(event: ConversationEvent) -> None:
     assert decoded(host_wire.encode_host_event(7, event)) == event
+
+
+@pytest.mark.parametrize("seconds", [math.inf, math.nan])
+def test_a_pause_of_no_length_is_refused(seconds: float) -> None:
+    """A window would count it down, and rounding it is an error."""
+    fold = FoldProgress("c", facts.FoldKind.HANDOVER, retry_why="busy", retry_seconds=seconds)
+    live = LiveState(ConversationActivity.IDLE, "", (), MessagesQueued("c", ()), "", fold=fold)
+    for event in (ReplyDelayed("c", "busy", seconds), fold, live):
+        with pytest.raises(BrokenStream, match="cannot be read"):
+            decoded(host_wire.encode_host_event(7, event))
 
 
 def test_a_long_history_takes_a_fraction_of_its_bytes_on_the_line() -> None:

@@ -450,7 +450,7 @@ def describe_context_after_undo(after: ContextAfterUndo) -> str:
         most, reserve = format_parts_of_token_sum(after.most_that_fits, after.reserve)
         sentences.append(
             tr(
-                "At most {most} fit, because {reserve} stay free for the reply and a summary, so this cannot be undone now.",
+                "After Undo, {reserve} must stay free for the reply and a summary. That leaves {most}, so this cannot be undone now.",
                 most=most,
                 reserve=reserve,
             )

@@ -609,12 +609,13 @@ def test_an_undo_that_adds_nothing_says_why() -> None:
 
 def test_what_does_not_fit_beside_the_reserve_names_the_reserve() -> None:
     """It said that 7.2K of 8.2K is "more than fits", and then that 246 of 7.2K beside 7K are too
-    many.
+    many. "At most 7.0K fit" was not true either: the reserve is kept after an Undo, and a request
+    of 7.2K had just been sent, as nothing more could be shortened.
     """
     after = after_undo(7_210, 6_500, 700)
     assert not after.fits
     assert fold_sentences.describe_context_after_undo(after).endswith(
-        "At most 7.0K fit, because 1.2K stay free for the reply and a summary, so this cannot be"
-        " undone now."
+        "After Undo, 1.2K must stay free for the reply and a summary. That leaves 7.0K, so this"
+        " cannot be undone now."
     )
     assert after_undo(8_192 - 1_228, 6_500, 464).fits
