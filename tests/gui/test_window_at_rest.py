@@ -180,7 +180,7 @@ def test_the_context_opens_above_the_meter_and_closes_again(window: MainWindow) 
     assert "System and tools" in panel.figures.all_text()
     assert panel.figures.all_text().count("Next message") == 1, "its row has said it twice"
     link = next(
-        each for each in panel.findChildren(QPushButton) if each.text() == "Open as a side panel"
+        each for each in panel.findChildren(QPushButton) if each.text() == "As a side panel"
     )
     link.click()
     assert not panel.isVisible()

@@ -47,8 +47,9 @@ class ContextPanel(QWidget):
         saving = build_row((policy_label, 1), self.policy)
         self.fold_link = self._build_panel_link(tr("Shorten now…"))
         self.request_link = self._build_panel_link(tr("Show the request"))
-        self.side_link = self._build_panel_link(tr("Open as a side panel"))
-        links = build_row(self.fold_link, self.request_link, self.side_link, 1, spacing=0)
+        self.side_link = self._build_panel_link(tr("As a side panel"))
+        # The tour puts a ring around the first, which touched the second.
+        links = build_row(self.fold_link, self.request_link, self.side_link, 1, spacing=10)
         words = tr("What would other settings have cost here?")
         self.compare_link = self._build_panel_link(words)
         comparing = build_row(self.compare_link, 1)

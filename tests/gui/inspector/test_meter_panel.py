@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import time
 from dataclasses import replace
 
@@ -22,7 +24,9 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.common.figure_formats import format_dollars
+from helix_desktop.gui.inspector.meter_panel import PANEL_WIDTH, ContextPanel
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.translation import set_translations, translation_catalogue_path
 from tests.gui.fake_desk import FakeSession
 
 
@@ -143,3 +147,32 @@ def test_without_a_price_the_panel_says_the_tokens_of_the_next_message_and_a_pri
     window.chat_progress._show_meter_and_price_of(window.chat, session)
     assert "Set the price…" not in figures.all_text()
     assert "Next message  about $" in figures.all_text()
+
+
+@pytest.mark.parametrize("language", ["en", "de", "zh_CN"])
+@pytest.mark.parametrize("zoom", [1.0, 2.0])
+def test_the_links_stand_apart_and_are_whole(
+    window: MainWindow, language: str, zoom: float
+) -> None:
+    """The ring of the tour around the first link touched the second."""
+    if language != "en":
+        set_translations(json.loads(translation_catalogue_path(language).read_text("utf-8")))
+    try:
+        window.theme.set_zoom(zoom)
+        window.resize(1400, 1000)
+        panel = ContextPanel(window.theme, window)
+        panel.resize(window.theme.zoomed_pixels(PANEL_WIDTH), 600)
+        panel.show()
+        QApplication.processEvents()
+        links = [panel.fold_link, panel.request_link, panel.side_link]
+        for link in links:
+            assert link.width() >= link.sizeHint().width()
+            assert link.geometry().right() <= panel.width() - 10
+        # Also at the usual width, which is less where the window is high.
+        assert links[-1].geometry().right() < window.theme.zoomed_pixels(PANEL_WIDTH - 18)
+        for left, right in itertools.pairwise(links):
+            ring = left.geometry().adjusted(-5, -5, 5, 5)
+            assert not ring.intersects(right.geometry())
+    finally:
+        window.theme.set_zoom(1.0)
+        set_translations({})
