@@ -15,6 +15,7 @@ from helix_desktop.engine.changes.turn_changes import FileChange, UndoOutlook
 from helix_desktop.engine.facts import Attachment, FoldKind, Text, UserPart, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import attachment_previews, search_suggestions
@@ -430,9 +431,32 @@ class MessageSender(QObject):
             queue.set_steering(index, steer=steer)
 
     def _edit_queued_message(self, index: int) -> None:
+        """Takes a waiting message back into the message box. The queue's file would lack it before
+        the window's file has the draft, so the window's file has it first.
+        """
         queue = self._find_queue_as_shown()
-        if queue is not None:
-            self.sides.current.composer.put_message_back(queue.take_back_queued(index))
+        if queue is None:
+            return
+        message = list(queue)[index]
+        place = self.sides.current.composer.draft_place
+        # By this id the next start knows it in the queue, if the program is killed before it left.
+        unsent = UnsentMessage(message.parts, draft_id=message.command_id or new_draft_id())
+        self.sides.unsent_messages.keep_until_sent(place, unsent)
+        self.parts.run_for_window(
+            self.parts.state_file.write_and_wait(),
+            then=lambda _written: self._take_back_to_edit(queue, message, place, unsent),
+        )
+
+    def _take_back_to_edit(
+        self, queue: ShownQueue, message: QueuedMessage, place: DraftPlace, unsent: UnsentMessage
+    ) -> None:
+        index = find_queued_message(queue, message)
+        if index is None:  # It was sent meanwhile.
+            self.sides.unsent_messages.forget_message(unsent.draft_id)
+            return
+        queue.take_back_queued(index)
+        put_message_back = self.build_message_returner(unsent, place)
+        put_message_back(None)
 
     def _discard_queued_message(self, index: int) -> None:
         session = self._showing.conversation
@@ -607,6 +631,14 @@ class NewConversation:
         place_of_new = (self.bench.id, NEW)
         for later_message in sides.unsent_messages.pop_unsent_messages(place_of_new):
             sides.add_to_message_and_tell_if_current(place_of_new, later_message.parts)
+
+
+def find_queued_message(queue: ShownQueue, message: QueuedMessage) -> int | None:
+    """Returns where a message waits, even if it was moved or made to steer since."""
+    for index, waiting in enumerate(queue):
+        if waiting.command_id == message.command_id and waiting.parts == message.parts:
+            return index
+    return None
 
 
 def is_message_sent(session: ShownSession, draft_id: str) -> bool:

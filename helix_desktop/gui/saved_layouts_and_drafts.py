@@ -22,7 +22,7 @@ from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 
 if TYPE_CHECKING:  # Importing these modules would take as long as the first paint.
     from collections.abc import Callable, Sequence
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
     from helix_desktop.engine.forgotten_text_forms import TextForms
 
@@ -53,6 +53,7 @@ class WindowStateFile(QObject):
         self._values: dict[str, object] = self._read_state_file()
         self._values.pop(SAVED_AT, None)
         self._writer: Executor | None = None
+        self._newest_write: Future[None] | None = None
         self._timer = QTimer(self, interval=WRITE_DELAY_MS, singleShot=True)
         self._timer.timeout.connect(self._write_on_thread)
         self.take_changes_of_other_windows()
@@ -165,6 +166,14 @@ class WindowStateFile(QObject):
             _tell_of_changes(file, values_before, values)
             _write_or_log_why_not(file, content.encode("utf-8", "replace"))
 
+    async def write_and_wait(self) -> None:
+        """Returns when all that is remembered now is on the disk. The window goes on meanwhile."""
+        import asyncio
+
+        self._write_on_thread()
+        if self._newest_write is not None:
+            await asyncio.wrap_future(self._newest_write)
+
     def write_state_file(self) -> None:
         """Returns when the file is on the disk. The old one stays complete until then."""
         self._write_on_thread().shutdown()
@@ -180,7 +189,7 @@ class WindowStateFile(QObject):
             self._writer = concurrency.create_thread_pool("window's state", threads=1)
         text = json.dumps(self._values, ensure_ascii=False, indent=1)
         content = text.encode("utf-8", "replace")
-        self._writer.submit(_write_or_log_why_not, self._file, content)
+        self._newest_write = self._writer.submit(_write_or_log_why_not, self._file, content)
         return self._writer
 
     def _read_state_file(self) -> dict[str, object]:

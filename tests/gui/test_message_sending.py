@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import SupportsIndex
 
 import pytest
 from PySide6.QtCore import Qt
@@ -344,9 +345,14 @@ def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
 # --- A kill while the user is asked
 
 
-def text_after_kill(window: MainWindow, theme: Theme, session: FakeSession | None) -> str:
-    """What would stand in the message box at the next start if the program was killed now."""
-    window.state_file.write_state_file()
+def text_after_kill(
+    window: MainWindow, theme: Theme, session: FakeSession | None, *, writes_first: bool = True
+) -> str:
+    """What would stand in the message box at the next start if the program was killed now, or
+    once what waits to be written was written.
+    """
+    if writes_first:
+        window.state_file.write_state_file()
     file_then = Path(window.state_file._file).with_name("after-kill.json")
     file_then.write_bytes(Path(window.state_file._file).read_bytes())
     composer = Composer(theme, WindowStateFile(file_then))
@@ -431,6 +437,38 @@ def test_an_edited_message_that_is_asked_about_survives_a_kill(
     click_way(window, answer)
     assert said(session)[-1] == "Otherwise"
     assert text_after_kill(window, theme, session) == ""
+
+
+@pytest.mark.parametrize("draft", ["", "and more"])
+def test_a_waiting_message_that_is_edited_survives_a_kill(
+    with_queue: MainWindow,
+    session: FakeSession,
+    theme: Theme,
+    monkeypatch: pytest.MonkeyPatch,
+    draft: str,
+) -> None:
+    """Its queue lacked it at once, and the file of drafts had it 200 milliseconds later."""
+    composer = with_queue.chat.composer
+    composer.text.setPlainText(draft)
+    with_queue.state_file.write_state_file()
+    found_after_kill: list[str] = []
+    pop_message = session.queue.pop
+
+    def pop_and_look(index: SupportsIndex = -1) -> QueuedMessage:
+        found_after_kill.append(text_after_kill(with_queue, theme, session, writes_first=False))
+        popped = pop_message(index)
+        found_after_kill.append(text_after_kill(with_queue, theme, session, writes_first=False))
+        return popped
+
+    monkeypatch.setattr(session.queue, "pop", pop_and_look)
+    composer.waiting.editing.emit(0)
+    before_it_left, after_it_left = found_after_kill
+    assert before_it_left == draft, "it still waits in the queue, so it is no draft"
+    with_both = "\n\n".join(filter(None, [draft, "first"]))
+    assert sorted(after_it_left.split("\n\n")) == sorted(with_both.split("\n\n"))
+    assert queued(session) == [("second", False)]
+    assert sorted(composer.text.toPlainText().split("\n\n")) == sorted(with_both.split("\n\n"))
+    assert text_after_kill(with_queue, theme, session) == composer.text.toPlainText()
 
 
 @pytest.mark.parametrize("is_command", [False, True])
