@@ -71,14 +71,18 @@ class FleetDialog(TransientDialog):
         self.stop_all = build_push_button(tr("Stop all"), self, self._stop_or_start_all)
         new_schedule = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
         new_task = build_push_button(tr("New task…"), self, self._open_new_task_dialog, "primary")
-        tabs_of_rows = [self.conversations_tab, self.schedules_tab, self.computers_tab]
-        tabs = [self.tasks_tab, *tabs_of_rows]
+        self._tabs = (
+            self.tasks_tab,
+            self.conversations_tab,
+            self.schedules_tab,
+            self.computers_tab,
+        )
         room_between = (QWidget(self), 1)
         bar = build_row(
-            *tabs, room_between, self.stop_all, new_schedule, new_task, spacing=8, wraps=True
+            *self._tabs, room_between, self.stop_all, new_schedule, new_task, spacing=8, wraps=True
         )
         build_column(bar, self.trouble, (self.pages, 1), owner=self, margins=MARGINS, spacing=12)
-        for tab in tabs:
+        for tab in self._tabs:
             tab.hide()
         self.stop_all.hide()
 
@@ -111,19 +115,19 @@ class FleetDialog(TransientDialog):
         self.show_tabs_in_use()
 
     def show_tabs_in_use(self) -> None:
-        """Hides what says nothing yet, so that at first there is one page: that of the tasks."""
-        # A task is a conversation as well, and its page is looked for as soon as there is a task.
-        has_conversations = self.conversations_page.has_conversations()
-        is_used_by_tab = {
-            self.conversations_tab: has_conversations or self.tasks_page.has_tasks(),
-            self.schedules_tab: self.schedules_page.has_schedules(),
-            self.computers_tab: self.computers_page.has_computers(),
-        }
-        for tab, is_used in is_used_by_tab.items():
-            # What was in sight stays, also when its last row goes.
-            tab.setHidden(tab.isHidden() and not is_used)
-        # A single tab would be no choice.
-        self.tasks_tab.setHidden(all(tab.isHidden() for tab in is_used_by_tab))
+        """Shows the tabs, all at once, as soon as one of the pages has something: one that comes
+        later moves the others. At first there is one page, that of the tasks.
+        """
+        is_in_use = (
+            self.tasks_page.has_tasks()
+            or self.conversations_page.has_conversations()
+            or self.schedules_page.has_schedules()
+            or self.computers_page.has_computers()
+        )
+        # What was in sight stays, also when the last row goes.
+        if is_in_use:
+            for tab in self._tabs:
+                tab.show()
 
     def _show_what_stop_all_does(self) -> None:
         is_stopped = self._is_fleet_stopped()
