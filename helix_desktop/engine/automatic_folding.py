@@ -346,9 +346,11 @@ class ConversationFolding:
                 "The output was permanently removed at your request, so it cannot be restored."
             )
         meter = self.current_situation(self.conversation.expected_state).meter
-        counted_tokens = state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens
-        added_tokens = round(counted_tokens * meter.factor)
-        free_tokens = max(meter.free_tokens, 0)
+        put_back = state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens
+        used_now = context_usage.count_tokens_after_undo(state, meter, put_back=0)
+        used_then = context_usage.count_tokens_after_undo(state, meter, put_back)
+        added_tokens = used_then - used_now
+        free_tokens = max(meter.window - meter.reserve - used_now, 0)
         if added_tokens > free_tokens:
             raise ActionRefused(
                 f"Undoing this would add {added_tokens:,} tokens, but only {free_tokens:,} are free: {meter.format_meter()}.",

@@ -230,6 +230,14 @@ def estimate_billed_tokens(tokens: int, state: Moment) -> int:
     return round(tokens * state.billed_per_counted_token())
 
 
+def count_tokens_after_undo(state: Moment, meter: WindowMeter, put_back: int) -> int:
+    """Return the billed tokens of the next request with so many counted ones more. They are the
+    same after a restart, where the meter may go by what a tokenizer has counted since the last one.
+    """
+    counted_tokens = sum(meter.counted.values()) + put_back
+    return state.record.ledger.recorded_view_tokens(meter.model, state.seq, counted_tokens)
+
+
 def estimate_usage_of_request(state: ConversationState) -> facts.Usage:
     """Estimate what the last request of a conversation cost whose reply never came.
 

@@ -75,9 +75,8 @@ class ContextAfterUndo:
     """What the context holds once folds are undone, in billed tokens of the model's `window`, and
     what the next request then costs without the message, 0 if no price is known.
 
-    `used_now`: what it holds before the Undo. `put_back`: the tokens that come back, as they were
-    counted when each text was made, which is how the rows of folds say them. The model may bill
-    more or fewer for them.
+    `put_back`: the tokens that come back, as they were counted when each text was made, which is
+    how the rows of folds say them. The model may bill more or fewer for them.
 
     `folds`: how many are undone. Of these, `behind_summary` add nothing now, because a summary or
     notes stand in place of what they cover, and come back once that is undone, too.
@@ -87,7 +86,6 @@ class ContextAfterUndo:
     """
 
     used: int
-    used_now: int
     put_back: int
     window: int
     reserve: int
@@ -136,8 +134,7 @@ def estimate_context_after_undo(
                 count_behind_summary += 1
             first_covered, _last_covered = first_and_last(fold.cover)
             first_changed = min(first_changed, first_covered)
-    counted_tokens = sum(meter.counted.values()) + added_tokens
-    used = state.record.ledger.billed_view_tokens(meter.model, state.seq, counted_tokens)
+    used = context_usage.count_tokens_after_undo(state, meter, added_tokens)
 
     dollars = 0.0
     request_cost = context_usage.estimate_next_message_cost(state, policy)
@@ -159,7 +156,6 @@ def estimate_context_after_undo(
         must_shorten_from = context_usage.tokens_at_which_handover_must_start(meter, policy)
     return ContextAfterUndo(
         used=used,
-        used_now=meter.used,
         put_back=added_tokens,
         window=meter.window,
         reserve=meter.reserve,

@@ -213,21 +213,6 @@ def format_token_count(tokens: float) -> str:
     return format_number(tokens / 1_000_000, 2) + "M"
 
 
-def format_parts_of_token_sum(*amounts: float) -> list[str]:
-    """Formats the parts of a sum, and the sum, with the same last digit: 9.0K, 3.0K, 0.9K. Below
-    a thousand and from a million on, each is formatted alone, as is what would be 0.0K.
-    """
-    largest = max(amounts)
-    is_in_thousands = 1_000 <= largest < 999_950
-    formatted: list[str] = []
-    for tokens in amounts:
-        if is_in_thousands and tokens >= 50:
-            formatted.append(format_number(tokens / 1_000, 1) + "K")
-        else:
-            formatted.append(format_token_count(tokens))
-    return formatted
-
-
 def round_tokens_as_shown(tokens: float) -> float:
     """Returns the number that `format_token_count` shows, to compute with what people can add up."""
     unit = token_rounding(tokens)

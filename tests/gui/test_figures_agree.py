@@ -67,16 +67,15 @@ from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.fold_descriptions import fold_title
 from helix_desktop.gui.common.policy_names import list_policy_choices
 from helix_desktop.gui.common.savings_sentences import (
-    describe_savings,
+    describe_both_sums,
     describe_savings_of,
-    describe_sum_of_lines,
+    share_of_line,
 )
 from helix_desktop.gui.context_meter import (
     context_kind_name,
     describe_meter,
     format_token_count,
     has_unknown_window,
-    token_rounding,
 )
 from helix_desktop.gui.dialogs_and_notifications import (
     DescribedHistories,
@@ -379,29 +378,33 @@ def claims_without_a_basis(window: MainWindow, session: FakeSession) -> list[str
         for line in lines:
             if line.startswith(COMPARED) and "as long as it fits" not in line:
                 found.append(f"{place}: says not what it compares: {line}")
-            if line.startswith(COMPARED) and not adds_up(line):
-                found.append(f"{place}: is not the difference of both sums: {line}")
+            sums = describe_both_sums(savings, session.context.cost_of_agents())
+            if line.startswith(COMPARED) and not adds_up(line, sums):
+                found.append(f"{place}: is not the difference of both sums: {line} {sums}")
     return found
 
 
-def adds_up(sentence: str) -> bool:
-    """Whether what was saved, or cost more, is the difference of both sums in the sentence, as
+UNITS = {"": Decimal(1), "K": Decimal(1_000), "M": Decimal(1_000_000)}
+AMOUNT = r"(\d[\d.]*\d|\d)([KM]?)(?![\d%])"
+
+
+def adds_up(sentence: str, sums: str) -> bool:
+    """Whether what was saved, or cost more, is the difference of both sums of the tooltip, as
     exactly as it is shown.
     """
-    sums = re.sub(r" in [\d,]+ requests?", "", sentence)
-    amounts = re.findall(r"\$?(\d[\d.]*\d|\d)([KM]?)(?![\d%])", sums)[:3]
-    units = {"": Decimal(1), "K": Decimal(1_000), "M": Decimal(1_000_000)}
-    # What was saved stands before both sums, which change their places where it was a loss.
-    changed, one_sum, other_sum = (Decimal(number) * units[unit] for number, unit in amounts)
-    number, unit = amounts[0]
-    last_place = units[unit] / 10 ** len(number.partition(".")[2])
+    number, unit = re.findall(AMOUNT, sentence)[0]
+    changed = Decimal(number) * UNITS[unit]
+    _requests, words_of_sums = sums.split(": ")
+    amounts = re.findall(AMOUNT, words_of_sums)
+    one_sum, other_sum = (Decimal(number) * UNITS[unit] for number, unit in amounts)
+    last_place = UNITS[unit] / 10 ** len(number.partition(".")[2])
     difference = abs(one_sum - other_sum)
     return not difference or abs(changed - difference) <= last_place / 2
 
 
 def sum_of_lines_fails(history: ConversationState) -> list[str]:
     """What a reader finds who adds up the lines of the timeline, and compares the sum with the head:
-    the figures behind the words to the token, and the words as exactly as they are rounded.
+    the figures behind the words to the token, and their shares in the unit of the head.
     """
     timeline = ConversationTimeline(history)
     timeline.read_all_facts(history.facts)
@@ -410,35 +413,25 @@ def sum_of_lines_fails(history: ConversationState) -> list[str]:
     found: list[str] = []
     if lines != head.by_folds:
         found.append(f"the lines have {lines}, and their sum says {head.by_folds}")
-    sentence = describe_sum_of_lines(head)
-    if not sentence:
-        unsaid = head.saved_tokens - lines
-        if lines and abs(unsaid) > token_rounding(lines):
-            found.append(f"nothing says what becomes of {unsaid} tokens")
-        return found
-    sum_words, *rest = sentence.removesuffix(".").split(". ")
-    told = sum(amounts_with_sign(sum_words))
-    whole = head.saved_tokens
-    if rest:
-        (told,) = amounts_with_sign(rest[0])
-        words_of_head = describe_savings(replace(head, paid=0.0))
-        if words_of_head.startswith("Saved") and amounts_with_sign(words_of_head)[0] != told:
-            found.append(f"the words end with {told}, and the head says: {words_of_head}")
-    rounding = 2 * sum(token_rounding(abs(amount)) for amount in amounts_with_sign(sum_words))
-    # The head is the difference of both sums as they are shown.
-    rounding += token_rounding(head.without) + token_rounding(head.sent)
-    if abs(told - whole) > rounding:
-        found.append(f"the words say {told}, the head {whole}: {sentence}")
+    shares = 0.0
+    for event in timeline.events:
+        writing = fold_sentences._writing_paid_here(event)
+        if event.made_folds:
+            shares += share_of_line(head, event.saved.tokens, writing)
+        elif head.is_saved_in_dollars:
+            shares -= writing.cost
+        else:
+            shares -= writing.input
+    whole = float(head.saved_tokens)
+    saved_by_requests = whole + head.shortening
+    if head.is_saved_in_dollars:
+        whole = head.saved_dollars
+        saved_by_requests = whole + head.paid_for_shortening
+    # Where requests have saved nothing, no line says that it did.
+    has_lines = bool(head.by_folds) and saved_by_requests > 0
+    if has_lines and abs(shares - whole) > 1e-6 * max(1.0, abs(whole)):
+        found.append(f"the lines say {shares}, the head {whole}")
     return found
-
-
-def amounts_with_sign(words: str) -> list[float]:
-    units = {"": 1, "K": 1_000, "M": 1_000_000}
-    amounts = re.findall(r"(less |−)?(\d[\d,.]*)([KM]?)", words)
-    return [
-        (-1 if sign else 1) * float(number.replace(",", "").rstrip(".")) * units[unit]
-        for sign, number, unit in amounts
-    ]
 
 
 def words_of_timeline(session: FakeSession) -> str:
@@ -450,7 +443,7 @@ def words_of_timeline(session: FakeSession) -> str:
         describe_savings_of(timeline.history, session.context.cost_of_agents()),
     ]
     for event in timeline.events:
-        lines.append(fold_sentences.describe_event_briefly(event, timeline.model_window))
+        lines.append(fold_sentences.describe_event_briefly(event))
     return "\n".join(lines)
 
 
@@ -941,26 +934,18 @@ def test_the_welcome_counts_what_the_import_dialog_lists(
 
 
 def test_the_crawler_finds_sums_that_do_not_add_up() -> None:
-    of = "if everything were sent as long as it fits."
-    assert adds_up(
-        f"Saved about $0.082 of $0.117 in 3 requests (70%), leaving $0.035. Compared {of}"
-    )
-    assert not adds_up(
-        f"Saved about $0.081 of $0.117 in 3 requests (70%), leaving $0.035. Compared {of}"
-    )
-    assert adds_up(
-        f"Shortening has cost about 5.7K tokens more so far: 40.8K, instead of about 35.1K tokens {of}"
-    )
-    assert not adds_up(
-        f"Shortening has cost about 5.6K tokens more so far: 40.8K, instead of about 35.1K tokens {of}"
-    )
+    saved = "Saved about $0.082 (70%), compared with sending everything as long as it fits."
+    assert adds_up(saved, "3 requests: $0.035, instead of about $0.117")
+    assert not adds_up(saved, "3 requests: $0.036, instead of about $0.117")
+    lost = "Shortening has cost about 5.7K tokens more so far than sending everything."
+    assert adds_up(lost, "13 requests: 40.8K tokens, instead of about 35.1K tokens")
+    assert not adds_up(lost, "13 requests: 40.8K tokens, instead of about 35.2K tokens")
 
 
 def test_the_crawler_finds_lines_that_do_not_add_up_to_the_head(session: FakeSession) -> None:
     assert sum_of_lines_fails(session.state) == []
     run = session.state.record.ledger.fold_savings.runs["fold-2"][0]
     run.counts = not run.counts
-    (found,) = sum_of_lines_fails(session.state)
-    assert found.startswith("the lines have ")
-    words = "The lines below add up to 5.7K tokens, less 12.5K for writing summaries"
-    assert amounts_with_sign(words) == [5_700, -12_500]
+    found = sum_of_lines_fails(session.state)
+    assert found[0].startswith("the lines have ")
+    assert found[1].startswith("the lines say ")

@@ -625,13 +625,15 @@ class TokenLedger:
         """
         factor = self.billing_factor(model, seq)
         report = self._last_sound_report(model, seq)
-        if report is None:
-            return round(counted_tokens * factor)
-        changed_tokens = counted_tokens - report.counted
-        if changed_tokens < 0:
-            # What was removed cannot have been billed more than the whole was.
-            factor = min(factor, report.factor)
-        return report.billed + round(changed_tokens * factor)
+        return _bill_view(counted_tokens, factor, report)
+
+    def recorded_view_tokens(self, model: str, seq: int, counted_tokens: int) -> int:
+        """Return the same by what is recorded alone, so that it is the same when the conversation
+        is read again: what a tokenizer counted or estimated for the next request is gone then.
+        """
+        factor = self._recorded_factor(model, seq)
+        report = self._last_recorded_report(model, seq)
+        return _bill_view(counted_tokens, factor, report)
 
     def is_view_estimated(self, model: str, seq: int) -> bool:
         """Whether nobody but us has counted what `billed_view_tokens` is computed from."""
@@ -654,12 +656,23 @@ class TokenLedger:
         """Return a model's last report of a request that began as the next one does. None if there
         is none, if it makes no sense, or if the model's own tokenizer has counted, or a longer
         request was estimated, since.
+        """
+        if self._has_measured(model, seq):
+            return None
+        report = self._last_recorded_report(model, seq)
+        if report is None:
+            return None
+        estimates = self.estimated.get(model, [])
+        if any(report.seq < estimate.seq <= seq for estimate in estimates[-1:]):
+            return None
+        return report
+
+    def _last_recorded_report(self, model: str, seq: int) -> BillingReport | None:
+        """Return a model's last report that makes sense.
 
         What a rewind has left says nothing: a long output there, of which a token was billed for
         more than one of the rest, would leave a part of its bill behind.
         """
-        if self._has_measured(model, seq):
-            return None
         reports = self.reports.get(model)
         if reports is None:
             return None
@@ -667,9 +680,6 @@ class TokenLedger:
         if report is None or self._was_recorded_elsewhere(report.seq, seq):
             return None
         if not LEAST_RATE <= report.factor <= MOST_RATE:
-            return None
-        estimates = self.estimated.get(model, [])
-        if any(report.seq < estimate.seq <= seq for estimate in estimates[-1:]):
             return None
         return report
 
@@ -969,6 +979,10 @@ class TokenLedger:
             requests_in_all=requests_in_all,
         )
 
+    def was_paid_elsewhere(self, seq: int) -> bool:
+        """Whether another conversation or program paid for what was done at a fact."""
+        return any(first <= seq < end for first, end in self._runs_paid_elsewhere())
+
     def _count_steps_paid_here(self, runs_of_rows: Iterable[Run], seq: int) -> int:
         """Return how many steps up to `seq` are in these rows, without imports and copied facts."""
         steps = self.sums["steps"]
@@ -1122,6 +1136,19 @@ class TokenLedger:
         self.paid.append(self.paid[-1] + usage.cost)
         self.paid_without.append(self.paid_without[-1])
         self.paid_for_shortening.append(self.paid_for_shortening[-1])
+
+
+def _bill_view(counted_tokens: int, factor: float, report: BillingReport | None) -> int:
+    """Return what a model bills for a view of so many counted tokens: as much as it reported, and
+    what has changed since then at its factor.
+    """
+    if report is None:
+        return round(counted_tokens * factor)
+    changed_tokens = counted_tokens - report.counted
+    if changed_tokens < 0:
+        # What was removed cannot have been billed more than the whole was.
+        factor = min(factor, report.factor)
+    return report.billed + round(changed_tokens * factor)
 
 
 def _is_other_model_or_price(before: facts.ModelSet | None, chosen: facts.ModelSet) -> bool:

@@ -3,19 +3,17 @@ the comparison of settings.
 
 The figures are the engine's (`engine/state/token_ledger.py`). They have one comparison, which the
 sentence names: everything is sent as long as it fits. Where it does not, a summary is written. What
-was saved is the difference of both sums as they are shown. The lines of the timeline add up to it,
-less what `describe_sum_of_lines` names.
+was saved is the difference of both sums as they are shown. The lines of the timeline add up to it:
+each has its share, in the same unit and count.
 """
 
-from helix_desktop.engine.facts import ModelRole
+from helix_desktop.engine.facts import ModelRole, Usage
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS, Savings
 from helix_desktop.gui.common.figure_formats import format_dollars, round_dollars_as_shown
 from helix_desktop.gui.context_meter import (
     describe_token_count,
-    format_token_count,
     round_tokens_as_shown,
-    token_rounding,
 )
 from helix_desktop.gui.translation import format_count, format_percent, tr
 
@@ -83,58 +81,36 @@ def describe_savings(figures: Savings, agents_cost: float = 0.0) -> str:
 
 
 def _describe_dollars(figures: Savings, agents_cost: float) -> str:
-    saved = figures.saved_dollars
-    if abs(saved) < LEAST_DOLLARS:
+    if abs(figures.saved_dollars) < LEAST_DOLLARS:
         return ""
-    whole_paid = figures.paid + agents_cost
-    whole_without = figures.paid_without + agents_cost
-    paid = format_dollars(whole_paid)
-    without = format_dollars(whole_without)
-    shown_difference = round_dollars_as_shown(whole_without) - round_dollars_as_shown(whole_paid)
-    amount = format_dollars(abs(shown_difference or saved))
-    if saved < 0:
-        words = tr(
-            "Shortening has cost about {amount} more so far: {paid}, instead of about {without} if everything were sent as long as it fits.",
-            amount=amount,
-            paid=paid,
-            without=without,
-        )
-        return f"{words} {_explain_loss_of_dollars(figures)}"
-    share = format_saved_share(saved / (figures.paid_without + agents_cost))
-    return _say_what_was_saved(figures, amount=amount, share=share, paid=paid, without=without)
+    amount = format_dollars(abs(_saved_dollars_as_shown(figures, agents_cost)))
+    if figures.saved_dollars < 0:
+        return f"{_say_what_was_lost(amount)} {_explain_loss_of_dollars(figures)}"
+    share = figures.saved_dollars / (figures.paid_without + agents_cost)
+    return _say_what_was_saved(amount, share)
+
+
+def _saved_dollars_as_shown(figures: Savings, agents_cost: float) -> float:
+    """Returns the difference of both sums as they are shown, or the real one if both look alike."""
+    without = round_dollars_as_shown(figures.paid_without + agents_cost)
+    return without - round_dollars_as_shown(figures.paid + agents_cost) or figures.saved_dollars
 
 
 def _explain_loss_of_dollars(figures: Savings) -> str:
     if figures.paid_for_shortening >= -figures.saved_dollars:
-        return _say_that_writing_took(format_dollars(figures.paid_for_shortening))
+        return _say_that_writing_must_be_saved_first()
     return tr(
         "Each time something is shortened, the provider charges the full price once for what follows."
     )
 
 
 def _describe_tokens(figures: Savings) -> str:
-    saved = figures.saved_tokens
-    if not saved:
+    if not figures.saved_tokens:
         return ""
-    sent = format_token_count(figures.sent)
-    without = describe_token_count(figures.without)
-    saved_as_shown = _saved_tokens_as_shown(figures)
-    if saved < 0:
-        amount = describe_token_count(abs(saved_as_shown))
-        words = tr(
-            "Shortening has cost about {amount} more so far: {paid}, instead of about {without} if everything were sent as long as it fits.",
-            amount=amount,
-            paid=sent,
-            without=without,
-        )
-        return f"{words} {_explain_loss_of_tokens(figures)}"
-    return _say_what_was_saved(
-        figures,
-        amount=format_token_count(abs(saved_as_shown)),
-        share=format_saved_share(figures.saved_share),
-        paid=sent,
-        without=without,
-    )
+    amount = describe_token_count(abs(_saved_tokens_as_shown(figures)))
+    if figures.saved_tokens < 0:
+        return f"{_say_what_was_lost(amount)} {_explain_loss_of_tokens(figures)}"
+    return _say_what_was_saved(amount, figures.saved_share)
 
 
 def _saved_tokens_as_shown(figures: Savings) -> float:
@@ -143,71 +119,74 @@ def _saved_tokens_as_shown(figures: Savings) -> float:
     return without - round_tokens_as_shown(figures.sent) or figures.saved_tokens
 
 
-def _say_what_was_saved(
-    figures: Savings, *, amount: str, share: str, paid: str, without: str
-) -> str:
+def _explain_loss_of_tokens(figures: Savings) -> str:
+    if figures.shortening >= -figures.saved_tokens:
+        return _say_that_writing_must_be_saved_first()
+    return tr("Where not everything fits, one summary would be shorter than what is kept here.")
+
+
+def _say_what_was_saved(amount: str, share: float) -> str:
     return tr(
-        "Saved about {amount} of {without} in {requests} ({share}), leaving {paid}. This is compared with sending everything as long as it fits.",
+        "Saved about {amount} ({share}), compared with sending everything as long as it fits.",
         amount=amount,
-        requests=format_count(figures.steps, "{n} request", "{n} requests"),
-        share=share,
+        share=format_saved_share(share),
+    )
+
+
+def _say_what_was_lost(amount: str) -> str:
+    return tr(
+        "Shortening has cost about {amount} more so far than sending everything as long as it fits.",
+        amount=amount,
+    )
+
+
+def _say_that_writing_must_be_saved_first() -> str:
+    return tr("What requests for summaries took must be saved by later requests first.")
+
+
+def describe_both_sums(figures: Savings, agents_cost: float = 0.0) -> str:
+    """Returns the two sums whose difference was saved, for a tooltip of the sentence."""
+    requests = format_count(figures.steps, "{n} request", "{n} requests")
+    if figures.is_saved_in_dollars:
+        paid = format_dollars(figures.paid + agents_cost)
+        without = format_dollars(figures.paid_without + agents_cost)
+    else:
+        paid = describe_token_count(figures.sent)
+        without = describe_token_count(figures.without)
+    return tr(
+        "{requests}: {paid}, instead of about {without}",
+        requests=requests,
         paid=paid,
         without=without,
     )
 
 
-def _explain_loss_of_tokens(figures: Savings) -> str:
-    if figures.shortening >= -figures.saved_tokens:
-        return _say_that_writing_took(describe_token_count(figures.shortening))
-    return tr("Where not everything fits, one summary would be shorter than what is kept here.")
+def share_of_line(figures: Savings, kept_out: int, writing: Usage) -> float:
+    """Returns what a line of the timeline has of what was saved, in dollars or in tokens as the
+    sentence says it: negative while writing took more. All lines together come to the sentence.
 
-
-def _say_that_writing_took(amount: str) -> str:
-    return tr(
-        "Requests for summaries took {amount}, which later requests must save first.",
-        amount=amount,
-    )
-
-
-def describe_sum_of_lines(figures: Savings) -> str:
-    """Says how the lines of the timeline add up to what was saved, with all that is taken off or
-    added. Empty where the lines alone are the sum, or there are none.
-
-    The lines have tokens as they are counted here, for every model alike. Where a model counts
-    otherwise, the last sentence says what the sum is in its count: the figure of the whole.
+    `kept_out`: how many tokens its folds kept out of requests. In this proportion, the lines share
+    what the requests saved. `writing`: what the requests took that wrote it.
     """
-    if not figures.by_folds:
-        return ""
-    parts = [tr("The lines below add up to {n}", n=describe_token_count(figures.by_folds))]
-    if figures.shortening:
-        amount = format_token_count(figures.shortening)
-        parts.append(tr("less {n} for writing summaries", n=amount))
-    other = format_token_count(abs(figures.by_other_summaries))
-    if figures.by_other_summaries < 0:
-        parts.append(tr("less {n} that would not have fit anyway", n=other))
-    elif figures.by_other_summaries > 0:
-        parts.append(tr("plus {n} for summaries that were not needed", n=other))
-    of_model = _say_what_the_model_counts(figures)
-    if len(parts) == 1 and not of_model:
-        return ""
-    words, *others = parts
-    for part in others:
-        words = tr("{words}, {more}", words=words, more=part)
-    sentence = tr("{words}.", words=words)
-    return " ".join(filter(None, [sentence, of_model]))
+    if figures.is_saved_in_dollars:
+        saved_by_requests = figures.saved_dollars + figures.paid_for_shortening
+        taken = writing.cost
+    else:
+        saved_by_requests = float(figures.saved_tokens + figures.shortening)
+        taken = float(writing.input)
+    if saved_by_requests <= 0 or figures.by_folds <= 0:
+        return -taken
+    return saved_by_requests * kept_out / figures.by_folds - taken
 
 
-def _say_what_the_model_counts(figures: Savings) -> str:
-    """Empty if the model counts as we do, as far as the rounded figures of a sum can show it."""
-    rounded_parts = [figures.by_folds, figures.shortening, figures.by_other_summaries]
-    rounding = sum(token_rounding(abs(part)) for part in rounded_parts if part)
-    if abs(figures.counted_otherwise) <= rounding:
+def format_share_of_line(figures: Savings, share: float) -> str:
+    """Formats what `share_of_line` returns, without its sign. Empty if it is next to nothing."""
+    if not figures.is_saved_in_dollars:
+        tokens = round(abs(share))
+        return describe_token_count(tokens) if tokens else ""
+    if abs(share) < LEAST_DOLLARS:
         return ""
-    saved_as_shown = _saved_tokens_as_shown(figures)
-    saved = format_token_count(abs(saved_as_shown))
-    if saved_as_shown < 0:
-        saved = f"−{saved}"
-    return tr("The model counts this as {n}.", n=saved)
+    return format_dollars(abs(share))
 
 
 def format_saved_share(share: float) -> str:

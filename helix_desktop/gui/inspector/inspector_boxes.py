@@ -263,8 +263,9 @@ def build_next_message_boxes(
     """Builds a line for what the next message takes, and one for what that is made of."""
     row = build_next_message_row(estimate, is_assumed_free=is_assumed_free)
     yield FigureBox(ink, width, row.words, row.figure, gap=10)
-    sentences = [describe_next_message(estimate), *words_on_cache]
-    yield build_note_box(ink, width, " · ".join(sentences), gap=0)
+    notes = [*describe_next_message(estimate), *words_on_cache]
+    if notes:
+        yield build_note_box(ink, width, " · ".join(notes), gap=0)
 
 
 def build_cost_boxes(

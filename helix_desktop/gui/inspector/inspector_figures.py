@@ -166,34 +166,16 @@ def build_next_message_row(
     return CostRow(tr("Next message"), figure)
 
 
-def describe_next_message(estimate: NextMessageEstimate) -> str:
-    """Says what the figure of the next message is made of."""
-    context = format_token_count(estimate.context)
-    part_of_context = tr("{n} of context", n=context)
-    if estimate.cached:
-        cached_tokens = min(estimate.cached, estimate.context)
-        cached = format_token_count(cached_tokens)
-        part_of_context = tr(
-            "{n} of context ({cached} of it at the reduced price)", n=context, cached=cached
-        )
-    parts = [part_of_context]
+def describe_next_message(estimate: NextMessageEstimate) -> list[str]:
+    """Says what else the figure of the next message is made of: what the context holds stands above
+    it already.
+    """
+    parts: list[str] = []
+    if estimate.is_forecast:
+        parts.append(tr("with all requests, as usual in this conversation"))
     if estimate.message:
-        message = format_token_count(estimate.message)
-        parts.append(tr("{n} of your message", n=message))
-    if estimate.reply and estimate.dollars:
-        reply = format_token_count(estimate.reply)
-        parts.append(tr("about {n} of the reply", n=reply))
-    joined_parts = ", ".join(parts)
-    tokens = tr("Tokens: {parts}", parts=joined_parts)
-    forecast = estimate.forecast
-    if forecast is None or not estimate.is_forecast:
-        return tokens
-    return tr(
-        "As the last {n} messages here, with all their requests. The first request alone is about {price}. {tokens}",
-        n=format_number(forecast.messages),
-        price=format_dollars(estimate.dollars_of_request),
-        tokens=tokens,
-    )
+        parts.append(tr("{n} of your message", n=describe_token_count(estimate.message)))
+    return parts
 
 
 def build_cost_rows(figures: Savings, agents_cost: float = 0.0) -> list[CostRow]:

@@ -6,10 +6,10 @@ used; a change counts the view after it, multiplied by the model's factor. A bat
 event: one change of the prefix, one row of the list. If another program recorded what its requests
 took, only these are points: what we count lacks its tools, so it would lie far below.
 
-A row says what its folds saved, in how many requests, and what writing them took. The rows add up
-to what the whole conversation saved (`common/savings_sentences.py` names what is taken off), because
-each request is divided among the folds that were in force in it, and never again. An attempt that
-failed has a row of its own with what it took, and so has a rewind.
+A row says its share of what the whole conversation saved (`common/savings_sentences.py`), less what
+writing its folds took. The rows add up to the head, because each request is divided among the folds
+that were in force in it, and never again. An attempt that failed has a row of its own with what it
+took, and so has a rewind.
 """
 
 from array import array
@@ -247,6 +247,8 @@ class ConversationTimeline:
         """Adds to the events what a fact did to the view. Returns False if it is about no event."""
         match recorded.fact:
             case facts.ConversationStarted() as started:
+                # What the conversation before a fork was writing is not written in the fork.
+                self._unfinished_writing.clear()
                 self._is_foreign = bool(started.agent or started.origin.kind)
                 self._is_recorded = bool(started.origin.kind)
                 self.events.append(self._build_timeline_event(recorded, point=0))

@@ -32,21 +32,19 @@ MOST_MEASURED_ROWS = 400
 
 
 class FoldRows(ListRowModel[TimelineEvent]):
-    """Events as rows. `window` is the model's context window in tokens."""
-
-    window = 0
+    """Events as rows."""
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         event = self.items[index.row()]
         if role == Qt.ItemDataRole.ToolTipRole:
             title = describe_event_title(event)
-            return safe_tooltip(f"{title}\n{describe_event_briefly(event, self.window)}")
+            return safe_tooltip(f"{title}\n{describe_event_briefly(event)}")
         if role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             return None
         parts = [
             describe_event_title(event),
             describe_event_time(event),
-            describe_event_briefly(event, self.window),
+            describe_event_briefly(event),
         ]
         state_words = describe_event_state(event)
         if state_words:
@@ -68,7 +66,7 @@ class _FoldRowPainter(RowPainter):
         room = view.viewport().width() - pixels(TEXT_LEFT) - pixels(TEXT_RIGHT)
         event = model.items[index.row()]
         metrics = QFontMetrics(self._theme.build_font())
-        words = self._describe_below_title(event, model.window, metrics, room)
+        words = self._describe_below_title(event, metrics, room)
         lines = wrap_figures(words, metrics, room)
         extra_height = (len(lines) - 1) * pixels(FIGURES_LINE)
         return QSize(size.width(), size.height() + extra_height)
@@ -84,11 +82,9 @@ class _FoldRowPainter(RowPainter):
         title_width = QFontMetrics(title_font).horizontalAdvance(describe_event_title(event))
         return title_width + self._theme.zoomed_pixels(TITLE_GAP) + time_width <= room
 
-    def _describe_below_title(
-        self, event: TimelineEvent, window: int, metrics: QFontMetrics, room: int
-    ) -> str:
+    def _describe_below_title(self, event: TimelineEvent, metrics: QFontMetrics, room: int) -> str:
         """What is below the title, which keeps the room of its line: the state and the figures."""
-        words = [describe_event_briefly(event, window)]
+        words = [describe_event_briefly(event)]
         state_words = describe_event_state(event)
         if state_words:
             words.insert(0, state_words)
@@ -167,9 +163,7 @@ class _FoldRowPainter(RowPainter):
             time_rect = title_rect.adjusted(title_width + gap, 0, 0, 0)
             theme.draw_words(painter, time_rect, time_words, plain_font, "faint")
 
-        what_it_did = self._describe_below_title(
-            event, model.window, plain_metrics, int(text_width)
-        )
+        what_it_did = self._describe_below_title(event, plain_metrics, int(text_width))
         lines = wrap_figures(what_it_did, plain_metrics, int(text_width))
         # As many lines are drawn as the row was measured for.
         extra_height = row_rect.height() - pixels(ROW)
@@ -235,13 +229,12 @@ class FoldList(QListView):
         self.scrollTo(self.currentIndex())
 
     def show_fold_events(
-        self, events: Sequence[TimelineEvent], window: int, *, keep: TimelineEvent | None
+        self, events: Sequence[TimelineEvent], *, keep: TimelineEvent | None
     ) -> None:
         """Replaces the rows. The chosen event stays selected if it is among them."""
         scrolled_pixels = self.verticalScrollBar().value()
         # Selecting the same event again is no choice of the user.
         self.selectionModel().blockSignals(True)
-        self.rows.window = window
         self.setUniformItemSizes(len(events) > MOST_MEASURED_ROWS)
         self.rows.replace_rows(events)
         self.select_fold_event(keep)

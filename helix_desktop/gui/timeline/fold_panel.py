@@ -66,7 +66,6 @@ class ShownFold:
     """
 
     event: TimelineEvent
-    window: int
     earlier: str
     unknown_names: Sequence[str] = ()
     effect_of_undo: str = ""
@@ -103,7 +102,6 @@ class ShownFold:
             self.event.current_folds,
             self.folds_to_undo_or_redo(),
             undone,
-            self.window,
             self.earlier,
             self.unknown_names,
             self.effect_of_undo,

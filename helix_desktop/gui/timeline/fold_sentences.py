@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
-from helix_desktop.engine.fold_kinds import KINDS_OF_NOTES, KINDS_OF_PARTS, KINDS_WRITTEN_BY_MODEL
+from helix_desktop.engine.fold_kinds import KINDS_OF_NOTES, KINDS_WRITTEN_BY_MODEL
 from helix_desktop.engine.message_cost_forecast import ContextAfterUndo
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS
@@ -13,14 +13,11 @@ from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.common import fold_descriptions
 from helix_desktop.gui.common.figure_formats import DAY_SECONDS, format_dollars, format_duration
-from helix_desktop.gui.common.fold_descriptions import count_covered_messages, describe_token_change
+from helix_desktop.gui.common.fold_descriptions import describe_token_change
 from helix_desktop.gui.common.policy_names import list_policy_choices
+from helix_desktop.gui.common.savings_sentences import format_share_of_line, share_of_line
 from helix_desktop.gui.context_meter import (
     describe_token_count,
-    format_parts_of_token_sum,
-    format_token_count,
-    round_tokens_as_shown,
-    token_rounding,
 )
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -36,7 +33,6 @@ from helix_desktop.gui.translation import format_count, format_number, format_pe
 from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 
 MAX_NAMED_CALLS = 2  # The maximum number of calls that a title names.
-FACTS_AT_START = 20  # The settings of a new conversation are among so many first facts.
 LONGEST_LINE = 90  # The maximum number of characters in a tooltip's line.
 MARK_LINES = 3  # The maximum number of lines in a tooltip.
 
@@ -131,63 +127,37 @@ def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
     return _format_call_of_result(event.history, ref.seq)
 
 
-def describe_event_briefly(event: TimelineEvent, window: int) -> str:
-    """Returns the second line of the list."""
+def describe_event_briefly(event: TimelineEvent) -> str:
+    """Returns the second line of the list: one figure. The panel says more of the chosen row."""
     match event.happened:
         case facts.FoldFailed(kind=kind):
             return describe_cost_of_failure(event, kind)
         case TimelineRewind() as rewind:
             return fold_descriptions.format_token_change(rewind.tokens_before, rewind.tokens_after)
     if not event.current_folds:
-        return _describe_start_briefly(event, window)
+        return _describe_start_briefly(event)
     fold = event.current_folds[0]
     parts = [describe_effect(event)]
-    match fold.kind:
-        case facts.FoldKind.EXCERPT if fold.asked:
-            parts.append(tr("kept: “{words}”", words=fold.asked[:60]))
-        case facts.FoldKind.OBSERVATIONS | facts.FoldKind.REFLECTION:
-            parts.append(_describe_observations(fold.text))
-        case facts.FoldKind.EXCERPT | facts.FoldKind.MARKER:
-            pass  # The title says it.
-        case _:
-            parts.append(_count_messages(event))
-            parts.append(fold_descriptions.describe_kept_details(fold))
-    return " · ".join(part for part in parts if part)
-
-
-def _describe_start_briefly(event: TimelineEvent, window: int) -> str:
-    """Names the preset and the context window as they were when the conversation began."""
-    parts: list[str] = []
-    if event.words:
-        preset = dict(list_policy_choices()).get(event.words)
-        if preset is None:
-            preset = tr("{name} preset", name=event.words)
-        parts.append(tr("Setting for long conversations: {name}", name=preset))
-    if window:
-        window_then = _window_at_start(event) or window
-        parts.append(tr("{n} context window", n=format_token_count(window_then)))
+    if fold.asked:
+        parts.append(tr("kept: “{words}”", words=fold.asked[:60]))
+    if fold_descriptions.has_poor_summary(fold):
+        parts.append(tr("most important details are missing"))
     return " · ".join(parts)
 
 
-def _window_at_start(event: TimelineEvent) -> int:
-    """Returns the window of the main model that was chosen when the conversation began, or 0."""
-    for recorded in event.history.facts[:FACTS_AT_START]:
-        fact = recorded.fact
-        if not isinstance(fact, facts.ModelSet) or fact.role is not facts.ModelRole.MAIN:
-            continue
-        if fact.window:
-            return fact.window
-    return 0
+def _describe_start_briefly(event: TimelineEvent) -> str:
+    """Names the preset as it was when the conversation began."""
+    if not event.words:
+        return ""
+    preset = dict(list_policy_choices()).get(event.words)
+    if preset is None:
+        preset = tr("{name} preset", name=event.words)
+    return tr("Setting for long conversations: {name}", name=preset)
 
 
 def _describe_observations(text: str) -> str:
     notes = format_count(text.count("\n- "), "{n} note", "{n} notes")
     return notes + ", " + tr("{n} high priority", n=text.count("!!!"))
-
-
-def _count_messages(event: TimelineEvent) -> str:
-    covered = count_covered_messages(event.current_folds[0], event.history.facts)
-    return format_count(covered, "{n} message", "{n} messages")
 
 
 def _describe_change_of_event(event: TimelineEvent) -> str:
@@ -201,45 +171,42 @@ def _describe_change_of_event(event: TimelineEvent) -> str:
 
 
 def describe_effect(event: TimelineEvent) -> str:
-    """Returns how much shorter the folds made what they cover, what they saved, and what writing
-    them took: "9.3K → 1.6K tokens · saved 92.4K in 12 requests · writing it took $0.04".
+    """Returns the line's share of what the head says was saved, so that the lines add up to it. How
+    much shorter the folds made what they cover, as long as that has neither saved nor taken anything.
     """
-    figures = [_describe_change_of_event(event)]
-    if not _is_compaction_by_agent(event):
-        figures = _describe_saved_by_event(event, figures[0])
-    writing = _describe_writing(event)
-    if writing:
-        figures.append(tr("writing it took {amount}", amount=writing))
-    return " · ".join(figures)
-
-
-def _describe_saved_by_event(event: TimelineEvent, change: str) -> list[str]:
-    """Returns the change, and what it saved. Where the full text would not have fit, too, a request
-    saved nothing: a summary would have replaced it.
-    """
+    change = _describe_change_of_event(event)
+    if _is_compaction_by_agent(event):
+        return change
     saved = event.saved
-    if not saved.requests_in_all:
-        if _waits_for_request(event):
-            return [tr("{change} from the next request on", change=change)]
-        return [change]
-    requests = format_count(saved.requests, "{n} request", "{n} requests")
-    if saved.tokens:
-        amount = format_token_count(saved.tokens)
-        if saved.counted < saved.requests:
-            counted = format_number(saved.counted)
-            words = tr(
-                "saved {amount} in {n} of {requests}", amount=amount, n=counted, requests=requests
-            )
-        else:
-            words = tr("saved {amount} in {requests}", amount=amount, requests=requests)
-        return [change, words]
+    share = _describe_share_of_event(event, saved.tokens)
+    if share:
+        return share
+    if not saved.requests_in_all and _waits_for_request(event):
+        return tr("{change} from the next request on", change=change)
     if saved.requests and not saved.counted and not event.made_folds[0].is_by_agent:
-        return [
-            tr("{change} in {requests}", change=change, requests=requests),
-            tr("the full text would not have fit"),
-        ]
-    requests_in_all = format_count(saved.requests_in_all, "{n} request", "{n} requests")
-    return [tr("{change} in {requests}", change=change, requests=requests_in_all)]
+        return f"{change} · {tr('the full text would not have fit')}"
+    return change
+
+
+def _describe_share_of_event(event: TimelineEvent, kept_out: int) -> str:
+    """Returns what a line saved, less what writing it took. Empty if it is nothing."""
+    figures = event.history.savings_until_moment()
+    share = share_of_line(figures, kept_out, _writing_paid_here(event))
+    amount = format_share_of_line(figures, share)
+    if not amount:
+        return ""
+    if share > 0:
+        return tr("saved {amount}", amount=amount)
+    if kept_out:
+        return tr("writing it took {amount} more than it has saved", amount=amount)
+    return tr("writing it took {amount}", amount=amount)
+
+
+def _writing_paid_here(event: TimelineEvent) -> facts.Usage:
+    """Returns what the folds' requests took, or nothing if another conversation paid for them."""
+    if event.history.record.ledger.was_paid_elsewhere(event.seq):
+        return facts.Usage()
+    return event.writing
 
 
 def _waits_for_request(event: TimelineEvent) -> bool:
@@ -403,10 +370,8 @@ def _format_call_of_result(history: ConversationState, seq: int) -> str:
 def describe_fold_figures(event: TimelineEvent) -> str:
     fold = event.current_folds[0]
     figures = [_describe_change_of_event(event)]
-    if fold.kind not in KINDS_OF_PARTS:
-        figures.append(_count_messages(event))
-    if fold.seconds:
-        figures.append(format_duration(fold.seconds))
+    if fold.kind in KINDS_OF_NOTES:
+        figures.append(_describe_observations(fold.text))
     figures += _describe_author_of_fold(event, fold)
     return " · ".join(figure for figure in figures if figure)
 
@@ -444,20 +409,31 @@ def _describe_compaction_trigger(trigger: str) -> str:
 
 
 def describe_context_after_undo(after: ContextAfterUndo) -> str:
-    """Says what an Undo puts into the context, and what the next message then costs."""
-    sentences = [_describe_effect_of_undo(after)]
-    if not after.fits:
-        most, reserve = format_parts_of_token_sum(after.most_that_fits, after.reserve)
-        sentences.append(
-            tr(
-                "After Undo, {reserve} must stay free for the reply and a summary. That leaves {most}, so this cannot be undone now.",
-                most=most,
-                reserve=reserve,
-            )
-        )
-        return " ".join(sentences)
+    """Says what an Undo puts into the context, and what the next message then costs. The text has
+    the size that its row says.
+    """
     if after.adds_nothing:
-        return " ".join(sentences)
+        return tr(
+            "Undo adds nothing to the context now, because a summary stands in place of this text."
+        )
+    amount = describe_token_count(after.put_back)
+    if not after.fits:
+        return tr(
+            "Undo would add {amount}. That leaves no room for the reply and a summary, so this cannot be undone now.",
+            amount=amount,
+        )
+    share = format_percent(after.used_share)
+    sentences = [
+        tr(
+            "Undo adds {amount}. The context would then be {share} full.",
+            amount=amount,
+            share=share,
+        )
+    ]
+    if after.behind_summary:
+        sentences.append(
+            tr("Some of these texts add nothing, because a summary stands in their place.")
+        )
     if after.dollars >= LEAST_DOLLARS:
         sentences.append(
             tr(
@@ -472,77 +448,40 @@ def describe_context_after_undo(after: ContextAfterUndo) -> str:
     return " ".join(sentences)
 
 
-def _describe_effect_of_undo(after: ContextAfterUndo) -> str:
-    if after.adds_nothing:
-        return tr(
-            "Undo adds nothing to the context now, because a summary stands in place of this text."
-        )
-    used, *parts = format_parts_of_token_sum(
-        after.used, after.used_now, _put_back_as_shown(after), _billed_put_back(after)
-    )
-    effect = tr(
-        "After Undo, the context would hold {used} of {window} tokens ({share}): {sum}.",
-        used=used,
-        window=format_token_count(after.window),
-        share=format_percent(after.used_share),
-        sum=_describe_sum_after_undo(after, *parts),
-    )
-    if not after.behind_summary:
-        return effect
-    not_counted = tr(
-        "Not counted: {n} of the {all} texts, because a summary stands in their place.",
-        n=format_number(after.behind_summary),
-        all=format_number(after.folds),
-    )
-    return f"{effect} {not_counted}"
-
-
-def _describe_sum_after_undo(
-    after: ContextAfterUndo, now: str, put_back: str, billed_put_back: str
-) -> str:
-    """Returns what the context holds now, and what is added, so that a reader can add it up.
-
-    The window is measured as the model counts, and the rows of folds have the tokens that were
-    counted when each text was made. What comes back has the rows' figure, so that one text has one
-    figure. Where the model counts it otherwise, its figure stands behind that.
-    """
-    if _put_back_as_shown(after) == _billed_put_back(after):
-        return tr("{now} now and {n} more from Undo", now=now, n=put_back)
-    return tr(
-        "{now} now and {n} more from Undo, which the model counts as about {billed}",
-        now=now,
-        n=put_back,
-        billed=billed_put_back,
-    )
-
-
-def _billed_put_back(after: ContextAfterUndo) -> float:
-    """Returns the difference of both sums as they are shown, if they show one."""
-    shown = round_tokens_as_shown(after.used) - round_tokens_as_shown(after.used_now)
-    if shown > 0:
-        return shown
-    return after.put_back
-
-
-def _put_back_as_shown(after: ContextAfterUndo) -> float:
-    """Returns the tokens of the text, or what the sum lacks where only rounding lies between."""
-    billed = _billed_put_back(after)
-    if abs(billed - after.put_back) <= token_rounding(after.used):
-        return billed
-    return after.put_back
-
-
 def describe_fold_details(event: TimelineEvent) -> str:
+    """Returns what the head of the panel does not say: the requests, what writing took, and what
+    became of important details.
+    """
+    sentences: list[str] = []
+    saved = event.saved
+    if saved.requests_in_all:
+        sentences.append(
+            format_count(
+                saved.requests_in_all,
+                "{n} request had the shorter text.",
+                "{n} requests had the shorter text.",
+            )
+        )
+    missed = saved.requests - saved.counted
+    if missed > 0 and saved.counted:
+        sentences.append(
+            tr("In {n} of them, the full text would not have fit.", n=format_number(missed))
+        )
+    writing = _describe_writing(event)
+    if writing:
+        sentences.append(tr("Writing it took {amount}.", amount=writing))
     details = event.current_folds[0].details
-    if not details.found:
-        return ""
-    return tr(
-        "Important details found: {found}. The model kept {kept} of them. Helix Desktop added {added} to the summary and {entry} to a stored text beside it.",
-        found=details.found,
-        kept=details.kept,
-        added=details.added,
-        entry=details.entry,
-    )
+    if details.found:
+        sentences.append(
+            tr(
+                "Important details found: {found}. The model kept {kept} of them. Helix Desktop added {added} to the summary and {entry} to a stored text beside it.",
+                found=details.found,
+                kept=details.kept,
+                added=details.added,
+                entry=details.entry,
+            )
+        )
+    return " ".join(sentences)
 
 
 def split_document_sections(text: str) -> list[tuple[str, str]]:

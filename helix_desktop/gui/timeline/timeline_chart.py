@@ -465,7 +465,7 @@ class TimelineChart(StepPlot):
             return self._describe_step(point)
         title = fold_sentences.describe_event_title(event)
         lines = [f"{title} · {format_date_and_time(event.time)}"]
-        what_it_did = fold_sentences.describe_event_briefly(event, self._story.model_window)
+        what_it_did = fold_sentences.describe_event_briefly(event)
         lines += what_it_did.split(" · ")
         return "\n".join(lines)
 

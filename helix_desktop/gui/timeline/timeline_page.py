@@ -42,8 +42,8 @@ from helix_desktop.gui.common.past_moments import (
 )
 from helix_desktop.gui.common.policy_names import FoldThreshold, list_fold_thresholds
 from helix_desktop.gui.common.savings_sentences import (
+    describe_both_sums,
     describe_savings_of,
-    describe_sum_of_lines,
 )
 from helix_desktop.gui.common.widgets import (
     add_menu_choice,
@@ -125,8 +125,7 @@ class TimelinePage(QWidget):
         self._reading: Iterator[None] = iter(())
         self._last_read_seq = 0
         self._has_undrawn_growth = False
-        # `change_count` and `model_window` of the listed timeline.
-        self._listed: tuple[int, int] = (0, 0)
+        self._listed = 0  # The `change_count` of the listed timeline.
         self._past = PastMomentLoader(doing, self)
         self._read_timer = QTimer(self, interval=0)
         self._read_timer.timeout.connect(self._run_read_slice)
@@ -142,9 +141,8 @@ class TimelinePage(QWidget):
         set_price = partial(self.intent_wanted.emit, ConversationAct.SET_MODEL_PRICE)
         self._price_link = build_push_button(tr("Set the price…"), self, set_price, "link")
         self._price_link.hide()
-        # What shortening has saved, in the meter's words, and how the lines add up to it.
+        # What shortening has saved, in the meter's words. The lines add up to it.
         self._savings_label = build_plain_label("", "", self)
-        self._sum_label = build_plain_label("", "small", self)
         self.menu_button = QPushButton(self)
         set_widget_look(self.menu_button, "chip")
         self._lower = ListAndPanel(Qt.Orientation.Horizontal, self)
@@ -158,8 +156,7 @@ class TimelinePage(QWidget):
         together.
         """
         heading = build_row(self._heading, self._price_link, 1, self.menu_button)
-        savings = build_column(self._savings_label, self._sum_label, spacing=2)
-        top = build_column(heading, savings, self.chart, spacing=8)
+        top = build_column(heading, self._savings_label, self.chart, spacing=8)
         self._theme.keep_lengths_scaled(self, top.setContentsMargins, 24, 12, 16, 8)
         self._lower.addWidget(self.list)
         self._lower.addWidget(self.panel)
@@ -264,7 +261,7 @@ class TimelinePage(QWidget):
         self.chart.extend_timeline_plot()
         self.chart.show_thresholds(self._list_thresholds())
         self._update_heading_and_price_link()
-        if self._listed != (self.timeline.change_count, self.timeline.model_window):
+        if self._listed != self.timeline.change_count:
             self._list_timer.start()
         else:
             # The same rows, but with each step they were in one more request.
@@ -277,7 +274,6 @@ class TimelinePage(QWidget):
         if foreign_agent:
             self._price_link.hide()
             self._savings_label.hide()
-            self._sum_label.hide()
             words = tr("{agent} does not report what it sends to its model, so there is no chart and no price.")  # fmt: skip
             self._heading.set_elided_text(words.format(agent=foreign_agent))
             return
@@ -289,9 +285,8 @@ class TimelinePage(QWidget):
         savings = describe_savings_of(self.timeline.history, cost_of_agents)
         self._savings_label.setText(savings)
         self._savings_label.setVisible(bool(savings))
-        sum_of_lines = describe_sum_of_lines(self.timeline.history.savings_until_moment())
-        self._sum_label.setText(sum_of_lines)
-        self._sum_label.setVisible(bool(sum_of_lines))
+        figures = self.timeline.history.savings_until_moment()
+        self._savings_label.setToolTip(describe_both_sums(figures, cost_of_agents))
         has_cost = any(self.timeline.dollars[-1:])
         self._price_link.setVisible(lacks_price(self.timeline.history) and not has_cost)
 
@@ -376,7 +371,7 @@ class TimelinePage(QWidget):
         return has_grown
 
     def _refill_fold_list(self) -> None:
-        self._listed = (self.timeline.change_count, self.timeline.model_window)
+        self._listed = self.timeline.change_count
         events: list[TimelineEvent] = list(self.timeline.events)
         if self._shows_whole_workspace:
             stories = [self.timeline]
@@ -387,7 +382,7 @@ class TimelinePage(QWidget):
             events = [event for event in events if event.fold_kind in self._kinds]
         rows = group_timeline_events(events)
         rows.reverse()
-        self.list.show_fold_events(rows, self.timeline.model_window, keep=self._chosen)
+        self.list.show_fold_events(rows, keep=self._chosen)
 
     def _choose_event(self, event: TimelineEvent) -> None:
         if event is not self._chosen:  # The list also reports selections that the program makes.
@@ -411,9 +406,8 @@ class TimelinePage(QWidget):
         if event.made_folds:
             fold = event.current_folds[0]
             known_names = self._unknown_names.get(fold.text)
-        window = self._timeline_of_event(event).model_window
         label = self._label_of_comparison(event)
-        shown = ShownFold(event, window, label, known_names or ())
+        shown = ShownFold(event, label, known_names or ())
         self.panel.show_fold_document(self._with_effect_of_undo(shown))
         if known_names is None and fold is not None and self._workspace is not None:
             self._find_and_show_unknown_names(event, fold, self._workspace.contents)

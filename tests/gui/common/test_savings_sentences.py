@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,36 +22,38 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.gui.common.savings_sentences import (
+    describe_both_sums,
     describe_savings,
     describe_savings_of,
-    describe_sum_of_lines,
+    share_of_line,
 )
 from tests.engine.talk import Talk
 
 
-def test_a_saving_in_dollars_names_both_sums() -> None:
+def test_a_saving_in_dollars_is_one_amount_and_both_sums_are_the_tooltip() -> None:
     figures = Savings(9, 480_000, 2_910_000, 436_800, paid=1.42, paid_without=1.97)
     assert describe_savings(figures) == (
-        "Saved about $0.550 of $1.97 in 9 requests (28%), leaving $1.42. "
-        "This is compared with sending everything as long as it fits."
+        "Saved about $0.550 (28%), compared with sending everything as long as it fits."
     )
-    with_agents = describe_savings(figures, agents_cost=0.03)
-    assert "$0.550" in with_agents
-    assert "of $2.00 in 9 requests" in with_agents
-    assert "leaving $1.45." in with_agents
+    assert describe_both_sums(figures) == "9 requests: $1.42, instead of about $1.97"
+    assert "$0.550" in describe_savings(figures, agents_cost=0.03)
+    with_agents = describe_both_sums(figures, agents_cost=0.03)
+    assert with_agents == "9 requests: $1.45, instead of about $2.00"
 
 
 def test_a_saving_without_a_price_is_in_tokens() -> None:
-    assert describe_savings(Savings(53, 379_500, 514_100, 0, 0.0, 0.0)) == (
-        "Saved about 134.6K of 514.1K tokens in 53 requests (26%), leaving 379.5K. "
-        "This is compared with sending everything as long as it fits."
+    figures = Savings(53, 379_500, 514_100, 0, 0.0, 0.0)
+    assert describe_savings(figures) == (
+        "Saved about 134.6K tokens (26%), compared with sending everything as long as it fits."
     )
+    sums = "53 requests: 379.5K tokens, instead of about 514.1K tokens"
+    assert describe_both_sums(figures) == sums
     partly_free = Savings(13, 35_100, 40_800, 0, 0.5, 0.25, free=12)
-    assert "about 5.7K of 40.8K tokens" in describe_savings(partly_free)
+    assert "about 5.7K tokens" in describe_savings(partly_free)
 
 
 def test_what_was_saved_before_a_price_was_set_stays_said_in_tokens() -> None:
-    before_price = "Saved about 76.4K of 94.6K tokens in 17 requests (81%), leaving 18.2K."
+    before_price = "Saved about 76.4K tokens (81%)"
     priced_at_last = Savings(17, 18_200, 94_600, 0, paid=0.0055, paid_without=0.5, unpriced=16)
     assert describe_savings(priced_at_last).startswith(before_price)
     one_stopped = replace(priced_at_last, unpriced=1)
@@ -60,17 +63,16 @@ def test_what_was_saved_before_a_price_was_set_stays_said_in_tokens() -> None:
 
 
 def test_a_loss_says_why() -> None:
+    must_be_saved = "What requests for summaries took must be saved by later requests first."
     written = Savings(13, 40_800, 35_100, 0, 0.0, 0.0, shortening=9_000)
-    assert describe_savings(written).endswith(
-        "Requests for summaries took 9K tokens, which later requests must save first."
-    )
+    assert describe_savings(written).endswith(must_be_saved)
     longer = Savings(13, 40_800, 35_100, 0, 0.0, 0.0)
     assert describe_savings(longer).startswith("Shortening has cost about 5.7K tokens more so far")
     assert describe_savings(longer).endswith("shorter than what is kept here.")
     cached_anew = Savings(13, 9, 9, 0, paid=0.5, paid_without=0.25)
     assert "charges the full price once for what follows" in describe_savings(cached_anew)
     of_summaries = Savings(13, 9, 9, 0, 0.5, 0.25, paid_for_shortening=0.3)
-    assert "Requests for summaries took $0.3" in describe_savings(of_summaries)
+    assert describe_savings(of_summaries).endswith(must_be_saved)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 9_000), st.integers(0, 9_000))
@@ -137,7 +139,8 @@ def test_what_is_saved_is_the_difference_of_both_sums_as_they_are_shown(
 ) -> None:
     """$0.035 instead of $0.117 had saved $0.081."""
     figures = Savings(3, 1, 2, 0, paid / 10_000, without / 10_000)
-    amounts = re.findall(r"\$(\d+(?:\.\d+)?)", describe_savings(figures))
+    words = f"{describe_savings(figures)} {describe_both_sums(figures)}"
+    amounts = re.findall(r"\$(\d+(?:\.\d+)?)", words)
     if len(amounts) < 3:
         return
     saved, shown_paid, shown_without = (Decimal(amount) for amount in amounts[:3])
@@ -149,12 +152,12 @@ def test_what_is_saved_is_the_difference_of_both_sums_as_they_are_shown(
 
 
 def test_tokens_saved_are_the_difference_of_both_sums_as_they_are_shown() -> None:
-    words = describe_savings(Savings(3, 51_040, 1_901_060, 0, 0.0, 0.0))
-    assert "about 1.85M of 1.90M tokens in 3 requests" in words
-    assert "leaving 51K." in words
-    words = describe_savings(Savings(3, 10_149, 20_151, 0, 0.0, 0.0))
-    assert "about 10.1K of 20.2K tokens in 3 requests" in words
-    assert "leaving 10.1K." in words
+    large = Savings(3, 51_040, 1_901_060, 0, 0.0, 0.0)
+    assert "about 1.85M tokens" in describe_savings(large)
+    assert describe_both_sums(large).endswith(": 51K tokens, instead of about 1.90M tokens")
+    small = Savings(3, 10_149, 20_151, 0, 0.0, 0.0)
+    assert "about 10.1K tokens" in describe_savings(small)
+    assert describe_both_sums(small).endswith(": 10.1K tokens, instead of about 20.2K tokens")
 
 
 def test_what_shortening_took_is_no_loss_where_nothing_would_have_fitted_without_it() -> None:
@@ -190,33 +193,38 @@ def test_what_shortening_took_is_what_its_requests_took_and_nothing_else() -> No
     )
 
 
-def sum_of_lines(**figures: int) -> str:
-    """What stands under the head of the timeline, for a conversation with these figures."""
-    held = Savings(9, 0, 0, 0, 0.0, 0.0)
-    return describe_sum_of_lines(replace(held, **figures))
-
-
-def test_what_lies_between_the_lines_and_the_head_is_said() -> None:
-    """The lines came to 43.8K beside a head of 39.9K, and to 57.9K beside 42.3K."""
-    assert sum_of_lines(sent=30_000, without=73_800, by_folds=43_800) == ""
-    assert sum_of_lines(sent=34_000, without=73_900, by_folds=43_800) == (
-        "The lines below add up to 43.8K tokens. The model counts this as 39.9K."
+@given(
+    st.integers(1, 10**6),
+    st.integers(1, 10**6),
+    st.lists(st.tuples(st.integers(0, 90_000), st.integers(0, 9_000)), min_size=1, max_size=9),
+    st.booleans(),
+)
+def test_the_shares_of_all_lines_come_to_what_was_saved(
+    sent: int, without: int, lines: list[tuple[int, int]], is_priced: bool
+) -> None:
+    """The lines added up to 57.8K, less 12.5K, and the model counted 42.3K."""
+    writing = [Usage(input=taken, cost=taken / 100 * is_priced) for _kept_out, taken in lines]
+    shortening = sum(usage.input for usage in writing)
+    figures = Savings(
+        9,
+        sent,
+        without,
+        0,
+        paid=sent / 100 * is_priced,
+        paid_without=without / 100 * is_priced,
+        shortening=shortening,
+        paid_for_shortening=sum(usage.cost for usage in writing),
+        by_folds=sum(kept_out for kept_out, _taken in lines),
     )
-    # The head says 17.9K: 29.4K and 47.3K are what it shows.
-    assert describe_savings(Savings(9, 29_359, 47_343, 0, 0.0, 0.0)).startswith(
-        "Saved about 17.9K "
-    )
-    assert sum_of_lines(sent=29_359, without=47_343, by_folds=21_838).endswith(" this as 17.9K.")
-    assert sum_of_lines(sent=30_000, without=75_400, by_folds=57_900, shortening=12_500) == (
-        "The lines below add up to 57.9K tokens, less 12.5K for writing summaries."
-    )
-    assert sum_of_lines(
-        sent=88_900, without=111_500, by_folds=60_000, by_other_summaries=-37_400
-    ) == ("The lines below add up to 60K tokens, less 37.4K that would not have fit anyway.")
-    assert sum_of_lines(
-        sent=9_000, without=8_000, by_folds=500, by_other_summaries=2_000, shortening=3_000
-    ) == (
-        "The lines below add up to 500 tokens, less 3K for writing summaries, plus 2K for summaries"
-        " that were not needed. The model counts this as −1K."
-    )
-    assert sum_of_lines(sent=9_000, without=8_000, shortening=3_000) == "", "there is no line"
+    assert figures.is_saved_in_dollars is is_priced
+    shares = [
+        share_of_line(figures, kept_out, usage)
+        for (kept_out, _taken), usage in zip(lines, writing, strict=True)
+    ]
+    saved = figures.saved_dollars if is_priced else figures.saved_tokens
+    taken = figures.paid_for_shortening if is_priced else shortening
+    if figures.by_folds and saved + taken > 0:
+        assert sum(shares) == pytest.approx(saved, abs=1e-3)
+    else:
+        # No line has saved anything, so each says only what writing it took.
+        assert sum(shares) == pytest.approx(-taken, abs=1e-3)

@@ -175,22 +175,20 @@ def test_what_was_sent_and_paid_has_a_row_each() -> None:
     assert inspector_figures.build_cost_rows(Savings(0, 0, 0, 0, 0.0, 0.0)) == []
 
 
-def test_what_the_next_message_costs_is_said_with_what_it_is_made_of() -> None:
+def test_what_the_next_message_costs_is_one_figure() -> None:
+    """Six more stood below it, of which the context was also above."""
     request = NextMessageEstimate(
         context=12_400, message=310, cached=12_000, reply=240, dollars_of_request=0.0042
     )
     row = inspector_figures.build_next_message_row(request)
     assert row == CostRow("Next message", "about $0.0042")
-    tokens = (
-        "Tokens: 12.4K of context (12K of it at the reduced price), 310 of your message, "
-        "about 240 of the reply"
-    )
-    assert inspector_figures.describe_next_message(request) == tokens
+    assert inspector_figures.describe_next_message(replace(request, message=0)) == []
+    assert inspector_figures.describe_next_message(request) == ["310 tokens of your message"]
 
     # Messages of this conversation usually cost more than the request that sends them.
     usual = replace(request, forecast=MessageCostForecast(0.05, 0.03, 0.08, 9))
     assert inspector_figures.build_next_message_row(usual).figure == "about $0.050"
-    assert inspector_figures.describe_next_message(usual) == (
-        "As the last 9 messages here, with all their requests. "
-        f"The first request alone is about $0.0042. {tokens}"
-    )
+    assert inspector_figures.describe_next_message(usual) == [
+        "with all requests, as usual in this conversation",
+        "310 tokens of your message",
+    ]

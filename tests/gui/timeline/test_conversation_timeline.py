@@ -51,7 +51,7 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.fold_savings import SavedByFolds
 from helix_desktop.engine.view import build_state
 from helix_desktop.gateway.agent_cost_and_savings import compute_agent_figures
-from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
@@ -271,12 +271,16 @@ def test_a_row_says_what_writing_it_took() -> None:
     written.step(22_000)
     (event,) = story_of(written).events
     effect = fold_sentences.describe_effect(event)
-    assert effect.endswith(" in 1 request · writing it took $0.250")
+    assert effect.endswith("writing it took $0.249 more than it has saved")
+    assert fold_sentences.describe_fold_details(event).startswith(
+        "1 request had the shorter text. Writing it took $0.250."
+    )
     before = replace(event)
     written.step(23_000)
     (event,) = story_of(written).events
-    effect = fold_sentences.describe_effect(event)
-    assert effect.endswith(" in 2 requests · writing it took $0.250")
+    assert fold_sentences.describe_fold_details(event).startswith(
+        "2 requests had the shorter text. Writing it took $0.250."
+    )
     assert (event.tokens_after_folds, event.writing) == (before.tokens_after_folds, before.writing)
 
 
@@ -297,10 +301,10 @@ def test_what_a_failed_attempt_took_is_said_once_and_not_of_the_next_summary(
     failure, excerpt, summary = story.events[-3:]
     assert isinstance(failure.happened, FoldFailed)
     assert fold_sentences.describe_event_title(failure) == "No summary was written"
-    brief = fold_sentences.describe_event_briefly(failure, 128_000)
+    brief = fold_sentences.describe_event_briefly(failure)
     assert brief == "the attempt took $0.028"
     assert excerpt.writing == Usage(), "written without a model, while a summary was"
-    assert fold_sentences.describe_effect(summary).endswith("writing it took $0.0065")
+    assert "Writing it took $0.0065." in fold_sentences.describe_fold_details(summary)
     paid = story.history.record.ledger.dollars_until(len(written.facts)) - paid_before
     paid_for_steps = 0.02
     assert failure.writing.cost + summary.writing.cost == pytest.approx(paid - paid_for_steps)
@@ -319,7 +323,7 @@ def test_an_attempt_of_which_no_cost_is_known_is_not_said_to_cost_nothing(
     """A server that answers nothing may have billed the request; only a cut asks no model."""
     written.add(FoldFailed(kind, "there was no response for 15 seconds"))
     failure = story_of(written).events[-1]
-    assert fold_sentences.describe_event_briefly(failure, 128_000) == words
+    assert fold_sentences.describe_event_briefly(failure) == words
     in_panel = " ".join(fold_sentences.describe_what_happened(failure))
     assert in_panel.endswith("No cost was reported." if words else "did not change.")
 
@@ -336,7 +340,7 @@ def test_a_rewind_and_a_return_have_rows_and_marks(written: Written) -> None:
     assert fold_sentences.describe_event_title(back) == "Rewound to an earlier message"
     assert fold_sentences.describe_event_title(forth) == "Returned to earlier messages"
     now = format_token_count(measure_window(story.history, preset_policy("layered")).used)
-    assert fold_sentences.describe_event_briefly(forth, 128_000).endswith(f" → {now} tokens")
+    assert fold_sentences.describe_event_briefly(forth).endswith(f" → {now} tokens")
     seqs = story.marks[TimelineLane.YOU].seqs
     assert list(seqs)[-3::2] == [rewound, returned]
     assert fold_sentences.describe_marked_fact(story.history, rewound) == "Rewind"
@@ -423,13 +427,16 @@ def test_a_row_never_takes_back_what_it_said_when_more_requests_come(
     (event,) = story.folded_events
     assert event.saved == SavedByFolds((before - after) * requests, requests, requests, requests)
     words = fold_sentences.describe_effect(event)
-    change = f"{format_token_count(before)} → {format_token_count(after)} tokens"
-    saved = format_token_count((before - after) * requests)
-    if before == after:
-        assert words.startswith(f"{change} in ")
+    saved = (before - after) * requests
+    amount = describe_token_count(abs(saved - writing))
+    if saved > writing:
+        assert words == f"saved {amount}"
+    elif saved and saved < writing:
+        assert words == f"writing it took {amount} more than it has saved"
+    elif saved < writing:
+        assert words == f"writing it took {amount}"
     else:
-        assert words.startswith(f"{change} · saved {saved} in ")
-    assert ("writing it took" in words) == (writing > 0)
+        assert words == f"{format_token_count(before)} → {format_token_count(after)} tokens"
 
 
 def test_panel_timeline_and_agents_say_the_same_of_histories_made_by_chance() -> None:
@@ -679,10 +686,9 @@ def test_a_compaction_is_measured_by_the_requests_before_and_after_it() -> None:
         story = ConversationTimeline()
         story.read_all_facts(compacted_by_its_agent(own))
         compaction = story.events[1]
-        assert fold_sentences.describe_event_briefly(compaction, 0) == f"{words} · 4 messages"
+        assert fold_sentences.describe_event_briefly(compaction) == words
         assert (
-            fold_sentences.describe_fold_figures(compaction)
-            == f"{words} · 4 messages · requested by the user"
+            fold_sentences.describe_fold_figures(compaction) == f"{words} · requested by the user"
         )
     story = ConversationTimeline()
     unmeasured = [
@@ -692,7 +698,7 @@ def test_a_compaction_is_measured_by_the_requests_before_and_after_it() -> None:
         for one in compacted_by_its_agent(AFTER_COMPACTION)
     ]
     story.read_all_facts(unmeasured)
-    assert fold_sentences.describe_event_briefly(story.events[1], 0).startswith(
+    assert fold_sentences.describe_event_briefly(story.events[1]).startswith(
         "≈ 21.4K → ≈ 194 tokens"
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 
 import pytest
@@ -40,6 +39,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.message_cost_forecast import ContextAfterUndo
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.gui import translation as spoken
+from helix_desktop.gui.common.fold_descriptions import count_covered_messages
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
@@ -65,30 +65,24 @@ def test_titles_and_lines(written: Written) -> None:
         "Summary 2",
     ]
     assert (
-        fold_sentences.describe_event_briefly(story.events[0], story.model_window)
-        == "Setting for long conversations: Cheapest · 128K context window"
-    )
-    written.add(ModelSet(ModelRole.MAIN, "m", 60_000, 8_000))
-    assert fold_sentences.describe_event_briefly(story_of(written).events[0], 60_000).endswith(
-        "128K context window"
+        fold_sentences.describe_event_briefly(story.events[0])
+        == "Setting for long conversations: Cheapest"
     )
     spoken.set_translations(
         json.loads(spoken.translation_catalogue_path("zh_CN").read_text("utf-8"))
     )
     try:
-        assert fold_sentences.describe_event_briefly(story.events[0], 0) == "长对话设置：最省钱"
+        assert fold_sentences.describe_event_briefly(story.events[0]) == "长对话设置：最省钱"
     finally:
         spoken.set_translations({})
+    assert fold_sentences.describe_event_briefly(story.events[1]) == "saved $0.047"
+    assert fold_sentences.describe_fold_figures(story.events[1]) == "15K → 90 tokens"
     assert (
-        fold_sentences.describe_event_briefly(story.events[1], 0)
-        == "15K → 90 tokens · saved 44.7K in 3 requests"
+        fold_sentences.describe_fold_details(story.events[1]) == "3 requests had the shorter text."
     )
-    assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith(
-        "important details in the text: 41 of 42"
-    )
-    assert fold_sentences.describe_fold_figures(story.events[3]).endswith("9.8 s · written by fast")
+    assert fold_sentences.describe_fold_figures(story.events[3]).endswith(" · written by fast")
     assert fold_sentences.describe_fold_details(story.events[3]) == (
-        "Important details found: 42. The model kept 38 of them. Helix Desktop added 3 to the summary and 1 to a stored text beside it."
+        "1 request had the shorter text. Important details found: 42. The model kept 38 of them. Helix Desktop added 3 to the summary and 1 to a stored text beside it."
     )
 
 
@@ -118,8 +112,7 @@ def test_a_fold_covers_as_many_messages_as_the_chat_shows() -> None:
     ]
     story = ConversationTimeline()
     story.read_all_facts(recorded)
-    assert " · 4 messages" in fold_sentences.describe_event_briefly(story.events[-1], 0)
-    assert " · 4 messages" in fold_sentences.describe_fold_figures(story.events[-1])
+    assert count_covered_messages(fold, story.history.facts) == 4
 
 
 @pytest.mark.parametrize(
@@ -145,10 +138,7 @@ def test_a_compaction_by_an_agent_is_called_that(why: str, agent: str, known: st
     story = ConversationTimeline()
     story.read_all_facts(recorded)
     assert fold_sentences.describe_event_title(story.events[-1]) == f"Compaction by {agent}"
-    assert (
-        fold_sentences.describe_fold_figures(story.events[-1])
-        == f"≈ 90 → ≈ 10 tokens · 2 messages{known}"
-    )
+    assert fold_sentences.describe_fold_figures(story.events[-1]) == f"≈ 90 → ≈ 10 tokens{known}"
 
 
 def test_undoing_the_compaction_of_an_agent_says_how_the_agent_gets_its_messages() -> None:
@@ -180,7 +170,7 @@ def test_undoing_the_compaction_of_an_agent_says_how_the_agent_gets_its_messages
         story.read_next_fact(Recorded("c", seq, float(seq), fact))
         if seq >= 6:
             hints.append(
-                fold_sentences.describe_fold_figures(story.events[-1]).partition(" · 3 messages")[2]
+                fold_sentences.describe_fold_figures(story.events[-1]).partition(" tokens")[2]
             )
     words = " · undone only here; choose “Continue in Codex…” to go on with all messages in it"
     assert hints == ["", words, ""]
@@ -305,27 +295,6 @@ def test_what_rounds_to_nothing_does_not_decide_where_sub_agents_were_paid(
     assert fold_sentences.describe_timeline(story, 0.02).endswith(f", 2 steps, {cost}")
 
 
-@pytest.mark.parametrize(
-    ("facts", "window"),
-    [
-        ([], "128K"),
-        ([ModelSet(ModelRole.FAST, "f", 9_000)], "128K"),
-        ([ModelSet(ModelRole.MAIN, "m", 0)], "128K"),
-        ([ModelSet(ModelRole.MAIN, "m", 0), ModelSet(ModelRole.MAIN, "m", 32_000)], "32K"),
-    ],
-)
-def test_the_start_names_the_window_of_that_time_or_if_none_was_known_the_one_of_now(
-    facts: list[Fact], window: str
-) -> None:
-    story = ConversationTimeline()
-    begun: list[Fact] = [ConversationStarted(), *facts]
-    story.read_all_facts(
-        [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(begun, 1)]
-    )
-    line = fold_sentences.describe_event_briefly(story.events[0], 128_000)
-    assert line == f"{window} context window"
-
-
 def test_a_row_says_whether_a_request_was_sent_with_it() -> None:
     """The gateway shortens when the provider's cache has expired: the agent may be silent for hours."""
     asked = UserSaid((Text("Read a.py.", 5),))
@@ -335,7 +304,7 @@ def test_a_row_says_whether_a_request_was_sent_with_it() -> None:
     words = "5K → 400 tokens from the next request on"
     assert fold_sentences.describe_effect(event) == words
     sent = event_of(CALL, OUTPUT, excerpt(), ANSWER)
-    assert fold_sentences.describe_effect(sent) == "5K → 400 tokens · saved 4.6K in 1 request"
+    assert fold_sentences.describe_effect(sent) == "saved 4.6K tokens"
     undone = event_of(CALL, OUTPUT, excerpt(), Unfolded(excerpt().fold))
     assert fold_sentences.describe_effect(undone) == "5K → 400 tokens"
 
@@ -345,12 +314,13 @@ def test_what_was_put_back_is_counted_in_no_title_and_no_size(written: Written) 
     written.add(Unfolded("m1"))
     event = story_of(written).events[1]
     assert fold_sentences.describe_event_title(event) == "Reduced 2 tool outputs to one line each"
-    assert fold_sentences.describe_effect(event).startswith("10K → 60 tokens · saved ")
+    assert fold_sentences.describe_effect(event).startswith("saved ")
+    assert fold_sentences.describe_fold_figures(event) == "10K → 60 tokens"
     for fold in ("m0", "m2"):
         written.add(Unfolded(fold))
     event = story_of(written).events[1]
     assert fold_sentences.describe_event_title(event) == "Reduced 3 tool outputs to one line each"
-    assert fold_sentences.describe_effect(event).startswith("15K → 90 tokens")
+    assert fold_sentences.describe_fold_figures(event) == "15K → 90 tokens"
 
 
 # --- Words for each kind of event
@@ -376,9 +346,9 @@ def excerpt(asked: str = "", output: int = 2) -> Folded:
 
 
 def test_an_excerpt_says_what_was_asked_to_be_kept() -> None:
-    plain = fold_sentences.describe_event_briefly(event_of(CALL, OUTPUT, excerpt()), 0)
+    plain = fold_sentences.describe_event_briefly(event_of(CALL, OUTPUT, excerpt()))
     assert plain == "5K → 400 tokens", "the title says that it is one"
-    asked = fold_sentences.describe_event_briefly(event_of(CALL, OUTPUT, excerpt("x" * 80)), 0)
+    asked = fold_sentences.describe_event_briefly(event_of(CALL, OUTPUT, excerpt("x" * 80)))
     assert asked.endswith(f" · kept: “{'x' * 60}”")
 
 
@@ -386,17 +356,17 @@ def test_an_excerpt_says_what_was_asked_to_be_kept() -> None:
 def test_notes_are_counted_and_so_are_those_of_high_priority(kind: FoldKind) -> None:
     text = "Notes\n- one !!!\n- two !\n- three !!!"
     notes = Folded("n", kind, Span(1, 2), text, 30, 5_000)
-    brief = fold_sentences.describe_event_briefly(event_of(CALL, OUTPUT, notes), 0)
-    assert brief.endswith(" · 3 notes, 2 high priority")
+    figures = fold_sentences.describe_fold_figures(event_of(CALL, OUTPUT, notes))
+    assert figures.endswith(" · 3 notes, 2 high priority")
 
 
 def test_a_preset_that_this_version_does_not_know_is_named_as_it_is() -> None:
     start = event_of(ConversationStarted())
     start.words = "of tomorrow"
-    words = fold_sentences.describe_event_briefly(start, 0)
+    words = fold_sentences.describe_event_briefly(start)
     assert words == "Setting for long conversations: of tomorrow preset"
     start.words = ""
-    assert fold_sentences.describe_event_briefly(start, 0) == ""
+    assert fold_sentences.describe_event_briefly(start) == ""
 
 
 def test_more_outputs_than_fit_into_a_title_are_counted() -> None:
@@ -424,17 +394,20 @@ def test_what_a_fold_covers_is_named_by_its_call_its_file_or_as_the_users_messag
 
 
 @pytest.mark.parametrize(
-    ("writing", "words"),
+    ("writing", "words", "detail"),
     [
-        (Usage(input=900, cost=0.25), " · writing it took $0.250"),
-        (Usage(input=900), " · writing it took 900 tokens"),
-        (Usage(), ""),
+        (Usage(input=900, cost=0.25), "writing it took 900 tokens", "Writing it took $0.250."),
+        (Usage(input=900), "writing it took 900 tokens", "Writing it took 900 tokens."),
+        (Usage(), "5K → 400 tokens", ""),
     ],
 )
-def test_writing_took_money_or_where_no_price_is_known_tokens(writing: Usage, words: str) -> None:
+def test_a_row_says_what_writing_took_in_the_unit_of_the_head(
+    writing: Usage, words: str, detail: str
+) -> None:
     event = event_of(CALL, OUTPUT, excerpt(), UserSaid((Text("Go on.", 2),)))
     event.writing = writing
-    assert fold_sentences.describe_effect(event) == f"5K → 400 tokens{words}"
+    assert fold_sentences.describe_effect(event) == words
+    assert fold_sentences.describe_fold_details(event) == detail
 
 
 def test_a_row_of_several_events_says_what_all_of_them_saved() -> None:
@@ -446,8 +419,7 @@ def test_a_row_of_several_events_says_what_all_of_them_saved() -> None:
     for seq, fact in enumerate(happened, 1):
         story.read_next_fact(Recorded("c", seq, float(seq), fact))
     merged = _merge_two_events(*story.folded_events)
-    words = "10K → 800 tokens · saved 13.8K in 2 requests"
-    assert fold_sentences.describe_effect(merged) == words
+    assert fold_sentences.describe_effect(merged) == "saved 13.8K tokens"
     assert merged.saved.tokens == sum(event.saved.tokens for event in story.folded_events)
 
 
@@ -456,13 +428,13 @@ def test_a_row_says_in_which_requests_its_full_text_would_not_have_fit() -> None
     window = ModelSet(ModelRole.MAIN, "m", 4_000, 500)
     small: list[Fact] = [window, CALL, OUTPUT, excerpt(output=3), *[ANSWER] * 3]
     assert fold_sentences.describe_effect(event_of(*small)) == (
-        "5K → 400 tokens in 3 requests · the full text would not have fit"
+        "5K → 400 tokens · the full text would not have fit"
     )
     larger = replace(window, window=7_000)
     longer_answer = replace(ANSWER, parts=(Text("So.", 700),))
     medium: list[Fact] = [larger, CALL, OUTPUT, excerpt(output=3), *[longer_answer] * 3]
-    assert fold_sentences.describe_effect(event_of(*medium)) == (
-        "5K → 400 tokens · saved 9.2K in 2 of 3 requests"
+    assert fold_sentences.describe_fold_details(event_of(*medium)) == (
+        "3 requests had the shorter text. In 1 of them, the full text would not have fit."
     )
 
 
@@ -521,7 +493,7 @@ def test_a_conversation_without_a_step_has_no_heading() -> None:
     assert fold_sentences.describe_timeline(ConversationTimeline()) == ""
 
 
-def test_a_summary_says_how_long_it_took_who_wrote_it_and_that_there_was_no_room() -> None:
+def test_a_summary_says_who_wrote_it_and_that_there_was_no_room() -> None:
     summary = Folded("s", FoldKind.HANDOVER, Span(1, 2), "text", 30, 5_000, model="fast")
     figures = fold_sentences.describe_fold_figures
     assert figures(event_of(CALL, OUTPUT, summary)).endswith(" · written by fast")
@@ -529,16 +501,13 @@ def test_a_summary_says_how_long_it_took_who_wrote_it_and_that_there_was_no_room
     assert figures(event_of(CALL, OUTPUT, in_panic)).endswith(
         " · because the request would not fit"
     )
-    timed = replace(summary, model="", seconds=9.8)
-    assert figures(event_of(CALL, OUTPUT, timed)).endswith(" · 9.8 s")
     alone = replace(summary, model="")
-    assert figures(event_of(CALL, OUTPUT, alone)).endswith(" · 1 message")
+    assert figures(event_of(CALL, OUTPUT, alone)) == "5K → 30 tokens"
 
 
-def after_undo(used: int, used_now: int, put_back: int) -> ContextAfterUndo:
+def after_undo(used: int, put_back: int) -> ContextAfterUndo:
     return ContextAfterUndo(
         used=used,
-        used_now=used_now,
         put_back=put_back,
         window=8_192,
         reserve=1_228,
@@ -547,75 +516,32 @@ def after_undo(used: int, used_now: int, put_back: int) -> ContextAfterUndo:
     )
 
 
-def tokens_in(words: str) -> list[int]:
-    figures = re.findall(r"([\d.]+)(K?)(?![\d%])\b", words)
-    return [round(float(digits) * (1_000 if thousands else 1)) for digits, thousands in figures]
-
-
-@pytest.mark.parametrize(
-    ("used", "used_now", "put_back", "words"),
-    [
-        (
-            66_312,
-            4_951,
-            58_682,
-            "5.0K now and 58.7K more from Undo, which the model counts as about 61.3K.",
-        ),
-        (
-            9_021,
-            3_013,
-            5_081,
-            "9.0K of 8.2K tokens (110%): 3.0K now and 5.1K more from Undo, which the model counts as about 6.0K.",
-        ),
-        (
-            10_712,
-            5_310,
-            5_081,
-            "5.3K now and 5.1K more from Undo, which the model counts as about 5.4K.",
-        ),
-        (10_391, 5_310, 5_081, "5.3K now and 5.1K more from Undo."),
-        (7_512, 6_612, 898, "6.6K now and 0.9K more from Undo."),
-        (6_640, 6_612, 28, "6.6K now and 28 more from Undo."),
-        (1_023_000, 1_019_000, 4_000, "1.02M now and 4K more from Undo."),
-        (6_249, 5_149, 1_149, "5.1K now and 1.1K more from Undo."),
-        (849, 640, 209, "640 now and 209 more from Undo."),
-    ],
-)
-def test_what_the_context_holds_after_an_undo_can_be_added_up(
-    used: int, used_now: int, put_back: int, words: str
-) -> None:
-    """5K beside "59K → 319" led to 66.3K, and nothing said that the model counts otherwise. Later
-    one text of 5.1K was 6K more, and then 5.4K more.
-    """
-    sentence = fold_sentences.describe_context_after_undo(after_undo(used, used_now, put_back))
-    assert words in sentence
-    whole, summands = sentence.split(" of ")[0], sentence.split("): ")[1].split(". ")[0]
-    now, *more = tokens_in(summands)
-    if used < 1_000_000 and more[-1] > 100:  # Else it is less than what the last digit stands for.
-        assert tokens_in(whole) == [now + more[-1]]
+def test_an_undo_says_the_size_of_the_text_once_and_how_full_the_context_is_then() -> None:
+    """Seven figures were told of one Undo, in two counts."""
+    assert fold_sentences.describe_context_after_undo(after_undo(6_249, 1_149)) == (
+        "Undo adds 1.1K tokens. The context would then be 76% full."
+    )
 
 
 def test_an_undo_that_adds_nothing_says_why() -> None:
     """After a summary, the same text was 0 more."""
-    behind = replace(after_undo(2_000, 2_000, 0), folds=1, behind_summary=1)
+    behind = replace(after_undo(2_000, 0), folds=1, behind_summary=1)
     assert fold_sentences.describe_context_after_undo(behind) == (
         "Undo adds nothing to the context now, because a summary stands in place of this text."
     )
-    two_of_three = replace(after_undo(2_600, 2_000, 600), folds=3, behind_summary=2)
-    assert fold_sentences.describe_context_after_undo(two_of_three).endswith(
-        "0.6K more from Undo. Not counted: 2 of the 3 texts, because a summary stands in their place."
+    two_of_three = replace(after_undo(2_600, 600), folds=3, behind_summary=2)
+    assert fold_sentences.describe_context_after_undo(two_of_three) == (
+        "Undo adds 600 tokens. The context would then be 32% full."
+        " Some of these texts add nothing, because a summary stands in their place."
     )
 
 
-def test_what_does_not_fit_beside_the_reserve_names_the_reserve() -> None:
-    """It said that 7.2K of 8.2K is "more than fits", and then that 246 of 7.2K beside 7K are too
-    many. "At most 7.0K fit" was not true either: the reserve is kept after an Undo, and a request
-    of 7.2K had just been sent, as nothing more could be shortened.
-    """
-    after = after_undo(7_210, 6_500, 700)
+def test_an_undo_for_which_there_is_no_room_names_no_figure_that_another_contradicts() -> None:
+    """It said that at most 7.0K fit, where 7.2K had just been sent."""
+    after = after_undo(7_210, 700)
     assert not after.fits
-    assert fold_sentences.describe_context_after_undo(after).endswith(
-        "After Undo, 1.2K must stay free for the reply and a summary. That leaves 7.0K, so this"
-        " cannot be undone now."
+    assert fold_sentences.describe_context_after_undo(after) == (
+        "Undo would add 700 tokens. That leaves no room for the reply and a summary, so this cannot"
+        " be undone now."
     )
-    assert after_undo(8_192 - 1_228, 6_500, 464).fits
+    assert after_undo(8_192 - 1_228, 464).fits

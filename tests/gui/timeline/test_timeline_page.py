@@ -681,7 +681,7 @@ def test_no_figure_of_the_list_is_cut(page: Page, settle: Settle) -> None:
         rows = made.list.rows
         room = made.list.viewport().width() - TEXT_LEFT - TEXT_RIGHT
         for row, event in enumerate(rows.items):
-            words = describe_event_briefly(event, rows.window)
+            words = describe_event_briefly(event)
             lines = wrap_figures(words, made.list.fontMetrics(), room)
             height = made.list.visualRect(rows.index(row)).height()
             assert height >= ROW + (len(lines) - 1) * FIGURES_LINE, words
@@ -728,9 +728,9 @@ def test_the_page_has_its_margins_and_the_panel_a_little_more_room_than_the_list
     assert 0.6 < listed / panel < 0.8
     assert made._lower.handleWidth() == 1
     assert not made._lower.childrenCollapsible()
-    sum_of_lines = made._sum_label
-    assert not sum_of_lines.isHidden()
-    above = sum_of_lines.mapTo(made, QPoint(0, sum_of_lines.height())).y()
+    savings = made._savings_label
+    assert not savings.isHidden()
+    above = savings.mapTo(made, QPoint(0, savings.height())).y()
     assert chart.mapTo(made, QPoint()).y() - above == 8
 
 
@@ -1020,8 +1020,7 @@ def test_what_an_undo_leads_to_stands_beside_it_and_a_full_window_is_asked_about
     made._choose_event(batch)
     settle()
     words = made.panel.undo_button.toolTip()
-    assert words.startswith("After Undo, the context would hold ")
-    assert "of 128K tokens" in words
+    assert words.startswith("Undo adds 14.9K tokens. The context would then be ")
     assert "The next message would then cost about $" in words
     assert "shortened again" not in words
     assert words in shown_words(made)
@@ -1070,7 +1069,7 @@ def test_a_model_that_is_chosen_counts_before_its_first_request(page: Page, sett
     session.chosen = ModelSet(ModelRole.MAIN, "large", 400_000, 8_000, 3.0, 15.0)
     session.tell(MeterChanged(session.id))
     settle()
-    assert "of 400K tokens" in made.panel.undo_button.toolTip()
+    assert " 5% full." in made.panel.undo_button.toolTip()
     assert made.panel.undo_button.isEnabled()
     assert made.timeline.model_window == 400_000
     assert list(made.chart._thresholds) != lines_of_small_window
