@@ -30,7 +30,6 @@ from helix_desktop.engine.large_output_shortener import (
     most_tokens_always_shown_whole,
 )
 from helix_desktop.engine.marker_folding import PartShortener
-from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.prompt_cache_terms import cache_lifetime_seconds
 from helix_desktop.engine.request_shortening import (
     RequestShortener,
@@ -143,7 +142,7 @@ class ConversationFolding:
             self._contents,
             self.spending,
             list_added_strategies,
-            self._tell_of_retry,
+            self._update_progress,
         )
         self._shortener = PartShortener(conversation, services.cache, services.tokens)
         self._large_outputs = LargeOutputShortener(
@@ -158,7 +157,7 @@ class ConversationFolding:
         self._writing_task: asyncio.Task[object] | None = None
         self._plan_in_work: FoldPlan | None = None
         # What listeners were told last of the fold that is being written.
-        self.progress: FoldProgress | None = None
+        self._told_progress: FoldProgress | None = None
         # A document that is written, and waits until a step adopts it.
         self._written_document: fold_document_writer.WrittenDocument | None = None
         # Held while a document is appended, so that who waits for it sees the result.
@@ -402,6 +401,14 @@ class ConversationFolding:
         return self._plan_in_work.kind
 
     @property
+    def progress(self) -> FoldProgress | None:
+        """Return how the fold that is being written goes on, as of now."""
+        if self._told_progress is None:
+            return None
+        why, seconds = self._writer.describe_next_try()
+        return replace(self._told_progress, retry_why=why, retry_seconds=seconds)
+
+    @property
     def has_no_fold_in_work(self) -> bool:
         """Whether no fold is being made or waits to be adopted."""
         return self._writing_task is None and self._written_document is None
@@ -579,33 +586,20 @@ class ConversationFolding:
         self._tell_progress(FoldProgress(self.conversation.id, plan.kind, plan.why))
 
     def _tell_progress(self, progress: FoldProgress) -> None:
-        self.progress = progress
+        self._told_progress = progress
         if progress.done:
-            self.progress = None
+            self._told_progress = None
+            self._writer.forget_failed_tries()
         self.conversation.notify_listeners(progress)
 
-    def _update_progress(
-        self, *, is_waited_for: bool | None = None, retry: RetryDelay | None = None
-    ) -> None:
+    def _update_progress(self, *, is_waited_for: bool | None = None) -> None:
         """Tell listeners how the fold that is being written goes on, if there is one."""
-        if self.progress is None:
+        progress = self.progress
+        if progress is None:
             return
-        if is_waited_for is None:
-            is_waited_for = self.progress.is_waited_for
-        progress = replace(
-            self.progress,
-            is_update=True,
-            is_waited_for=is_waited_for,
-            retry_why="",
-            retry_seconds=0.0,
-        )
-        if retry is not None:
-            progress = replace(progress, retry_why=retry.why, retry_seconds=retry.seconds)
-        self._tell_progress(progress)
-
-    def _tell_of_retry(self, delay: RetryDelay | None) -> None:
-        """Tell listeners why the model is asked again, or that it is at work (None)."""
-        self._update_progress(retry=delay)
+        if is_waited_for is not None:
+            progress = replace(progress, is_waited_for=is_waited_for)
+        self._tell_progress(replace(progress, is_update=True))
 
     async def _write_fold_document_in_background(
         self, material: fold_document_writer.DocumentMaterial

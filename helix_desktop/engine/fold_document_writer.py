@@ -258,9 +258,8 @@ class FoldDocumentWriter:
     list_added_strategies: Callable[[], Sequence[added_strategies.AddedFoldStrategy]] = (
         added_strategies.no_added_strategies
     )
-    # Called when a request failed and will be sent once more, and with None once the model is
-    # at work again.
-    notify_retry: Callable[[RetryDelay | None], None] = lambda _: None
+    # Called when a request failed and will be sent once more, and when the model is at work again.
+    notify_retry: Callable[[], object] = lambda: None
     # The event loop's time when a model was asked or last sent something.
     heard_at: float = math.inf
     # The requests that failed since then, when the next one is sent, and what ends the pauses
@@ -287,8 +286,7 @@ class FoldDocumentWriter:
         which of them to try; past the last one, the last one.
         """
         self.heard_at = math.inf
-        self._failed.clear()
-        self._ends_of_pauses.clear()
+        self.forget_failed_tries()
         self._piece_done_at = -math.inf
         start_time = self.clock.steady_time()
         reason = reason_not_to_fold(material)
@@ -465,10 +463,9 @@ class FoldDocumentWriter:
         """Remember that a model was asked, or has sent something."""
         self.heard_at = asyncio.get_running_loop().time()
         had_failed = bool(self._failed.why)
-        self._failed.clear()
-        self._ends_of_pauses.clear()
+        self.forget_failed_tries()
         if had_failed:
-            self.notify_retry(None)
+            self.notify_retry()
 
     def _note_failed_try(self, delay: RetryDelay) -> None:
         self._failed.add_failed_try(delay.why)
@@ -481,7 +478,21 @@ class FoldDocumentWriter:
         self._next_try_at = next_try_at
         if self._next_failure is not None and not self._next_failure.done():
             self._next_failure.set_result(None)
-        self.notify_retry(delay)
+        self.notify_retry()
+
+    def describe_next_try(self) -> tuple[str, float]:
+        """Return why the model is asked again, which is empty while it is at work, and in how many
+        seconds.
+        """
+        if not self._failed.why:
+            return "", 0.0
+        seconds_left = self._next_try_at - asyncio.get_running_loop().time()
+        return self._failed.why, max(0.0, seconds_left)
+
+    def forget_failed_tries(self) -> None:
+        self._failed.clear()
+        self._ends_of_pauses.clear()
+        self._next_try_at = -math.inf
 
     def end_pauses_between_tries(self) -> None:
         """End the pauses before failed requests are sent again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -119,9 +120,12 @@ async def test_a_server_that_always_fails_is_named_while_a_message_waits_and_not
         assert all(one.retry_seconds > 0 and one.is_update for one in middle)
         assert last.done
         (reason,) = waiting.reasons()
-        assert reason.startswith(
-            f"{INTERNAL_ERROR} It was asked {waiting.server.aside_count} times"
+        counted = re.fullmatch(
+            re.escape(INTERNAL_ERROR) + r" It was asked (\d+) times in \d seconds\.", reason
         )
+        assert counted is not None
+        # The last requests may not have been answered when it was given up.
+        assert 2 <= int(counted[1]) <= waiting.server.aside_count
 
 
 @pytest.mark.parametrize(
@@ -158,6 +162,26 @@ async def test_who_tries_now_ends_the_pause_and_who_stops_it_sends_the_message_w
         waiting.session.subscribe_to_events(press_button)
         assert await waiting.seconds_until_sent() < SILENCE
         assert waiting.reasons() == []
+        assert waiting.told[-1].done
+
+
+async def test_a_message_that_comes_while_a_summary_fails_is_told_why_at_once(
+    tmp_path: Path,
+) -> None:
+    """The pause before the next try may last as long as the message waits."""
+    async with waiting_conversation(tmp_path, lambda: refused(500, "internal error")) as waiting:
+        small_model = ModelSet(ModelRole.MAIN, "peer/small", 8_192)
+        await waiting.session.conversation.append_facts(small_model)
+        waiting.session.folding.start_folds_after_turn()
+        async with asyncio.timeout(20):
+            while not any(one.retry_seconds > 1.5 for one in waiting.told):
+                await asyncio.sleep(0.01)
+        told_before = len(waiting.told)
+        seconds = await waiting.seconds_until_sent()
+        assert seconds < SILENCE + 2
+        first = waiting.told[told_before]
+        assert (first.is_waited_for, first.retry_why) == (True, INTERNAL_ERROR)
+        assert 0 < first.retry_seconds < waiting.told[told_before - 1].retry_seconds
         assert waiting.told[-1].done
 
 

@@ -20,6 +20,7 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
+from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import (
     ActivityChanged,
@@ -401,14 +402,18 @@ async def test_a_summary_that_is_waited_for_is_told_to_who_comes_later_and_its_e
     """The defect: "Shortening…" stood in the window for ever if its end was told to nobody."""
     started = await client.start_users_conversation()
     own = await bench.open_session(started.id)
-    progress = FoldProgress(
-        started.id, FoldKind.HANDOVER, is_waited_for=True, retry_why="busy", retry_seconds=4.0
-    )
+    progress = FoldProgress(started.id, FoldKind.HANDOVER, is_waited_for=True)
     own.folding._tell_progress(progress)
+    own.folding._writer._note_failed_try(RetryDelay("busy", 40.0))
     other = await opened(line)
     later = await other.open_session(started.id)
     await until(lambda: later.folding.progress is not None, other)
-    assert later.folding.progress == progress
+    assert later.folding.progress is not None
+    assert (later.folding.progress.is_waited_for, later.folding.progress.retry_why) == (
+        True,
+        "busy",
+    )
+    assert 0 < later.folding.progress.retry_seconds < 40, "what is left of the pause"
     heard: list[Event] = []
     later.subscribe_to_events(heard.append)
     await line.cut()
