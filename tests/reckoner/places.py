@@ -179,7 +179,14 @@ def _rows(c: Conversation, first: int, last: int) -> tuple[Row, ...]:
 def chat_items(c: Conversation, n: int) -> list[Entry]:
     """What the chat has of each fact, in order."""
     found: list[Entry] = []
+    stopped = 0  # A reply that was stopped, while nothing else has happened.
     for m, fact in c.until(n):
+        if isinstance(fact, UserSaid) and found and found[-1][0] == stopped:
+            found.append((stopped, "note", 0))
+        if isinstance(fact, UserSaid | ModelReplied | TurnEnded | Rewound):
+            stopped = 0
+        if isinstance(fact, ModelReplied) and fact.parts and fact.stop is Stop.STOPPED:
+            stopped = m
         found += _items(c, m, fact, found)
     return found
 
