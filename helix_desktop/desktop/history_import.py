@@ -332,14 +332,17 @@ def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails
     message_count = 0
     cost = 0.0
     last_time = 0.0
+    models: list[str] = []
     for session in sessions:
         message_count += len(session.messages)
         for message in session.messages:
             last_time = max(last_time, message.time)
             if message.role == "assistant":
                 cost += compute_cost(message.usage, shipped_prices(message.model))
+                models.append(message.model)
     title = history_facts.title_of_recording(sessions[0])
-    return HistoryDetails(title, message_count, cost, last=last_time)
+    names_of_models = [model for model in dict.fromkeys(models) if model]
+    return HistoryDetails(title, message_count, cost, last=last_time, models=names_of_models)
 
 
 def _make_name_unique(name: str, used_names: Sequence[str]) -> str:

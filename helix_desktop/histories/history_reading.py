@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import orjson
 
-from helix_desktop.errors import InvalidInput, NotFound, format_things
+from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import (
     added_formats,
@@ -29,7 +29,7 @@ from helix_desktop.histories import (
 from helix_desktop.histories.all_formats import ALL_FORMATS, find_format
 from helix_desktop.histories.companion_files import list_files_below
 from helix_desktop.histories.history_format import HistoryFormat
-from helix_desktop.histories.history_rows import NOT_JSON, HistoryRow, ReadingReport, UnreadableRow
+from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
 from helix_desktop.histories.late_results import put_results_behind_their_calls
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
@@ -118,9 +118,10 @@ def read_history_file(path: Path) -> ImportedSessions:
     """Return the sessions of a file. Raises InvalidInput if there are none."""
     report = ReadingReport()
     recordings = tuple(read_sessions(path, report))
-    for recording in recordings:
-        if _has_reply(recording):
-            return ImportedSessions(recordings, report.complaint_sentences(str(path)))
+    has_session = any(_has_reply(recording) for recording in recordings)
+    # The reply that is missing may be what is cut off.
+    if has_session or (recordings and report.is_cut_off):
+        return ImportedSessions(recordings, report.complaint_sentences(str(path)))
     raise no_session_error(path, report)
 
 
@@ -134,12 +135,10 @@ def no_session_error(path: Path, report: ReadingReport) -> InvalidInput:
     sentences = list(report.sentences_about_unknown())
     sentences_on_json: list[str] = []
     for complaint in report.complaint_sentences(str(path)):
-        place, is_not_json, _ = complaint.partition(f": {NOT_JSON}")
-        if not is_not_json:
+        if complaint in report.words_on_lines:
+            sentences_on_json.append(report.words_on_lines[complaint])
+        else:
             sentences.append(complaint)
-        elif place.startswith(f"{path}, line "):
-            line_number = place.removeprefix(f"{path}, line ")
-            sentences_on_json.append(f"Line {line_number} is not JSON.")
     # Where something else is wrong as well, a line that is not JSON says less.
     sentences += sentences_on_json
     if sentences:
@@ -343,7 +342,7 @@ def _read_rows(path: Path, report: ReadingReport, readable_path: Path) -> Iterat
     """Yield the rows of one JSON document, or one row per line. Each names its place for people."""
     if chatgpt_history.is_chatgpt_archive(readable_path):
         for name, content in chatgpt_history.read_documents_in_archive(readable_path):
-            yield from _rows_of_document(content, path / name, report.complaints)
+            yield from _rows_of_document(content, path / name, report)
         return
     with readable_path.open("rb") as file:
         beginning = file.read(MOST_BYTES_OF_FIRST_LINE).removeprefix(BYTE_ORDER_MARK).strip()
@@ -351,7 +350,7 @@ def _read_rows(path: Path, report: ReadingReport, readable_path: Path) -> Iterat
         file.seek(0)
         is_one_document = first_line.startswith(b"[") or first_line.rstrip() == b"{"
         if is_one_document or _has_document_over_lines(file, beginning):
-            yield from _rows_of_document(file.read(), path, report.complaints)
+            yield from _rows_of_document(file.read(), path, report)
         else:
             yield from _rows_of_lines(file, path, report)
 
@@ -393,13 +392,13 @@ def _rows_of_lines(
         if isinstance(value, Mapping):
             yield HistoryRow(value, place, line)
         else:
-            report.complain_about_row(HistoryRow({}, place, line), NOT_JSON)
+            report.complain_about_line(str(path), number, line)
 
 
-def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iterator[HistoryRow]:
+def _rows_of_document(content: bytes, path: Path, report: ReadingReport) -> Iterator[HistoryRow]:
     """Yield the rows of a document, or those before the place where it is damaged."""
     if has_more_values(content, MOST_VALUES_IN_DOCUMENT):
-        complaints.append(
+        report.complaints.append(
             f"{path}: the JSON holds more than {MOST_VALUES_IN_DOCUMENT:,} values; the file was left out."
         )
         return
@@ -412,11 +411,13 @@ def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iter
             line_number = error.lineno
         readable_items = list(_objects_before_damage(text))
         if readable_items:
-            count = format_things(len(readable_items), "message", "messages")
-            consequence = f"{count} before it could be read"
+            report.is_cut_off = True
+            consequence = f"messages read before it: {len(readable_items)}"
         else:
             consequence = "the file was left out"
-        complaints.append(f"{path}, line {line_number}: the JSON is broken here; {consequence}.")
+        report.complaints.append(
+            f"{path}, line {line_number}: the JSON is broken here; {consequence}."
+        )
         for number, item in enumerate(readable_items, 1):
             yield HistoryRow(item, f"{path}, entry {number}")
 

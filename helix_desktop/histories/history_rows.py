@@ -31,6 +31,7 @@ from helix_desktop.json_values import object_at, objects_at, text_at
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)  # A row of a database may have bytes.
 NO_MESSAGES = ": these lines are not part of the conversation"
 NOT_JSON = "this is not a JSON object"
+CUT_OFF = "the last line is cut off; everything before it was read."
 LATEST = 253402300799.0  # The year 9999, where Python's calendar ends.
 # The kinds of parts that some reader knows. Gemini's parts have a field of this name, no type.
 _KNOWN_PART = re.compile(
@@ -75,6 +76,10 @@ class ReadingReport:
     unknown_tables: Counter[str] = field(default_factory=Counter)  # By name: how many rows.
     # Whether a whole line is unreadable, not one that the agent is still writing.
     is_damaged: bool = False
+    # Whether the file ends within a message, as a crash leaves it.
+    is_cut_off: bool = False
+    # By complaint about a line that is not JSON: what to say of it below the file's name.
+    words_on_lines: dict[str, str] = field(default_factory=dict)
 
     def add_left_out_row(self, kind: str, value: Mapping[str, object] | None = None) -> None:
         self.left_out[kind] += 1
@@ -116,6 +121,19 @@ class ReadingReport:
             yield describe_unknown_shapes(
                 self.shape, self.version, self.unknown_tables, is_kept=False
             )
+
+    def complain_about_line(self, file: str, number: int, line: bytes) -> None:
+        """Complain about a line that is not a JSON object."""
+        row = HistoryRow({}, f"{file}, line {number}", line)
+        # Only the last line of a file can lack its end.
+        has_end = line.endswith(b"\n")
+        is_beginning_of_object = line.startswith(b"{") or not line.strip(b"\0")
+        if number > 1 and not has_end and is_beginning_of_object:
+            self.is_cut_off = True
+            self.complaints.append(f"{file}: {CUT_OFF}")
+            return
+        self.complain_about_row(row, NOT_JSON)
+        self.words_on_lines[self.complaints[-1]] = f"Line {number} is not JSON."
 
     def complain_about_row(self, row: HistoryRow, why: object) -> None:
         self.complaints.append(f"{row.place}: {why}; the line was left out.")

@@ -106,6 +106,7 @@ class SessionToImport:
     # All lines of its file, if the agent continues there with this session: see `kept_lines`.
     lines: Sequence[bytes] = ()
     is_damaged: bool = False  # Whether some lines of the file cannot be read.
+    is_cut_off: bool = False  # Whether the file ends within a message.
 
     def with_unique_session_name(self) -> "SessionToImport":
         """Return the session with a unique name, because two files may use the same name."""

@@ -95,7 +95,9 @@ class SessionIntake:
             return SessionIntakeResult()
         recording = session.recording
         roles = {message.role for message in recording.messages}
-        if "assistant" not in roles:
+        # The recorder takes a session when its first reply is there, but nobody writes this one.
+        is_reply_cut_off = self.is_by_hand and session.is_cut_off
+        if "assistant" not in roles and not is_reply_cut_off:
             sentence = f"{recording.name} was left out because it contains no reply."
             return SessionIntakeResult(complaints=(sentence,))
         for message in recording.messages:

@@ -138,7 +138,12 @@ class SessionPreparation:
             recording = next(sessions, None)
             if isinstance(prepared, SessionToImport):
                 lines_given += len(unread)
-                prepared = replace(prepared, unread=unread, is_damaged=report.is_damaged)
+                prepared = replace(
+                    prepared,
+                    unread=unread,
+                    is_damaged=report.is_damaged,
+                    is_cut_off=report.is_cut_off,
+                )
                 if recording is None:
                     remaining_lines = tuple(report.unread[lines_given:])
                     prepared = replace(prepared, stamp=stamp, unread=unread + remaining_lines)

@@ -128,3 +128,32 @@ async def test_the_files_that_somebody_chose_are_imported_once(
     again = await histories.import_history_groups(chosen.groups, lambda *_: None)
     assert (again.new_count, again.unchanged_count) == (0, 3)
     await desk.aclose()
+
+
+async def test_a_question_whose_reply_a_crash_cut_off_is_imported_with_a_word_about_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was refused as a whole, because its second line is not JSON."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "s.jsonl"
+    lines = [json.dumps(value) for value in written.claude_session()[:2]]
+    path.write_text(lines[0] + "\n" + lines[1][:-20], encoding="utf-8")
+    where = program_folders.find_program_folders(tmp_path / "home")
+    desk = Workbenches(where, SecretStorage(where.key_file))
+    histories = HistoryImporter(desk)
+    chosen = await histories.read_chosen_files([path])
+    assert chosen.reasons == []
+    outcome = await histories.import_history_groups(chosen.groups, lambda *_: None)
+    assert outcome.new_count == 1
+    sentence = f"{path}: the last line is cut off; everything before it was read."
+    assert sentence in outcome.complaints
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    grown = await histories.import_history_groups(chosen.groups, lambda *_: None)
+    assert (grown.new_count, grown.grown_count) == (0, 1), "the rest comes when it is there"
+    await desk.aclose()
+
+
+def test_the_models_that_wrote_a_session_are_named_once(tmp_path: Path) -> None:
+    path = written.lines(tmp_path / "s.jsonl", written.claude_session())
+    details = _describe_history_file(path, "/home/me/project", path.stat().st_size)
+    assert details.models == ["claude-sonnet-4-5"]

@@ -85,6 +85,11 @@ PUT_TOGETHER = {
     "{}, using its large context window: {}",
     "Something that {} writes is not read yet: {}. It is kept as it is. Its versions {} were seen.",
     "Something that {} writes is not read yet: {}. Its file stays as it is. Its versions {} were seen.",
+    # what was left out of a history, behind its file's name
+    "{}: the last line is cut off; everything before it was read.",
+    "{}, line {}: {}; the line was left out.",
+    "{}, line {}: the JSON is broken here; messages read before it: {}.",
+    "{}, line {}: the JSON is broken here; the file was left out.",
     # in the window, but below `tr`
     "Drafts and the window's layout could not be read. Their file was kept as {}.",
 }

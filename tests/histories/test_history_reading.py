@@ -123,6 +123,89 @@ def test_of_a_file_that_is_nonsense_it_is_said_which_line_is_not_json(tmp_path: 
     assert str(caught.value) == f"{refusal} Line 1 is not JSON. {history_reading.FORMS}"
 
 
+CUT_OFF = "the last line is cut off; everything before it was read."
+
+
+def test_of_a_file_whose_last_line_is_cut_off_everything_before_it_is_read(tmp_path: Path) -> None:
+    """A crash leaves such a line. It was said to be no JSON object, as if it were damaged."""
+    path = tmp_path / "s.jsonl"
+    reply = json.dumps(ANSWER)
+    path.write_text("\n".join([json.dumps(HELLO), reply, reply[: len(reply) // 2]]))
+    imported = history_reading.read_history_file(path)
+    assert texts(path) == [["hello", "hi"]]
+    assert imported.complaints == (f"{path}: {CUT_OFF}",)
+
+
+def test_a_question_whose_reply_is_cut_off_is_read(tmp_path: Path) -> None:
+    """Such a file was refused as a whole, because no reply was in it."""
+    path = tmp_path / "s.jsonl"
+    reply = json.dumps(ANSWER)
+    path.write_text("\n".join([json.dumps(HELLO), reply[: len(reply) // 2]]))
+    imported = history_reading.read_history_file(path)
+    assert texts(path) == [["hello"]]
+    assert imported.complaints == (f"{path}: {CUT_OFF}",)
+
+
+def test_a_question_whose_reply_is_cut_off_in_a_document_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps([HELLO, ANSWER])[:-8])
+    imported = history_reading.read_history_file(path)
+    assert texts(path) == [["hello"]]
+    assert imported.complaints == (
+        f"{path}, line 1: the JSON is broken here; messages read before it: 1.",
+    )
+
+
+def test_zeros_at_the_end_of_a_file_are_a_line_that_is_cut_off(tmp_path: Path) -> None:
+    """Some file systems leave them where the power failed."""
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(json.dumps(HELLO).encode() + b"\n" + bytes(512))
+    imported = history_reading.read_history_file(path)
+    assert texts(path) == [["hello"]]
+    assert imported.complaints == (f"{path}: {CUT_OFF}",)
+
+
+def test_a_file_of_nothing_but_a_line_that_is_cut_off_is_refused_by_its_number(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text(json.dumps(HELLO)[:10])
+    with pytest.raises(InvalidInput, match=r"Line 1 is not JSON\."):
+        history_reading.read_history_file(path)
+
+
+def test_a_question_without_any_reply_is_no_session(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="doesn't contain a session"):
+        history_reading.read_history_file(written(tmp_path, "s.jsonl", HELLO))
+
+
+FIXTURES = Path(__file__).parent / "fixtures"
+SESSION_FILES = [
+    path for path in sorted(FIXTURES.rglob("*.jsonl")) if "subagents" not in path.parts
+]
+
+
+@pytest.mark.parametrize(
+    "fixture", SESSION_FILES, ids=lambda path: path.relative_to(FIXTURES).parts[0]
+)
+def test_of_every_program_a_session_is_read_up_to_the_line_that_is_cut_off(
+    tmp_path: Path, fixture: Path
+) -> None:
+    lines = fixture.read_bytes().splitlines(keepends=True)
+    whole_part = tmp_path / "whole" / fixture.name
+    cut_file = tmp_path / "cut" / fixture.name
+    for file in (whole_part, cut_file):
+        file.parent.mkdir()
+    whole_part.write_bytes(b"".join(lines[:-1]))
+    cut_file.write_bytes(b"".join(lines[:-1]) + lines[-1][: len(lines[-1]) // 2])
+    expected = history_reading.read_history_file(whole_part)
+    imported = history_reading.read_history_file(cut_file)
+    assert [one.messages for one in imported.recordings] == [
+        one.messages for one in expected.recordings
+    ]
+    assert f"{cut_file}: {CUT_OFF}" in imported.complaints
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="cannot be read"):
         history_reading.read_history_file(tmp_path / "nowhere.jsonl")
@@ -169,8 +252,8 @@ def test_each_line_with_a_list_of_messages_is_a_session(tmp_path: Path) -> None:
 def test_a_broken_document_names_the_line_where_it_breaks(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_text('[\n {"role": "user", "content": "a"},\n {"role":\n', encoding="utf-8")
-    with pytest.raises(InvalidInput, match=r"line 4: the JSON is broken"):
-        history_reading.read_history_file(path)
+    (complaint,) = history_reading.read_history_file(path).complaints
+    assert "line 4: the JSON is broken" in complaint
 
 
 def test_a_folder_is_all_its_sessions_without_what_recorders_put_beside(tmp_path: Path) -> None:
@@ -287,7 +370,7 @@ def test_a_damaged_document_is_read_up_to_where_it_breaks(tmp_path: Path) -> Non
     )
     imported = history_reading.read_history_file(path)
     assert texts(path) == [["hello", "hi"]]
-    assert "2 messages before it could be read" in imported.complaints[0]
+    assert "messages read before it: 2." in imported.complaints[0]
     path.write_text("{\n broken", encoding="utf-8")
     with pytest.raises(
         InvalidInput, match="line 2: the JSON is broken here; the file was left out"
@@ -396,7 +479,7 @@ def test_of_a_list_that_is_cut_the_whole_messages_are_kept(tmp_path: Path) -> No
         path.write_text("[" + json.dumps(HELLO) + " ,\n" + json.dumps(ANSWER) + end)
         found = history_reading.read_history_file(path)
         assert [message.text for message in found.recordings[0].messages] == ["hello", "hi"]
-        assert f"{count} messages before it could be read" in found.complaints[0]
+        assert f"messages read before it: {count}." in found.complaints[0]
     path.write_text("[")
     with pytest.raises(InvalidInput, match="the file was left out"):
         history_reading.read_history_file(path)

@@ -21,6 +21,8 @@ _TITLE = 0
 _DATE = 1
 _LENGTH = 2
 _COST = 3
+_MODEL = 4
+MODEL_WIDTH = 130  # Long names are cut off, so that the titles keep their space.
 
 
 class FoundConversationTree(RowTree):
@@ -34,12 +36,16 @@ class FoundConversationTree(RowTree):
         # By file and folder, as a file may cover several folders.
         self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}
         self._projects: dict[tuple[str, str], QTreeWidgetItem] = {}  # By folder and program.
-        self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Cost so far")])
+        self.setHeaderLabels(
+            [tr("Conversation"), tr("Date"), tr("Length"), tr("Cost so far"), tr("Model")]
+        )
         header = self.header()
         header.setStretchLastSection(False)
         for column in range(self.columnCount()):
             header.setSectionResizeMode(column, QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(_TITLE, QHeaderView.ResizeMode.Stretch)
+        header.setSectionResizeMode(_MODEL, QHeaderView.ResizeMode.Interactive)
+        header.resizeSection(_MODEL, MODEL_WIDTH)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setUniformRowHeights(True)
         self.setAccessibleName(tr("Conversations from other programs"))
@@ -138,6 +144,9 @@ class FoundConversationTree(RowTree):
         if details.cost:
             cost = format_dollars(details.cost)
         row.setText(_COST, cost)
+        models = make_safe_text(", ".join(details.models))
+        row.setText(_MODEL, models)
+        row.setToolTip(_MODEL, safe_tooltip(models))
         self._mark_if_imported(row)
         if details.reason:
             self._show_reason(row, details.reason)

@@ -17,7 +17,7 @@ ImportProgressCallback = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True)
 class HistoryDetails:
     """What a file contains. `last`: the time of its last message. `reason`: why it
-    cannot be imported.
+    cannot be imported. `models`: those that wrote its replies, as far as it names them.
     """
 
     title: str = ""
@@ -25,6 +25,7 @@ class HistoryDetails:
     cost: float = 0.0
     reason: str = ""
     last: float = 0.0
+    models: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,6 +232,11 @@ class ImportConversationsDialog(widgets.TransientDialog):
             lines.append(translate_sentences(reason))
         self._message_label.setText("\n".join(lines))
         self._update_import_button()
+        # The keyboard had been on the button, and went on to the next one while it was grey.
+        if count:
+            self.import_button.setFocus()
+        else:
+            self._files_button.setFocus()
 
     def find_conversations(self) -> None:
         self._message_label.setText(tr("Loading…"))
@@ -341,6 +346,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
     def _show_import_error(self, error: HelixError) -> None:
         self._show_import_running(is_running=False)
+        self.import_button.setFocus()
         self._progress_label.setText(translate_sentences(str(error)))
         self._progress_label.show()
 
@@ -402,6 +408,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._undo.hide()
         self._show_first.hide()
         self._undo.setEnabled(True)
+        self._close.setFocus()
         self._update_import_button()
         sentences = [
             tr(
@@ -429,6 +436,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
     def _show_keys_forgotten(self, number: int) -> None:
         self._keys.hide()
+        self._close.setFocus()
         self._message_label.setText(
             format_count(number, "{n} secret was removed.", "{n} secrets were removed.")
         )

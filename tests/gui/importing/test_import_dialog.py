@@ -290,6 +290,43 @@ def test_of_a_file_that_is_no_conversation_only_that_is_said(window: MainWindow)
     assert "0 conversations" not in words(dialog)
 
 
+def test_after_a_file_was_refused_the_keyboard_is_on_choosing_another(window: MainWindow) -> None:
+    """It was on "Delete recorded conversations", as the pressed button is grey meanwhile."""
+    dialog, _, _ = shown(window, FakeHistories())
+    dialog.find_conversations()
+    dialog._files_button.setFocus()
+    dialog.list_chosen_files([Path("/x/notes.txt")])
+    assert dialog.focusWidget() is dialog._files_button
+
+
+def test_after_files_were_added_the_keyboard_is_on_importing_them(window: MainWindow) -> None:
+    dialog, _, _ = shown(window, FakeHistories())
+    dialog.find_conversations()
+    dialog._files_button.setFocus()
+    dialog.list_chosen_files([Path("/x/export.zip")])
+    assert dialog.focusWidget() is dialog.import_button
+
+
+def test_after_an_import_was_undone_the_keyboard_is_on_closing(window: MainWindow) -> None:
+    dialog, _, _ = shown(window, FakeHistories())
+    dialog.find_conversations()
+    dialog.import_checked_groups()
+    dialog._undo.setFocus()
+    dialog._undo.click()
+    assert dialog.focusWidget() is dialog._close
+
+
+def test_each_conversation_names_the_models_that_wrote_it(window: MainWindow) -> None:
+    histories = FakeHistories()
+    histories.details = HistoryDetails("A title", 3, models=("claude-haiku-4-5", "claude-opus-4-6"))
+    dialog, _, _ = shown(window, histories)
+    dialog.find_conversations()
+    row = dialog.found.rows["/b.jsonl", "/gone"]
+    assert row.text(4) == "claude-haiku-4-5, claude-opus-4-6"
+    assert row.toolTip(4) == "claude-haiku-4-5, claude-opus-4-6"
+    assert not dialog.found.horizontalScrollBar().isVisible()
+
+
 def test_files_can_be_chosen_where_nothing_was_found(window: MainWindow) -> None:
     histories = FakeHistories()
     histories.groups = []
