@@ -350,7 +350,7 @@ def _describe_fold_in_work(progress: session_events.FoldProgress) -> tuple[str, 
     if not progress.retry_why:
         return tr("Shortening: {kind}…", kind=kind), ""
     reason = mark_on_one_line(translate_sentences(progress.retry_why))
-    return tr("Shortening: {kind}, trying again…", kind=kind), reason
+    return tr("Retrying: {kind}…", kind=kind), reason
 
 
 def _is_window_unknown(session: ShownSession) -> bool:

@@ -119,7 +119,7 @@ def test_a_summary_that_is_tried_again_says_why_at_the_top_and_below_a_message_t
     failed = replace(begun, is_update=True, retry_why="peer says: no.", retry_seconds=4.0)
     session.tell(failed)
     window.chat.bridge.emit_waiting_events()
-    assert window.top._state.text() == "Shortening: summary, trying again…"
+    assert window.top._state.text() == "Retrying: summary…"
     assert window.top._state.toolTip() == "peer says: no."
     items = window.chat.transcript.view.items
     assert items.awaited_fold is None

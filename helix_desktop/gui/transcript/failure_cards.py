@@ -75,7 +75,12 @@ class FailureCardBox(LayoutBox):
         inner_width = width - 2 * self._padding
         # In a narrow pane, buttons beside the title would cover it.
         title_width = QFontMetricsF(ink.name).horizontalAdvance(title)
-        are_buttons_below = bool(buttons) and inner_width - buttons_width < title_width
+        room_beside_buttons = inner_width - buttons_width
+        needed_room = title_width
+        if explanation:
+            # A sentence in a column of a few words is hard to read.
+            needed_room = max(title_width, inner_width / 2)
+        are_buttons_below = bool(buttons) and room_beside_buttons < needed_room
 
         text_width = inner_width
         if not are_buttons_below:

@@ -202,6 +202,22 @@ def test_backticks_are_no_part_of_a_sentence() -> None:
     )
 
 
+def test_a_long_explanation_is_not_squeezed_beside_wide_buttons(theme: Theme) -> None:
+    """In a window of 900 pixels it stood in five lines of two words each, beside the buttons."""
+    buttons = [
+        CardButton("Try now", ConversationAct.RETRY_MODEL_NOW),
+        CardButton("Go on without a summary", ConversationAct.STOP_FOLD),
+    ]
+    explanation = "peer says: internal error. " * 4
+    ink = DrawingStyle(theme)
+    narrow = FailureCardBox(ink, 520.0, "Retrying in 1 s", explanation, buttons, failed=False)
+    assert narrow._explanation is not None
+    assert narrow._explanation.width > 480
+    assert narrow.hot_spots[0].place.top() > narrow._title_height + narrow._explanation.height
+    wide = FailureCardBox(ink, 900.0, "Retrying in 1 s", explanation, buttons, failed=False)
+    assert wide.hot_spots[0].place.top() < wide._title_height, "there is room beside it"
+
+
 @pytest.mark.parametrize("width", [300.0, 420.0, 720.0])
 def test_buttons_never_cover_the_title(theme: Theme, width: float) -> None:
     """The defect: side by side, the buttons stood on the title."""
