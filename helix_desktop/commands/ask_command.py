@@ -200,8 +200,10 @@ def _choose_model_for_turn(bench: Workbench, session: Session, model: str) -> No
     if model:
         bench.set_model_until_closed(session.id, model)
         return
-    is_of_other_agent = bool(session.conversation.state.acp_agent)
-    if not is_of_other_agent and not bench.model_of_conversation(session.id):
+    if session.conversation.state.acp_agent:
+        return
+    message_checks.use_recorded_model(bench, session)
+    if not bench.model_of_conversation(session.id):
         raise message_checks.no_model_chosen_error(bench)
 
 

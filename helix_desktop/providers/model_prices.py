@@ -216,7 +216,7 @@ def merge_model_knowledge(
     `is_local`: the model runs on this computer.
     """
     reported = reported or {}
-    learned = learned or {}
+    learned = _without_outdated_assumption(learned or {}, reported)
     corrected = corrected or {}
     shipped = shipped_models().entry_for_model(model)
     server = text_at(reported, "server")
@@ -249,6 +249,13 @@ def merge_model_knowledge(
         is_free=is_free,
         reply_limit=reply_limit,
     )
+
+
+def _without_outdated_assumption(learned: Object, reported: Object) -> Object:
+    """Leave out a window that was assumed before the provider's list was read."""
+    if "window" in reported and value_at(learned, "is_assumed") is True:
+        return {}
+    return learned
 
 
 def _limit_window_to_largest(merged: Object) -> None:

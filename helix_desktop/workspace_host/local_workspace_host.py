@@ -195,6 +195,8 @@ class LocalWorkspaceHost:
         session = None
         if command.conversation:
             session = await self._bench.open_session(command.conversation)
+            if not session.conversation.state.acp_agent and not command.model:
+                message_checks.use_recorded_model(self._bench, session)
         is_model_needed = not command.conversation
         message_checks.check_chosen_model(self._bench, command.model, is_needed=is_model_needed)
         await message_checks.check_slash_command(self._bench, command.text, session)

@@ -2,10 +2,12 @@
 
 import asyncio
 import re
+from contextlib import suppress
 from pathlib import Path
 
+from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput
 from helix_desktop.workbench.open_workbench import Workbench
 
 
@@ -46,6 +48,17 @@ def check_chosen_model(bench: Workbench, model: str, *, is_needed: bool) -> None
         bench.models.model_by_name(model)
     elif is_needed and not bench.main_model_name:
         raise no_model_chosen_error(bench)
+
+
+def use_recorded_model(bench: Workbench, session: Session) -> None:
+    """Let a conversation go on with the model that it was begun with, where the workspace has none."""
+    if bench.model_of_conversation(session.id):
+        return
+    recorded = session.conversation.state.settings.model_for_role(ModelRole.MAIN)
+    if recorded is not None:
+        # The history of another program names models that nobody has connected here.
+        with suppress(HelixError):
+            bench.set_model_until_closed(session.id, recorded.model)
 
 
 def no_model_chosen_error(bench: Workbench) -> InvalidInput:

@@ -337,6 +337,19 @@ async def test_a_turn_goes_on_when_the_program_with_the_workspace_is_closed(
     assert len(server.bodies) == 2
 
 
+def test_a_conversation_goes_on_with_the_model_that_it_was_begun_with(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without -m it said that no model has been chosen, where the workspace has none."""
+    assert cli.main(["ask", "--json", "-m", "demo/demo", "hello"]) == 0
+    first_line = capfd.readouterr().out.splitlines()[0]
+    conversation = json.loads(first_line)["conversation"]
+    assert cli.main(["ask", "-c", conversation, "and now?"]) == 0
+    assert capfd.readouterr().err == ""
+    assert cli.main(["ask", "another one"]) == 2, "a new conversation still needs a model"
+    assert "No model has been chosen" in capfd.readouterr().err
+
+
 def test_what_a_model_says_gives_a_terminal_no_orders_and_reasons_end_once(
     workspace: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ import datetime as dt
 
 import pytest
 
+from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.engine.facts import ModelRole, Usage
 from helix_desktop.json_values import Object, number_at, object_at, value_at
 from helix_desktop.providers.model_prices import (
@@ -137,6 +138,19 @@ def test_odd_figures_of_a_provider_never_make_a_negative_cost() -> None:
 )
 def test_models_of_old_histories_have_prices(name: str) -> None:
     assert merge_model_knowledge("", name).prices.cache_write > 0
+
+
+def test_what_a_provider_reports_counts_more_than_what_was_assumed_before() -> None:
+    """A model with a window of 8K had 16K, as a reply had filled the first assumed 8K before the
+    provider's list was read.
+    """
+    reported: Object = {"window": 8_192}
+    assumed: Object = {"window": 16_384, "is_assumed": True}
+    info = merge_model_knowledge("p", "m", reported=reported, learned=assumed, is_local=True)
+    assert (info.window, info.window_from) == (8_192, WindowSizeSource.REPORTED)
+    learned: Object = {"window": 4_096}
+    info = merge_model_knowledge("p", "m", reported=reported, learned=learned, is_local=True)
+    assert (info.window, info.window_from) == (4_096, WindowSizeSource.LEARNED)
 
 
 @pytest.mark.parametrize(
