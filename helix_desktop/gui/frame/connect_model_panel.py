@@ -24,6 +24,7 @@ from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort, Prov
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import set_widget_look
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 MODEL_BUTTONS_PER_SERVER = 6  # For a local server, at most this many models get a button each.
@@ -60,7 +61,7 @@ class ConnectModelPanel(QWidget):
         self._local_server_buttons = build_column(spacing=4)
         search_text = tr("Looking for model servers on this computer…")
         self._search_label = build_plain_label(search_text, "muted", self)
-        local_address_row = self._build_local_address_row()
+        address_row = self._build_address_row()
         self._local_status_label = build_plain_label("", "muted", self)
         self._local_status_label.hide()
         form = self._build_key_form()
@@ -74,13 +75,15 @@ class ConnectModelPanel(QWidget):
         demo_label = tr("Use the built-in demo (a script, not a language model)")
         demo = build_push_button(demo_label, self, self._choose_demo, "link", wraps=True)
         local_heading = self._build_panel_heading(tr("On this computer"))
+        address_heading = self._build_panel_heading(tr("At another port or on another computer"))
         key_heading = self._build_panel_heading(tr("With an API key"))
         demo_heading = self._build_panel_heading(tr("Just looking?"))
         build_column(
             local_heading,
             self._search_label,
             self._local_server_buttons,
-            local_address_row,
+            address_heading,
+            address_row,
             self._local_status_label,
             key_heading,
             form,
@@ -121,8 +124,8 @@ class ConnectModelPanel(QWidget):
         label.setContentsMargins(0, 8, 0, 0)
         return label
 
-    def _build_local_address_row(self) -> QHBoxLayout:
-        """Builds the field for a server on this computer that has no key and no usual port."""
+    def _build_address_row(self) -> QHBoxLayout:
+        """Builds the field for a server without a key, at another port or on another computer."""
         self._local_address = QLineEdit(self, placeholderText="http://localhost:8080/v1")
         self._local_address.setAccessibleName(tr("Address of a server without a key"))
         self._local_address.returnPressed.connect(self.test_local_address_and_add_provider)
@@ -138,6 +141,9 @@ class ConnectModelPanel(QWidget):
             return
         self._shown_status_label = self._local_status_label
         self._local_status_label.show()
+        if not _is_server_address(address):
+            self._report_wrong_address(self._local_address)
+            return
         other_server = ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
         self._test_and_add_provider(_place_at_address(other_server, address), "")
 
@@ -212,7 +218,7 @@ class ConnectModelPanel(QWidget):
         if servers.has_connected:
             self._search_label.setText(tr("No other model server was found on this computer."))
         else:
-            self._search_label.setText(tr("No model server was found at its usual port on this computer. If yours uses another port, enter its address below. Models here cost nothing: install Ollama (ollama.com) and run “ollama pull qwen3:4b” in a terminal, or start llama.cpp with “llama-server -hf NAME”. They are then listed here."))  # fmt: skip
+            self._search_label.setText(tr("No model server was found at its usual port on this computer. Models here cost nothing: install Ollama (ollama.com) and run “ollama pull qwen3:4b” in a terminal, or start llama.cpp with “llama-server -hf NAME”. They are then listed here."))  # fmt: skip
         for server, models in servers.found_servers:
             self._add_buttons_of_server(server, models)
 
@@ -239,10 +245,13 @@ class ConnectModelPanel(QWidget):
 
     def test_key_and_add_provider(self) -> None:
         """Tests the key. A key that works is stored, and the provider's best model is chosen."""
-        provider = self._provider_from_form()
-        key = self._key.text().strip()
         self._address.setModified(False)
         self._shown_status_label = self._status_label
+        if self._has_wrong_address():
+            self._report_wrong_address(self._address)
+            return
+        provider = self._provider_from_form()
+        key = self._key.text().strip()
         if provider.needs_key and not (key or provider.key):
             self._show_connect_status(tr("Paste your {service} key first.", service=provider.title))
             return
@@ -282,6 +291,9 @@ class ConnectModelPanel(QWidget):
             return
         self._address.setModified(False)
         self._shown_status_label = self._status_label
+        if self._has_wrong_address():
+            self._report_wrong_address(self._address)
+            return
         provider = self._provider_from_form()
         self._show_connect_status(tr("Contacting {service}…", service=provider.title))
         checking = self._setup.check_provider_address(provider)
@@ -291,6 +303,16 @@ class ConnectModelPanel(QWidget):
             failed=self._show_connect_error,
             owner=self,
         )
+
+    def _has_wrong_address(self) -> bool:
+        """Whether an address was typed that no server can have."""
+        address = _complete_server_address(self._address.text().strip())
+        return bool(address) and not _is_server_address(address)
+
+    def _report_wrong_address(self, field: QLineEdit) -> None:
+        """Says it in the words that were typed: the server's name is made of them."""
+        sentence = tr("“{address}” is not the address of a server. Write it like this: {example}", address=make_safe_text(field.text().strip()), example=field.placeholderText())  # fmt: skip
+        self._show_connect_status(sentence, look="danger")
 
     def _provider_from_form(self) -> ProviderChoice:
         provider = self._chosen_provider()
@@ -377,6 +399,19 @@ def _complete_server_address(address: str) -> str:
     if address.startswith(("localhost", "127.", "192.168.", "10.", "[::1]")):
         return f"http://{address}"
     return f"https://{address}"
+
+
+def _is_server_address(address: str) -> bool:
+    """Whether this can be the address of a server. It may still be one where no server is."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname
+        port = parts.port
+    except ValueError:
+        return False
+    is_web_address = parts.scheme in ("http", "https")
+    has_blanks = any(letter.isspace() for letter in address)
+    return is_web_address and bool(host) and port != 0 and not has_blanks
 
 
 def _name_server_by_address(address: str) -> str:

@@ -86,7 +86,7 @@ def test_a_server_without_a_key_is_connected_by_its_address_under_this_computer(
     setup = FakeSetup(servers=False)
     page = ProvidersPage(setup, window.background_runner)
     panel = page._panel
-    assert "enter its address below" in said(page)
+    assert "At another port or on another computer" in said(page)
     page.show()
     assert QTest.qWaitForWindowExposed(page)
     assert 0 < panel._local_address.y() < panel._provider.y()
@@ -97,6 +97,28 @@ def test_a_server_without_a_key_is_connected_by_its_address_under_this_computer(
         ("local-8123", "http://localhost:8123/v1", "")
     ]
     assert "Connected. " in panel._local_status_label.text()
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["rubbish ad dress", "ftp://127.0.0.1", "http://", "http://host:port/v1", "http://[broken/v1"],
+)
+def test_what_is_no_address_is_quoted_as_it_was_typed(window: MainWindow, typed: str) -> None:
+    """It spoke of the address of "rubbish-ad-dress", which nobody had typed."""
+    setup = FakeSetup()
+    page = ProvidersPage(setup, window.background_runner)
+    panel = page._panel
+    panel._local_address.setText(typed)
+    panel.test_local_address_and_add_provider()
+    sentence = f"“{typed}” is not the address of a server. Write it like this: "
+    assert panel._local_status_label.text() == f"{sentence}http://localhost:8080/v1"
+    panel._provider.setCurrentIndex(panel._provider.count() - 1)
+    panel._address.setText(typed)
+    panel._key.setText("good")
+    panel.test_key_and_add_provider()
+    assert panel._status_label.text() == f"{sentence}https://llm.example.org/v1"
+    assert setup.added == []
+    assert setup.checked == []
 
 
 def test_another_server_needs_an_address(window: MainWindow) -> None:
