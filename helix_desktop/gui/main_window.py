@@ -347,12 +347,16 @@ class MainWindow(WindowFrame):
             self.top.model.show_choice(model)
         self.chat.empty.show_demo_or_usual_suggestions(scripted=model == DEMO_MODEL)
         bench = self.showing.workspace
+        model_of_new = ""
+        if self.showing.conversation is None and model != DEMO_MODEL:
+            model_of_new = model
         if bench is not None:
             self.chat.empty.show_what_agent_may_do(
                 has_folder=bool(bench.allowed_folders),
                 mode=bench.permission_mode,
                 is_foreign_agent=bool(agent),
                 allowed_uses=bench.allowed_by_rules.get("", ()),
+                model_of_new=model_of_new,
             )
         self.top.fit_top_bar()
 

@@ -86,12 +86,14 @@ class EmptyConversationPanel(QWidget):
         mode: str = "ask",
         is_foreign_agent: bool = False,
         allowed_uses: Sequence[str] = (),
+        model_of_new: str = "",
     ) -> None:
         """Explains the permission mode. In a workspace without a folder, suggestions
         about a project are hidden.
 
         `is_foreign_agent`: another maker's agent works here. It may do things without asking us, so
         the mode says nothing about them. `allowed_uses`: what rules allow although the mode asks.
+        `model_of_new`: with which a conversation begins, because it was chosen last.
         """
         self._has_folder = has_folder
         if is_foreign_agent:
@@ -106,6 +108,11 @@ class EmptyConversationPanel(QWidget):
             words = tr(
                 "This workspace has no folder. Ask anything, attach files, or choose a folder in the settings."
             )
+        if model_of_new:
+            model_words = tr(
+                "New conversations begin with the model chosen last: {model}.", model=model_of_new
+            )
+            words = f"{words}\n{model_words}"
         self._words.setText(words)
         self._fit_words_to_width(self._words.width())
         self.show_demo_or_usual_suggestions(scripted=self._is_scripted)

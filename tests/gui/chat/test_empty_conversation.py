@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from helix_desktop.engine.facts import ConversationStarted
+from helix_desktop.gui.frame.connect_model_panel import DEMO_MODEL
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.tools.permission import PermissionMode
 from tests.gui.fake_desk import FakeWorkbench
@@ -38,6 +39,20 @@ def test_of_another_makers_agent_it_does_not_say_that_it_asks_first(
     assert words == "The agent runs with your permissions, as it would in a terminal."
     window.sides.begin_new_conversation()
     assert "You are asked before anything is changed" in window.chat.empty._words.text()
+
+
+def test_a_new_conversation_says_that_it_takes_the_model_chosen_last(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    """After a small model was tried once, new conversations took it without a word."""
+    window.sides.begin_new_conversation()
+    bench.main_model_name = "local/small"
+    window.parts.requests.choices_changed.emit()
+    words = window.chat.empty._words.text()
+    assert words.endswith("New conversations begin with the model chosen last: local/small.")
+    bench.main_model_name = DEMO_MODEL
+    window.parts.requests.choices_changed.emit()
+    assert "chosen last" not in window.chat.empty._words.text()
 
 
 def test_an_opened_conversation_without_a_message_offers_first_steps_until_something_is_said(
