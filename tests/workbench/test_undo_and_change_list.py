@@ -135,6 +135,7 @@ async def test_files_are_counted_without_empty_folders_and_a_renamed_one_has_no_
     assert (fact.files, fact.names) == (3, ("README.md", "new.txt", "src/READ ME.md"))
     files = await bench.file_changes.file_changes_of_steps([ChangeSource("c1", 1, 1.0, fact)])
     assert [(file.place, file.added, file.removed, file.renamed) for file in files] == [
+        (".benchmarks", 0, 0, ""),  # Listed, and not counted: it is on the disk.
         ("README.md", 0, 0, "src/READ ME.md"),
         ("new.txt", 1, 0, ""),
         ("src/READ ME.md", 0, 0, "README.md"),

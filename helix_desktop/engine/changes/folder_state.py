@@ -210,16 +210,17 @@ def merge_changes_and_find_paths_changed_by_others(
 
 
 def without_folders_beside_files(changes: Sequence[PathChange]) -> list[PathChange]:
-    """Leave out folders if files changed, too, because people count files; of folders
-    alone, those above others.
+    """Leave out folders above other changes, because people count files. A folder in which nothing
+    else changed stays: it would still be there when all that is listed was undone.
     """
-    files = [change for change in changes if not is_change_of_folder(change)]
-    if files:
-        return files
     parents: set[str] = set()
     for change in changes:
         parents.update(_parent_paths(change.path))
-    return [change for change in changes if change.path not in parents]
+    listed_changes: list[PathChange] = []
+    for change in changes:
+        if change.path not in parents or not is_change_of_folder(change):
+            listed_changes.append(change)
+    return listed_changes
 
 
 def _parent_paths(path: str) -> Iterator[str]:

@@ -822,6 +822,17 @@ def _build_hunks_and_sheet(
     return hunks, build_difference_sheet(rows, two_columns=two_columns)
 
 
+def _count_files_and_folders(files: Sequence[FileChange]) -> str:
+    folder_count = sum(is_change_of_folder(file.change) for file in files)
+    file_count = len(files) - folder_count
+    counts = ""
+    if file_count:
+        counts += " · " + format_count(file_count, "{n} file", "{n} files")
+    if folder_count:
+        counts += " · " + format_count(folder_count, "{n} folder", "{n} folders")
+    return counts
+
+
 def _build_group_rows(group: ChangesGroup, committed: frozenset[str]) -> list[ChangesListRow]:
     """Returns the rows of a group: its heading, which counts the files and changed lines, and below
     it the files by folder. `committed` are the paths that are as in the last commit.
@@ -835,13 +846,10 @@ def _build_group_rows(group: ChangesGroup, committed: frozenset[str]) -> list[Ch
     if not files:
         return _build_row_of_undone_turn(group)
 
-    # Folders are listed only if no file changed.
-    if is_change_of_folder(files[0].change):
-        count = format_count(len(files), "{n} folder", "{n} folders")
-    else:
-        count = format_count(len(files), "{n} file", "{n} files")
-    ending = f" · {count}"
-    is_committed = committed.issuperset(file.path_of_change for file in files)
+    # Git keeps no empty folders, so files alone can be committed.
+    paths_of_files = {file.path_of_change for file in files if not is_change_of_folder(file.change)}
+    is_committed = bool(paths_of_files) and committed.issuperset(paths_of_files)
+    ending = _count_files_and_folders(files)
     if is_committed:
         ending += f" · {tr('committed')}"
     heading_row = ChangesListRow(

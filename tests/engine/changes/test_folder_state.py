@@ -78,7 +78,7 @@ def test_what_somebody_changed_in_between_is_named() -> None:
     assert broken == {"a"}
 
 
-def test_folders_are_counted_only_where_no_file_changed() -> None:
+def test_a_folder_is_listed_only_where_nothing_below_it_is() -> None:
     folder = TreeItem(PathKind.FOLDER, 0o755)
     file = TreeItem(PathKind.FILE, 0o644, 0, bytes(32))
     changes = [
@@ -87,7 +87,8 @@ def test_folders_are_counted_only_where_no_file_changed() -> None:
         PathChange("0/empty", None, folder),
     ]
     assert [change.path for change in folder_state.without_folders_beside_files(changes)] == [
-        "0/a/b"
+        "0/a/b",
+        "0/empty",
     ]
     changes[1] = PathChange("0/a/b", None, folder)
     assert [change.path for change in folder_state.without_folders_beside_files(changes)] == [

@@ -244,6 +244,20 @@ def test_a_new_empty_file_has_no_line_counts(changes: FakeChanges) -> None:
     assert describe_changes_row(row) == "src/a.py, changed"
 
 
+def test_a_folder_beside_files_is_listed_and_counted_by_itself(changes: FakeChanges) -> None:
+    """“Each turn” listed the folder that a command had made, and the whole conversation did not."""
+    file = changes._files()[0]
+    folder = replace(
+        file, change=PathChange("0/.benchmarks", None, TreeItem(PathKind.FOLDER, 0o755))
+    )
+    group = ChangesGroup("All", [folder, file])
+    committed = frozenset({file.path_of_change})
+    rows = _build_group_rows(group, frozenset())
+    assert rows[0].heading == "All · 1 file · 1 folder"
+    assert [row.file for row in rows if row.file is not None] == [file, folder]
+    assert _build_group_rows(group, committed)[0].heading.endswith(" · committed")
+
+
 def test_a_folder_over_the_limit_asks_what_is_covered(
     page: ChangesPage, changes: FakeChanges
 ) -> None:
