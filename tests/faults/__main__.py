@@ -102,6 +102,13 @@ ALL = (
     ),
     Trial("turn_kill", "SIGKILL in the middle of a turn", "--trials", 60, 5),
     Trial("queue_kill", "SIGKILL while messages wait in the queue", "--trials", 60, 3),
+    Trial(
+        "sending_kill",
+        "SIGKILL of the window while messages are sent, edited, moved and asked about",
+        "--trials",
+        60,
+        2,
+    ),
     Trial("question_kill", "SIGKILL while a question waits for the user", "--trials", 100, 5),
     Trial(
         "acknowledged_kill",
