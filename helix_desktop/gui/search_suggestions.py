@@ -187,7 +187,7 @@ def suggest_search_hits(
         if hit.page or source in NAMELESS_SOURCES:
             source = ""  # The note says where it is.
         text = _text_of_hit(hit, source, stems, needles)
-        note = _note_of_hit(hit, text, titles, workspace_name)
+        note = _note_of_hit(hit, text, titles)
         key = EqualHits.of_hit(hit, text, note, workspace_name)
         counts[key] += 1
         if hit.time < newest_times.get(key, 0.0):
@@ -197,7 +197,13 @@ def suggest_search_hits(
         icon = _icon_of_hit(hit)
         is_similar = not hit.has_all_words
         item_by_key[key] = PaletteItem(
-            text, go_to_hit, icon, note, needles=needles, is_similar=is_similar
+            text,
+            go_to_hit,
+            icon,
+            note,
+            needles=needles,
+            is_similar=is_similar,
+            workspace=workspace_name,
         )
     items: list[PaletteItem] = []
     for key, item in item_by_key.items():
@@ -238,24 +244,23 @@ def _icon_of_hit(hit: SearchHit) -> str:
     return "message"
 
 
-def _note_of_hit(hit: SearchHit, text: str, titles: Mapping[str, str], workspace_name: str) -> str:
+def _note_of_hit(hit: SearchHit, text: str, titles: Mapping[str, str]) -> str:
     """Says what a hit is and where: whose message in which conversation, or what was stored."""
     if hit.digest is None:
         speaker = ""
         if hit.said_by:
             speaker = translate_name("message that was found", hit.said_by, otherwise="")
-        notes = [workspace_name, speaker, titles.get(hit.conversation, "")]
+        notes = [speaker, titles.get(hit.conversation, "")]
         return " · ".join(filter(None, notes))
     if hit.page:
-        page = translate_name(
+        return translate_name(
             "page that was found", hit.page_unit, n=hit.page, name=hit.about.source
         )
-        return " · ".join(filter(None, [workspace_name, page]))
     if hit.about.source in NAMELESS_SOURCES or text.startswith(f"{hit.about.source}: "):
         source = ""
     else:
         source = hit.about.source
-    return " · ".join(filter(None, [workspace_name, _words_for_stored_output(hit), source]))
+    return " · ".join(filter(None, [_words_for_stored_output(hit), source]))
 
 
 def _words_for_stored_output(hit: SearchHit) -> str:
@@ -332,17 +337,29 @@ def group_search_suggestions(finds: Sequence[PaletteItem], *, more: bool) -> lis
             exact.append(find)
     exact = named + exact
     if not similar:
-        return exact + unsearched
+        return _group_by_workspace(exact) + unsearched
     items: list[PaletteItem] = []
     if exact:
         heading_of_exact = tr("With all words: {n}", n=len(exact))
         items.append(_build_heading(heading_of_exact))
-    items += exact
+    items += _group_by_workspace(exact)
     heading_of_similar = tr("Similar:")
     if not exact and not more:
         heading_of_similar = tr("No exact match. Similar:")
     items.append(_build_heading(heading_of_similar))
-    return items + similar + unsearched
+    return items + _group_by_workspace(similar) + unsearched
+
+
+def _group_by_workspace(finds: Sequence[PaletteItem]) -> list[PaletteItem]:
+    """Puts what was found in other workspaces below their names, behind that of the shown one."""
+    finds_by_workspace: dict[str, list[PaletteItem]] = {"": []}
+    for find in finds:
+        finds_by_workspace.setdefault(find.workspace, []).append(find)
+    items = finds_by_workspace.pop("")
+    for workspace, finds_there in finds_by_workspace.items():
+        items.append(_build_heading(tr("In {workspace}:", workspace=make_safe_text(workspace))))
+        items += finds_there
+    return items
 
 
 def _build_heading(text: str) -> PaletteItem:

@@ -54,6 +54,7 @@ class PaletteItem:
     the user has typed something, so that the list stays short. `answers_questions`: it is found by
     questions in other words, too. `is_named`: the query is its name, or the beginning of it.
     `why_not`: why an action cannot be done now. Choosing it says so.
+    `workspace`: the name of another workspace, in which it was found.
     `has_consequences`: it publishes, starts or deletes something, so Return chooses it only if it
     has every word that was typed, and not for a likeness of meaning.
     """
@@ -72,6 +73,7 @@ class PaletteItem:
     is_named: bool = False
     why_not: str = ""
     has_consequences: bool = False
+    workspace: str = ""
 
     @property
     def can_be_highlighted(self) -> bool:
