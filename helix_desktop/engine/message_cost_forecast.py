@@ -75,9 +75,6 @@ class ContextAfterUndo:
     """What the context holds once folds are undone, in billed tokens of the model's `window`, and
     what the next request then costs without the message, 0 if no price is known.
 
-    `put_back`: the tokens that come back, as they were counted when each text was made, which is
-    how the rows of folds say them. The model may bill more or fewer for them.
-
     `folds`: how many are undone. Of these, `behind_summary` add nothing now, because a summary or
     notes stand in place of what they cover, and come back once that is undone, too.
 
@@ -86,7 +83,6 @@ class ContextAfterUndo:
     """
 
     used: int
-    put_back: int
     window: int
     reserve: int
     dollars: float
@@ -156,7 +152,6 @@ def estimate_context_after_undo(
         must_shorten_from = context_usage.tokens_at_which_handover_must_start(meter, policy)
     return ContextAfterUndo(
         used=used,
-        put_back=added_tokens,
         window=meter.window,
         reserve=meter.reserve,
         dollars=dollars,

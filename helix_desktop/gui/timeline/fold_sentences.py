@@ -138,7 +138,7 @@ def describe_event_briefly(event: TimelineEvent) -> str:
         return _describe_start_briefly(event)
     fold = event.current_folds[0]
     parts = [describe_effect(event)]
-    if fold.asked:
+    if fold.kind is facts.FoldKind.EXCERPT and fold.asked:
         parts.append(tr("kept: “{words}”", words=fold.asked[:60]))
     if fold_descriptions.has_poor_summary(fold):
         parts.append(tr("most important details are missing"))
@@ -409,27 +409,17 @@ def _describe_compaction_trigger(trigger: str) -> str:
 
 
 def describe_context_after_undo(after: ContextAfterUndo) -> str:
-    """Says what an Undo puts into the context, and what the next message then costs. The text has
-    the size that its row says.
-    """
+    """Says how full the context is after an Undo, and what the next message then costs."""
     if after.adds_nothing:
         return tr(
             "Undo adds nothing to the context now, because a summary stands in place of this text."
         )
-    amount = describe_token_count(after.put_back)
     if not after.fits:
         return tr(
-            "Undo would add {amount}. That leaves no room for the reply and a summary, so this cannot be undone now.",
-            amount=amount,
+            "Undo would leave no room for the reply and a summary, so this cannot be undone now."
         )
     share = format_percent(after.used_share)
-    sentences = [
-        tr(
-            "Undo adds {amount}. The context would then be {share} full.",
-            amount=amount,
-            share=share,
-        )
-    ]
+    sentences = [tr("After Undo, the context would be {share} full.", share=share)]
     if after.behind_summary:
         sentences.append(
             tr("Some of these texts add nothing, because a summary stands in their place.")

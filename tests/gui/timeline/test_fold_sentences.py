@@ -505,10 +505,9 @@ def test_a_summary_says_who_wrote_it_and_that_there_was_no_room() -> None:
     assert figures(event_of(CALL, OUTPUT, alone)) == "5K → 30 tokens"
 
 
-def after_undo(used: int, put_back: int) -> ContextAfterUndo:
+def after_undo(used: int) -> ContextAfterUndo:
     return ContextAfterUndo(
         used=used,
-        put_back=put_back,
         window=8_192,
         reserve=1_228,
         dollars=0.0,
@@ -516,32 +515,31 @@ def after_undo(used: int, put_back: int) -> ContextAfterUndo:
     )
 
 
-def test_an_undo_says_the_size_of_the_text_once_and_how_full_the_context_is_then() -> None:
+def test_an_undo_says_how_full_the_context_is_then() -> None:
     """Seven figures were told of one Undo, in two counts."""
-    assert fold_sentences.describe_context_after_undo(after_undo(6_249, 1_149)) == (
-        "Undo adds 1.1K tokens. The context would then be 76% full."
+    assert fold_sentences.describe_context_after_undo(after_undo(6_249)) == (
+        "After Undo, the context would be 76% full."
     )
 
 
 def test_an_undo_that_adds_nothing_says_why() -> None:
     """After a summary, the same text was 0 more."""
-    behind = replace(after_undo(2_000, 0), folds=1, behind_summary=1)
+    behind = replace(after_undo(2_000), folds=1, behind_summary=1)
     assert fold_sentences.describe_context_after_undo(behind) == (
         "Undo adds nothing to the context now, because a summary stands in place of this text."
     )
-    two_of_three = replace(after_undo(2_600, 600), folds=3, behind_summary=2)
+    two_of_three = replace(after_undo(2_600), folds=3, behind_summary=2)
     assert fold_sentences.describe_context_after_undo(two_of_three) == (
-        "Undo adds 600 tokens. The context would then be 32% full."
+        "After Undo, the context would be 32% full."
         " Some of these texts add nothing, because a summary stands in their place."
     )
 
 
 def test_an_undo_for_which_there_is_no_room_names_no_figure_that_another_contradicts() -> None:
     """It said that at most 7.0K fit, where 7.2K had just been sent."""
-    after = after_undo(7_210, 700)
+    after = after_undo(7_210)
     assert not after.fits
     assert fold_sentences.describe_context_after_undo(after) == (
-        "Undo would add 700 tokens. That leaves no room for the reply and a summary, so this cannot"
-        " be undone now."
+        "Undo would leave no room for the reply and a summary, so this cannot be undone now."
     )
-    assert after_undo(8_192 - 1_228, 464).fits
+    assert after_undo(8_192 - 1_228).fits
