@@ -770,17 +770,15 @@ class ClientFolding:
     def __init__(self, session: ClientSession) -> None:
         self._session = session
         self.progress: session_events.FoldProgress | None = None
-
-    @property
-    def kind_in_progress(self) -> facts.FoldKind | None:
-        if self.progress is None:
-            return None
-        return self.progress.kind
+        self.kind_in_progress: facts.FoldKind | None = None
 
     def note_progress(self, event: session_events.FoldProgress) -> None:
-        self.progress = event
         if event.done:
             self.progress = None
+            self.kind_in_progress = None
+        else:
+            self.progress = event
+            self.kind_in_progress = event.kind
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
         """Only the host can tell."""

@@ -2,8 +2,8 @@
 model at the right.
 """
 
-from PySide6.QtCore import QSize, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QPushButton, QWidget
 
 from helix_desktop.gui.common import widgets
@@ -18,6 +18,7 @@ PAGES = ("chat", "changes", "cache", "timeline")
 WIDE_TAB_SPACING = 4
 NARROWED_BY = 14  # By so many pixels is a narrow tab narrower.
 NARROW_MARGIN = 8  # At both ends of a bar with narrow tabs, if there is room.
+LEAST_STATE_WIDTH = 90  # In pixels. Fewer would say nothing of the background work.
 SHORTENED_CHOICE_WIDTH = 110  # The minimum width in pixels of a button whose text was shortened.
 
 
@@ -37,6 +38,8 @@ class TopBar(QWidget):
         self.side.setIconSize(QSize(16, 16))
         self.side.setFixedSize(28, 28)
         self._state = widgets.build_plain_label("", "small", self, wraps=False)
+        self._state_words = ""  # Of which the label shows as many as there is room for.
+        self._state_hint = ""
         self.copy = widgets.build_push_button("", self, look="link")
         self.stop = widgets.build_push_button(tr("Stop"), self, look="link")
         self.stop.hide()
@@ -72,7 +75,7 @@ class TopBar(QWidget):
         ):  # With its ring on another tab, two look chosen.
             self._tabs[page].setFocus()
         can_stop_beside_message_box = page == "chat" and self._is_stopped_in_chat
-        shows_state = bool(self._state.text())
+        shows_state = bool(self._state_words)
         self.stop.setVisible(shows_state and not can_stop_beside_message_box)
         self.fit_top_bar()
 
@@ -85,8 +88,9 @@ class TopBar(QWidget):
         `is_stopped_in_chat`: beside the chat's message box is a button that does the same. `hint`:
         why it takes longer.
         """
-        self._state.setText(text)
-        self._state.setToolTip(hint)
+        self._state_words = text
+        self._state_hint = hint
+        self._state.setAccessibleName(text)
         self._state.setAccessibleDescription(hint)
         self.stop.setText(button)
         self._is_stopped_in_chat = is_stopped_in_chat
@@ -117,8 +121,8 @@ class TopBar(QWidget):
         self.fit_top_bar()
 
     def fit_top_bar(self) -> None:
-        """If room is short, shortens the model's name, makes the tabs narrower, and last hides the
-        model, because Ctrl+K finds it too.
+        """If room is short, shortens the model's name, makes the tabs narrower, then shortens what is
+        said of background work, and last hides the model, because Ctrl+K finds it too.
         """
         px = self._theme.zoomed_pixels
         margin = px(20)
@@ -141,10 +145,11 @@ class TopBar(QWidget):
                 self._row.setContentsMargins(px(NARROW_MARGIN), 0, px(NARROW_MARGIN), 0)
                 width_left -= margins_beside_model
 
-        if self._state.text():
-            for widget in (self._state, self.stop):
-                if not widget.isHidden():
-                    width_left -= widget.sizeHint().width()
+        if not self.stop.isHidden():
+            width_left -= self.stop.sizeHint().width()
+        self._fit_words_on_background_work(width_left - least_width)
+        if self._state_words:
+            width_left -= self._state.sizeHint().width()
 
         copy_width = self.copy.sizeHint().width()
         has_room_for_copy = width_left >= copy_width + px(SHORTENED_CHOICE_WIDTH)
@@ -154,6 +159,17 @@ class TopBar(QWidget):
 
         self.model.setVisible(width_left >= least_width)
         self.model.fit_pill_text(width_left - px(10))
+
+    def _fit_words_on_background_work(self, room: int) -> None:
+        """Says of the background work as much as there is room for, and the whole to who points at it."""
+        room = max(room, self._theme.zoomed_pixels(LEAST_STATE_WIDTH))
+        metrics = QFontMetrics(self._state.font())
+        shown = metrics.elidedText(self._state_words, Qt.TextElideMode.ElideRight, room)
+        whole_words = ""
+        if shown != self._state_words:
+            whole_words = self._state_words
+        self._state.setText(shown)
+        self._state.setToolTip("\n".join(filter(None, [whole_words, self._state_hint])))
 
     def _width_of_wide_tabs(self) -> int:
         # A tab needs this much more room when it is no longer narrow.

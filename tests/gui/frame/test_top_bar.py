@@ -89,6 +89,27 @@ def test_at_200_percent_the_model_has_room_beside_the_german_tabs(theme: Theme) 
     assert bar.rect().contains(bar.model.geometry())
 
 
+def test_background_work_is_shortened_before_the_model_is_hidden(theme: Theme) -> None:
+    """At 900 by 600 in German, the model was hidden while a summary was tried again."""
+    bar = TopBar(theme)
+    bar.page_tab("changes").setText("Änderungen")
+    bar.page_tab("timeline").setText("Zeitachse")
+    bar.model.show_choice("m", "demo/demo-small")
+    words = "Neuer Versuch: Zusammenfassung…"
+    bar.show_background_work(words, "Stoppen", is_stopped_in_chat=True, hint="demo: no.")
+    bar.resize(592, 48)
+    bar.show()
+    QApplication.processEvents()
+    assert bar.model.isVisible()
+    assert bar._state.text().startswith("Neuer Versuch")
+    assert bar._state.text() != words
+    assert bar._state.toolTip() == f"{words}\ndemo: no."
+    assert bar.rect().contains(bar.model.geometry())
+    bar.resize(1100, 48)
+    QApplication.processEvents()
+    assert (bar._state.text(), bar._state.toolTip()) == (words, "demo: no.")
+
+
 def test_a_long_models_name_is_shortened_in_its_middle(theme: Theme) -> None:
     bar = TopBar(theme)
     bar.model.show_choice("m", "openrouter/anthropic/claude-4.5")
