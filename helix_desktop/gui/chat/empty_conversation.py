@@ -109,8 +109,10 @@ class EmptyConversationPanel(QWidget):
                 "This workspace has no folder. Ask anything, attach files, or choose a folder in the settings."
             )
         if model_of_new:
+            # The whole name, with the provider, stands at the top right.
+            _, _, name = model_of_new.rpartition("/")
             model_words = tr(
-                "New conversations begin with the model chosen last: {model}.", model=model_of_new
+                "New conversations begin with the model chosen last: {model}.", model=name
             )
             words = f"{words}\n{model_words}"
         self._words.setText(words)

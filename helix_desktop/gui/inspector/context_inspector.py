@@ -115,11 +115,14 @@ class ContextInspector(QWidget):
         widgets.set_surface_look(self, "inspector")
 
     def _lay_out_inspector(self) -> None:
+        """Puts what moment is shown above what is shown of it, and the button that closes the panel
+        at the upper right, where people look for it.
+        """
         row = build_row((self._step, 1), self._now_button, self.close_button)
-        foot = build_column(row, self.slider)
-        self._theme.keep_lengths_scaled(self, foot.setContentsMargins, 16, 8, 16, 12)
-        self._theme.keep_lengths_scaled(self, foot.setSpacing, 4)
-        build_column((self.view, 1), foot, owner=self, margins=0, spacing=0)
+        head = build_column(row, self.slider)
+        self._theme.keep_lengths_scaled(self, head.setContentsMargins, 16, 12, 16, 0)
+        self._theme.keep_lengths_scaled(self, head.setSpacing, 4)
+        build_column(head, (self.view, 1), owner=self, margins=0, spacing=0)
         self._theme.keep_lengths_scaled(self, self.setMinimumWidth, 220)
 
     def inspect_conversation(

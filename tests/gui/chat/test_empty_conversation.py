@@ -49,7 +49,7 @@ def test_a_new_conversation_says_that_it_takes_the_model_chosen_last(
     bench.main_model_name = "local/small"
     window.parts.requests.choices_changed.emit()
     words = window.chat.empty._words.text()
-    assert words.endswith("New conversations begin with the model chosen last: local/small.")
+    assert words.endswith("New conversations begin with the model chosen last: small.")
     bench.main_model_name = DEMO_MODEL
     window.parts.requests.choices_changed.emit()
     assert "chosen last" not in window.chat.empty._words.text()
