@@ -87,7 +87,12 @@ def name_of_writer(tool: str) -> str:
     return make_safe_text(name[:LONGEST_TOOL])
 
 
-def _tool(row: EntryRow, _now: float) -> str:
+def is_document_of_user(row: EntryRow) -> bool:
+    """Whether an entry is a document that the user attached, or the text that was read from it."""
+    return row.about.tool == USER and find_kind_by_ending(row.about.source) is not None
+
+
+def describe_kind_of_entry(row: EntryRow) -> str:
     """Names what wrote an entry. Where two entries have one origin, it says which of them this is:
     what a tool answered or the file that it wrote, a document or the text that was read from it.
     """
@@ -102,6 +107,10 @@ def _tool(row: EntryRow, _now: float) -> str:
     if row.stored.media_type.startswith("text/"):
         return tr("Text of your file")
     return name
+
+
+def _kind_in_cell(row: EntryRow, _now: float) -> str:
+    return describe_kind_of_entry(row)
 
 
 def _size(row: EntryRow, _now: float) -> str:
@@ -145,7 +154,7 @@ ENTRY_COLUMNS: Sequence[EntryColumn] = (
     EntryColumn(
         "source", lambda: tr("Origin"), _source_on_one_line, EntrySort.SOURCE, is_code=True
     ),
-    EntryColumn("tool", lambda: tr("Tool"), _tool, EntrySort.TOOL, 170, 128),
+    EntryColumn("tool", lambda: tr("Tool"), _kind_in_cell, EntrySort.TOOL, 170, 128),
     EntryColumn(
         "size", lambda: tr("Size"), _size, EntrySort.SIZE, 100, 82, is_number=True, hidden_first=4
     ),

@@ -16,7 +16,10 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import CacheCorrupt, HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.content_shapes import ContentShape
-from helix_desktop.gui.cache.entry_columns import name_of_writer
+from helix_desktop.gui.cache.entry_columns import (
+    describe_kind_of_entry,
+    is_document_of_user,
+)
 from helix_desktop.gui.cache.entry_content_view import EntryContentView
 from helix_desktop.gui.common.chip_labels import ChipLabel, DigestLabel
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_date_and_time
@@ -213,7 +216,7 @@ class EntryViewer(QWidget):
         work = catalogue.index.find_entry_uses(digest)
         self._doing.run_in_background(work, then=partial(self._show_entry_uses, digest), owner=self)
         self._versions_button.setText("")
-        if row.about.tool in TOOLS_THAT_STORE_FILES and row.about.source:
+        if _is_of_file(row):
             self._find_versions_of_file(catalogue, row)
 
     def _find_versions_of_file(self, catalogue: ShownCatalogue, row: EntryRow) -> None:
@@ -235,14 +238,13 @@ class EntryViewer(QWidget):
         versions: list[EntryRow] = []
         for other in rows_with_name:
             # The filter also finds other files, in whose names this one's occurs.
-            is_of_file = other.about.source == row.about.source
-            if is_of_file and other.about.tool in TOOLS_THAT_STORE_FILES:
+            if other.about.source == row.about.source and _is_of_file(other):
                 versions.append(other)
         self._versions_menu.clear()
         if len(versions) < 2:
             return
         for version in versions:
-            kind = name_of_writer(version.about.tool)
+            kind = describe_kind_of_entry(version)
             size = format_byte_size(version.stored.size)
             words = f"{format_date_and_time(version.time)} · {kind} · {size}"
             show_version = partial(self.entry_wanted.emit, version.stored.digest)
@@ -374,3 +376,10 @@ def _describe_uses(uses: Sequence[EntryUse]) -> str:
 
 def _time_of_use(use: EntryUse) -> float:
     return use.time
+
+
+def _is_of_file(row: EntryRow) -> bool:
+    """Whether an entry is a content of a file, or what was read from it."""
+    if not row.about.source:
+        return False
+    return row.about.tool in TOOLS_THAT_STORE_FILES or is_document_of_user(row)

@@ -87,6 +87,32 @@ def test_the_versions_of_one_file_stand_together_and_lead_to_each_other(
         assert not button.isVisible()
 
 
+def test_a_document_and_its_text_lead_to_each_other(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    """They stood in two rows of one name, and nothing led from one to the other."""
+    pdf = "application/pdf"
+    original = catalogue.put(b"%PDF-1.7 with pages", "user", "report.pdf", media=pdf)
+    text = catalogue.put(b"the text of the pages", "user", "report.pdf")
+    message = catalogue.put(b"a long message", "user", "message")
+    catalogue.put(b"another long message", "user", "message")
+    page.open_entry_by_digest(original.stored.digest)
+    settle()
+    button = page.viewer._versions_button
+    assert button.text() == "2 versions ▾"
+    menu = page.viewer._versions_menu
+    assert [action.text().split(" · ")[1] for action in menu.actions()] == [
+        "Text of your file",
+        "Your file",
+    ]
+    menu.actions()[0].trigger()
+    settle()
+    assert page.viewer.is_entry_shown(text.stored.digest)
+    page.open_entry_by_digest(message.stored.digest)
+    settle()
+    assert not button.isVisible()
+
+
 def test_damage_is_said_where_it_is_met(
     page: CachePage, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:
