@@ -430,11 +430,11 @@ def test_every_open_workspace_is_searched(window: MainWindow, desk: FakeDesk) ->
     window.workspaces.go_to_workspace("parser")
     window.palette_box.open_palette("Shard")
     window.search.search_everywhere("Shard")
-    notes = [
-        find.note for find in window.palette_box._model.items if find.kind in ("entry", "message")
-    ]
-    assert any("storage-engine" in note for note in notes)
-    assert not notes[0].startswith("storage-engine")
+    items = window.palette_box._model.items
+    places = [find.workspace for find in items if find.kind in ("entry", "message")]
+    assert "storage-engine" in places
+    assert places[0] == "", "the shown workspace stands first"
+    assert "In storage-engine:" in [find.text for find in items]
 
 
 def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(
@@ -444,7 +444,7 @@ def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(
     window.palette_box.open_palette("Shard")
     window.search.search_everywhere("Shard")
     finds = [find for find in window.palette_box._model.items if find.kind != "action"]
-    assert any(find.kind == "entry" and find.note.startswith("parser") for find in finds)
+    assert any(find.kind == "entry" and find.workspace == "parser" for find in finds)
     assert ("Not searched: this workspace is open in another program", "infra") in [
         (f.text, f.note) for f in finds
     ]
@@ -465,7 +465,10 @@ def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(
         if find.text.startswith("Not fully searched")
     ]
     assert late == ["infra"]
-    message = next(find for find in finds if find.note == "parser · Extract the lock manager")
+    title = "Extract the lock manager"
+    message = next(
+        find for find in finds if find.workspace == "parser" and find.note.endswith(title)
+    )
     message.act()
     assert window.current_workbench is desk.benches["parser"]
 
@@ -479,7 +482,7 @@ def test_a_workspace_that_an_import_opened_is_searched_as_one_that_is_open_here(
     window.search.search_everywhere("Shard")
     finds = [find for find in window.palette_box._model.items if find.kind != "action"]
     assert not any(find.text.startswith("Not searched") for find in finds)
-    assert any(find.kind == "entry" and find.note.startswith("infra") for find in finds)
+    assert any(find.kind == "entry" and find.workspace == "infra" for find in finds)
 
 
 def test_letters_typed_at_a_tab_or_a_tile_go_into_the_message(window: MainWindow) -> None:
