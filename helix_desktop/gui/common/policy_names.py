@@ -5,7 +5,7 @@ from helix_desktop.engine.context_usage import WindowMeter, tokens_at_which_hand
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.sentence_translation import join_sentences
-from helix_desktop.gui.translation import format_percent, tr, translate_name
+from helix_desktop.gui.translation import format_number, format_percent, tr, translate_name
 
 # What happens, the kind of the result, and the share of the window.
 FoldThreshold = tuple[str, ContextKind, float]
@@ -39,7 +39,7 @@ def list_fold_thresholds(policy: Policy, meter: WindowMeter) -> list[FoldThresho
 class PresetChoice:
     """A preset as people read it. `preset` is its name in the settings file, and `meaning` says
     what it does, `brief` in the few words of a menu. `measured`: what it cost in recorded
-    sessions, if people must know that first.
+    sessions, if that is not what it is compared with.
     """
 
     preset: str
@@ -53,6 +53,26 @@ class PresetChoice:
         return join_sentences(self.meaning, self.measured)
 
 
+# By how many percent each preset cost more than sending everything as long as it fits, in the 31
+# sessions of the help page on savings, all in the same way (`tests/benchmarks/bill.py`).
+MEASURED_PERCENT = {"layered": -25.0, "keeps_most": -16.0, "helix": 2.5, "observational": 9.0}
+
+
+def _describe_measured_cost(preset: str) -> str:
+    percent = MEASURED_PERCENT[preset]
+    decimals = 0 if percent == round(percent) else 1
+    share = tr("{n}%", n=format_number(abs(percent), decimals))
+    if percent < 0:
+        return tr(
+            "Cost in 31 recorded sessions: {share} less than sending everything as long as it fits.",
+            share=share,
+        )
+    return tr(
+        "Cost in 31 recorded sessions: {share} more than sending everything as long as it fits.",
+        share=share,
+    )
+
+
 def list_plain_choices() -> tuple[PresetChoice, ...]:
     cheapest = tr(
         "Shortens when that saves money at the model's prices. If a price is not known, typical prices are assumed."
@@ -60,9 +80,19 @@ def list_plain_choices() -> tuple[PresetChoice, ...]:
     keep_more = tr("Shortens when more than half of a large window is used.")
     leave = tr("Shortens nothing. When the model's window is full, the conversation ends.")
     return (
-        PresetChoice("layered", tr("Cheapest"), tr("when that saves money"), cheapest),
         PresetChoice(
-            "keeps_most", tr("Keep more"), tr("from half of a large window on"), keep_more
+            "layered",
+            tr("Cheapest"),
+            tr("when that saves money"),
+            cheapest,
+            _describe_measured_cost("layered"),
+        ),
+        PresetChoice(
+            "keeps_most",
+            tr("Keep more"),
+            tr("from half of a large window on"),
+            keep_more,
+            _describe_measured_cost("keeps_most"),
         ),
         PresetChoice("none", tr("Leave everything"), tr("never shortened"), leave),
     )
@@ -70,8 +100,8 @@ def list_plain_choices() -> tuple[PresetChoice, ...]:
 
 def list_named_presets() -> tuple[PresetChoice, ...]:
     return (
-        PresetChoice("helix", tr("Old outputs first"), tr("to one line after ten to twenty steps"), tr("Old outputs become one line after ten to twenty steps, and a summary replaces older messages shortly before the window is full."), tr("Cost: 4% more than sending everything in 31 recorded sessions, 16% less in ten of them.")),
-        PresetChoice("observational", tr("Dated notes"), tr("in place of older messages"), tr("The agent is asked which parts of a large output it needs, and older messages become dated notes."), tr("Cost: 27% less than sending everything in the same ten sessions, where Cheapest cost 50% less.")),
+        PresetChoice("helix", tr("Old outputs first"), tr("to one line after ten to twenty steps"), tr("Old outputs become one line after ten to twenty steps, and a summary replaces older messages shortly before the window is full."), _describe_measured_cost("helix")),
+        PresetChoice("observational", tr("Dated notes"), tr("in place of older messages"), tr("The agent is asked which parts of a large output it needs, and older messages become dated notes."), _describe_measured_cost("observational")),
     )  # fmt: skip
 
 
