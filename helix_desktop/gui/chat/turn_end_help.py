@@ -90,8 +90,8 @@ class TurnEndHelpLine(QWidget):
             self.hide()
             return
         words = translate_name("help after a turn", help_kind)
-        if help_kind is TurnEndHelp.BROKEN and _was_reply_cut(session):
-            words = ""  # The transcript already says that the reply was cut off.
+        if help_kind is TurnEndHelp.BROKEN and _is_end_said_in_transcript(session):
+            words = ""
         # A turn that never ended has no line about its files in the transcript.
         changed_files = _describe_files_of_open_turn(session)
         self._review.setVisible(bool(changed_files))
@@ -186,11 +186,16 @@ def _find_turn_end(session: ShownSession) -> TurnEnded | None:
     return None
 
 
-def _was_reply_cut(session: ShownSession | None) -> bool:
+def _is_end_said_in_transcript(session: ShownSession | None) -> bool:
+    """Whether the transcript says already that the reply was cut off, or that the user has gone
+    back, which interrupts no reply.
+    """
     if session is None:
         return False
     last_step = _find_last_step(session)
-    return isinstance(last_step, ModelReplied) and last_step.stop is Stop.CUT
+    if isinstance(last_step, ModelReplied):
+        return last_step.stop is Stop.CUT
+    return isinstance(last_step, Rewound)
 
 
 def _find_last_step(session: ShownSession) -> Fact | None:

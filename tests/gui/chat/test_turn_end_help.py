@@ -151,6 +151,15 @@ def test_how_a_turn_ended_stays_true_after_an_undo(theme: Theme) -> None:
     assert find_turn_end_help(session(ended(TurnEnd.STEP_LIMIT), Rewound(0))) is None
 
 
+def test_a_rewind_is_not_said_to_have_interrupted_a_reply(theme: Theme) -> None:
+    """After a rewind to an answer, a line said that the reply was interrupted. It was whole."""
+    line = TurnEndHelpLine(theme)
+    whole_reply = ModelReplied(parts=(Text("All of it."),), model="m", stop=Stop.END)
+    line.show_last_turn_end(session(whole_reply, Rewound(1), is_turn_open=True))
+    assert line._words.text() == ""
+    assert line._go.text() == "Continue"
+
+
 def test_what_runs_elsewhere_needs_no_help_here(theme: Theme) -> None:
     line = TurnEndHelpLine(theme)
     line.elsewhere = True
