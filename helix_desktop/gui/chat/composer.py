@@ -850,7 +850,7 @@ def _name_mode_with_exceptions(mode: str, allowed_uses: Sequence[str]) -> str:
         names = _name_uses(["edits", *allowed_uses])
     if len(names) > MOST_EXCEPTIONS_IN_NAME:
         return tr("Ask, with exceptions")
-    return tr("Ask, except: {uses}", uses=", ".join(names))
+    return tr("Ask, but allow {uses}", uses=", ".join(names))
 
 
 def _name_uses(allowed_uses: Sequence[str]) -> Sequence[str]:

@@ -197,10 +197,10 @@ def test_the_mode_menu_says_below_each_mode_what_it_still_asks(composer: Compose
     ("mode", "uses", "shown"),
     [
         ("ask", [], "Ask before changes and commands"),
-        ("ask", ["edits"], "Ask, except: edits"),
-        ("ask", ["edits", "some commands"], "Ask, except: edits, some commands"),
+        ("ask", ["edits"], "Ask, but allow edits"),
+        ("ask", ["edits", "some commands"], "Ask, but allow edits, some commands"),
         ("ask", ["edits", "commands", "some web pages"], "Ask, with exceptions"),
-        ("allow edits", ["some commands"], "Ask, except: edits, some commands"),
+        ("allow edits", ["some commands"], "Ask, but allow edits, some commands"),
         ("plan", ["some commands"], "Plan"),
         ("ask", ["a use of a newer host"], "Ask before changes and commands"),
     ],
