@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QComboBox, QWidget
 
 from helix_desktop.errors import HelixError
@@ -21,6 +22,8 @@ from helix_desktop.gui.common.widgets import (
 )
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.sentence_translation import translate_sentences
+
+MARGIN = 20
 
 
 class FieldsDialog(TransientDialog):
@@ -43,9 +46,10 @@ class FieldsDialog(TransientDialog):
         super().__init__(title, parent, 600)
         self.values = {field.name: field.value for field in fields}
         self._save = save
+        self._widest_choice = 0
         self.trouble = build_plain_label("", "danger", self)
         self.buttons = build_confirm_buttons(self, yes, self._save_values_and_close)
-        column = build_column(*above, owner=self, margins=20)
+        column = build_column(*above, owner=self, margins=MARGIN)
         for field in fields:
             keep_value = partial(self.values.__setitem__, field.name)
             column.addWidget(build_field_row(field, keep_value, self))
@@ -56,11 +60,20 @@ class FieldsDialog(TransientDialog):
         column.addWidget(self.buttons)
 
     def _align_choices(self) -> None:
-        """Gives all choices the width of the widest, so that they begin below each other."""
+        """Gives all choices the width of the widest, so that they begin below each other, but no
+        more than the dialog has.
+        """
         choices = self.findChildren(QComboBox)
-        widest = max((choice.maximumWidth() for choice in choices), default=0)
         for choice in choices:
-            choice.setFixedWidth(widest)
+            self._widest_choice = max(self._widest_choice, choice.maximumWidth())
+        # A model may have a very long name, which the choice then cuts off.
+        width = min(self._widest_choice, self.width() - 2 * MARGIN)
+        for choice in choices:
+            choice.setFixedWidth(width)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._align_choices()
 
     def _focus_first_field(self, fields: Sequence[FieldDeclaration]) -> None:
         """Without this, the main button has the focus, and a typed space presses it."""

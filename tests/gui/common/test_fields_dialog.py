@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QComboBox, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QComboBox, QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop.gui import translation
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
@@ -91,3 +91,18 @@ def test_the_choices_of_a_new_task_begin_below_each_other(
     assert len(choices) == 2
     lefts = {choice.mapTo(dialog, QPoint()).x() for choice in choices}
     assert len(lefts) == 1
+
+
+def test_a_choice_with_a_long_text_ends_within_the_dialog(owner: QWidget) -> None:
+    """The right edges of all choices of a new task were cut off by the name of a model."""
+    name = "a-model-with-a-name-" * 6
+    dialog, _saved = open_dialog(owner, declare_task_fields({"w": "Workspace"}, [name]))
+    choices = dialog.findChildren(QComboBox)
+    assert len({choice.width() for choice in choices}) == 1
+    for width in (600, 460):
+        dialog.resize(width, 500)
+        QApplication.processEvents()
+        for choice in choices:
+            right = choice.mapTo(dialog, QPoint(choice.width(), 0)).x()
+            assert right <= dialog.width() - 20
+            assert choice.visibleRegion().boundingRect().width() == choice.width()
