@@ -60,7 +60,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         `on_imported` is called after an import, `on_conversations_changed` after one
         was undone.
         """
-        super().__init__(tr("Import conversations"), parent, 720, 560)
+        super().__init__(tr("Import conversations"), parent, 860, 560)
         self._runner = runner
         self._histories = histories
         self._settings = settings
