@@ -598,6 +598,11 @@ class NewConversation:
         chosen_model = self.bench.main_model_name
         if chosen_model:
             await self.bench.save_conversation_model(session.id, chosen_model)
+        # The file has the message there before the conversation has it. After a kill, nobody would
+        # look for a message of a new conversation in those that there are.
+        sender = self.sender
+        sender.sides.unsent_messages.keep_until_sent((self.bench.id, session.id), self.message)
+        await sender.parts.state_file.write_and_wait()
         return session
 
     def _send_first_message(self, session: ShownSession) -> None:

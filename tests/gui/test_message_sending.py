@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import pytest
 from PySide6.QtCore import Qt
@@ -437,6 +437,37 @@ def test_an_edited_message_that_is_asked_about_survives_a_kill(
     click_way(window, answer)
     assert said(session)[-1] == "Otherwise"
     assert text_after_kill(window, theme, session) == ""
+
+
+def test_a_first_message_is_there_once_after_a_kill(
+    window: MainWindow, bench: FakeWorkbench, theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file had it as one of a new conversation, when a conversation had it already."""
+    drafts: list[str] = []
+    send_message = FakeSession.send_message
+
+    def look_and_send(session: FakeSession, *args: Any, **named: Any) -> None:
+        for _ in range(2):
+            file_then = Path(window.state_file._file).with_name("after-kill.json")
+            file_then.write_bytes(Path(window.state_file._file).read_bytes())
+            composer = Composer(theme, WindowStateFile(file_then))
+            composer.show_draft_of(bench.id, "new", "")
+            composer.take_over_messages_of_last_start(ConversationState(), [])
+            drafts.append(composer.text.toPlainText())
+            composer.show_draft_of(bench.id, session.id, "")
+            composer.take_over_messages_of_last_start(session.state, session.queue)
+            drafts.append(composer.text.toPlainText())
+            if not said(session):
+                send_message(session, *args, **named)
+
+    monkeypatch.setattr(FakeSession, "send_message", look_and_send)
+    window.sides.begin_new_conversation()
+    window.chat.composer.text.setPlainText("all of it")
+    window.state_file.write_state_file()
+    window.chat.composer.send_composed_message(steer=False)
+    assert window.current_session is not None
+    assert said(bench.sessions[window.current_session.id]) == ["all of it"]
+    assert drafts == ["", "all of it", "", ""], "once before it is sent, and once after it"
 
 
 @pytest.mark.parametrize("draft", ["", "and more"])

@@ -71,8 +71,10 @@ def prepare(
     asyncio.run(make())
 
 
-def drive(home: Path, story: Story) -> int:
-    """Run the window until the story is over; 1 where it ended with an error, which is shown."""
+def drive(home: Path, story: Story, *arguments: str) -> int:
+    """Run the window until the story is over; 1 where it ended with an error, which is shown.
+    `arguments`: those of its command line.
+    """
     failed: list[BaseException] = []
 
     class Driven(window_program.WindowProgram):
@@ -90,7 +92,7 @@ def drive(home: Path, story: Story) -> int:
                 self._close_window()
 
     window_program.WindowProgram = Driven  # type: ignore[misc] # what app.main starts
-    code = window_start.main(home / HOME, [])
+    code = window_start.main(home / HOME, arguments)
     return 1 if failed else code
 
 
@@ -109,9 +111,8 @@ async def opened(run: window_program.WindowProgram, workspace: str) -> None:
     await until(lambda: any(row.name == workspace for row in window.workspaces.listed))
     row = next(row for row in window.workspaces.listed if row.name == workspace)
     window.rail.chosen.emit(row.id)
-    await until(
-        lambda: window.current_workbench is not None and window.current_workbench.id == row.id
-    )
+    showing = window.parts.showing
+    await until(lambda: showing.workspace is not None and showing.workspace.id == row.id)
 
 
 def turns(run: window_program.WindowProgram) -> int:
