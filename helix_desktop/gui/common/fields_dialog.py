@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QComboBox, QWidget
 
 from helix_desktop.errors import HelixError
@@ -82,6 +82,9 @@ class FieldsDialog(TransientDialog):
         first_field = self.findChild(QWidget, fields[0].name)
         if first_field is not None:
             first_field.setFocus()
+        if isinstance(first_field, LongTextField):
+            # Who writes on or presses Return does not mean the place before the text.
+            first_field.moveCursor(QTextCursor.MoveOperation.End)
 
     def _save_values_and_close(self) -> None:
         self.setFocus()  # The field being edited accepts the typed value when it loses the focus.

@@ -121,7 +121,9 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), outcome)
     if not returned.ok:
         outcome = tr("failed")
-        if returned.exit_code is not None:
+        if returned.exit_code is None:
+            chips += _build_chips_of_failure(returned)
+        else:
             outcome = tr("exit {code}", code=returned.exit_code)
         return ToolCallLine(words, CallStatus.FAILED, tuple(chips), outcome)
     duration = ""
@@ -137,6 +139,14 @@ def _build_chips_of_denial(returned: ToolReturned) -> list[LineChip]:
     if not shown_words:
         return []
     return [LineChip(f"“{shown_words}”")]
+
+
+def _build_chips_of_failure(returned: ToolReturned) -> list[LineChip]:
+    """Shows the first words of the error, which usually say why the call failed."""
+    reason = shorten_to_line(make_safe_text(returned.head[: _LONGEST * 2]), _LONGEST)
+    if not reason:
+        return []
+    return [LineChip(reason)]
 
 
 def _was_call_stopped(returned: ToolReturned) -> bool:

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
+from helix_desktop.gui.common.setting_fields import LongTextField
 from helix_desktop.gui.fleet.fleet_tasks_page import FleetTasksPage
 from helix_desktop.gui.theme import Theme
 from helix_desktop.program_folders import ProgramFolders
@@ -77,6 +78,9 @@ def test_an_example_is_put_into_a_new_task_by_one_press_and_not_started(
     (dialog,) = page.findChildren(FieldsDialog)
     assert str(dialog.values["text"]).startswith("Read the files in this folder")
     assert dialog.values["allowed"] == ""
+    text = dialog.findChild(LongTextField, "text")
+    assert text is not None
+    assert text.textCursor().atEnd(), "Return moved the example down"
     assert parts.fleet.asked == []
     dialog.reject()
     page.show_tasks_of_fleet(FOUND)

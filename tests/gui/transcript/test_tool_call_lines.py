@@ -118,6 +118,15 @@ def test_how_it_went() -> None:
         state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, exit_code=101)), 102.0
     )
     assert (failed.status, failed.outcome) == (CallStatus.FAILED, "exit 101")
+    head = "old_text is not in\nlock.rs\u202e; nothing was changed."
+    not_done = state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, head=head))
+    line = build_call_line(not_done, 102.0)
+    (reason,) = [chip.text for chip in line.chips]
+    assert (line.outcome, reason[:26], "\u202e" in reason) == (
+        "failed",
+        "old_text is not in lock.rs",
+        False,
+    )
     refused = state(
         returned=ToolReturned("c1", OUTPUT, 9, ok=False),
         decided=Decided("c1", allowed=False, by="user"),
