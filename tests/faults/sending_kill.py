@@ -24,7 +24,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,7 @@ from helix_desktop.gui.shown_workspace import ShownSession, client_of_host
 from helix_desktop.gui.theme import Theme
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.program_settings import ASK_ABOVE
-from helix_desktop.workbench import Workbenches
+from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.tour_folder import MODEL, create_tour_folder
 from tests.faults.store_load import Say, in_child, told
 from tests.faults.store_report import report
@@ -213,7 +213,7 @@ class PersonAtMessageBox:
 
     @property
     def session(self) -> ShownSession | None:
-        return self.window.current_session
+        return self.window.parts.showing.conversation
 
     async def act(self) -> None:
         await self.answer_questions()
@@ -388,10 +388,8 @@ def _read_in_child(place: Path, asked: list[str], found: Counter[str], trial: st
         from PySide6.QtWidgets import QApplication
 
         application = QApplication([])
-        for where, words in asyncio.run(read_what_is_there(place)):
+        for where, words in asyncio.run(read_what_is_there(place, asked)):
             say(f"{where} {words}")
-        if asked:
-            say(asyncio.run(ask_again(place, *asked)))
         say("done")
         del application
 
@@ -411,9 +409,11 @@ def _read_in_child(place: Path, asked: list[str], found: Counter[str], trial: st
     return there
 
 
-async def read_what_is_there(place: Path) -> list[tuple[str, str]]:
-    """What the conversations and queues have, and what the message boxes have after a new start."""
-    desk: Workbenches = desk_of(place)
+async def read_what_is_there(place: Path, asked: Sequence[str]) -> list[tuple[str, str]]:
+    """What the conversations and queues have, and what the message boxes have after a new start.
+    Then what was `asked` must be asked again.
+    """
+    desk = desk_of(place)
     bench = await desk.open_workspace(WORKSPACE)
     # A further window has a file of its own.
     boxes: list[Composer] = []
@@ -439,6 +439,8 @@ async def read_what_is_there(place: Path) -> list[tuple[str, str]]:
             there.extend(("queued", line) for line in lines_of(message.parts))
         look_into_boxes(row.id, session.conversation.state, session.queue)
     look_into_boxes(NEW, ConversationState(), ())
+    for preview in asked:
+        there.append(("again", await ask_again(bench, place / "work" / MADE, preview)))
     await desk.aclose()
     return there
 
@@ -447,34 +449,28 @@ def encode_preview(question: PermissionQuestion) -> str:
     return question.preview.replace("\n", "\\n")
 
 
-async def ask_again(place: Path, asked: str) -> str:
+async def ask_again(bench: Workbench, made: Path, asked: str) -> str:
     """Continues the turn, which must ask the same before anything runs."""
-    desk = desk_of(place)
+    rows = bench.list_conversations()
+    (conversation,) = [row.id for row in rows if row.title.startswith("worked")]
+    session = await bench.open_session(conversation)
+    again: asyncio.Future[PermissionQuestion] = asyncio.get_running_loop().create_future()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, QuestionAsked) and not again.done():
+            again.set_result(event.question)
+
+    session.subscribe_to_events(hear)
+    session.resume_turn()
     try:
-        bench = await desk.open_workspace(WORKSPACE)
-        (conversation,) = (
-            row.id for row in bench.list_conversations() if row.title.startswith("worked")
-        )
-        session = await bench.open_session(conversation)
-        again: asyncio.Future[PermissionQuestion] = asyncio.get_running_loop().create_future()
-
-        def hear(event: Event) -> None:
-            if isinstance(event, QuestionAsked) and not again.done():
-                again.set_result(event.question)
-
-        session.subscribe_to_events(hear)
-        session.resume_turn()
-        try:
-            question = await asyncio.wait_for(again, 60)
-        except TimeoutError:
-            return "again it was not asked again"
-        if encode_preview(question) != asked:
-            return "again something else was asked"
-        if (place / "work" / MADE).exists():
-            return "again it ran without an answer"
-        return "again asked"
-    finally:
-        await desk.aclose()
+        question = await asyncio.wait_for(again, 60)
+    except TimeoutError:
+        return "it was not asked again"
+    if encode_preview(question) != asked:
+        return "something else was asked"
+    if made.exists():
+        return "it ran without an answer"
+    return "asked"
 
 
 def main() -> int:
