@@ -30,12 +30,14 @@ TALKATIVE = (
     "httpx2",
     "httpcore",
     "httpcore2",
-    "mcp",
     "asyncio",
     "markdown_it",
     "qasync",
     "urllib3",
 )
+# Its warnings quote what a server sends, as often as it sends it: in seconds they would fill the log
+# and take everything else out of it. The caller logs what fails.
+QUOTING = ("mcp", "client")  # "client" is a name of the MCP SDK as well.
 
 # Matches keys of well-known providers, bearer tokens, and passwords and tokens in URLs, up to the
 # last @ before a slash.
@@ -136,6 +138,8 @@ def start_logging(
     root.setLevel(level.upper())
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in QUOTING:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
     def stop_logging() -> None:
         root.removeHandler(handler)

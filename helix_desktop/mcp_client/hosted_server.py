@@ -52,6 +52,11 @@ LONGEST_REASON = 4_000
 LONGEST_FORM = 20_000  # Characters of a form's description in JSON.
 MOST_QUESTIONS = 20  # Of a server during one call. Further ones are declined unseen.
 MOST_TOOL_BYTES = 8 << 20  # The end of a longer list of tools is left out.
+LONGEST_OWN_NAME = (
+    1_000  # Characters. What has a longer name is left out: it would fill the screen.
+)
+LONGEST_ERROR = 1_000  # Characters of a server's error. The end of a longer one is left out.
+MOST_PROMPT_ARGUMENTS = 100
 McpSecret: TypeAlias = McpServerSecret | McpSignIn
 log = logging.getLogger(__name__)
 
@@ -226,6 +231,7 @@ class HostedServer:
     _client: Any = None
     _running_calls: list[_RunningServerCall] = field(default_factory=list)
     _questions_left: int = MOST_QUESTIONS  # The server may ask so often until the next call.
+    _is_refusal_logged: bool = False  # Of a question since the last call.
     # Set when the user wants a new connection without waiting for a pause.
     _is_reconnect_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     # Set when the list of tools has changed, or the connection is lost.
@@ -425,6 +431,7 @@ class HostedServer:
                 cache=None,
             ) as client,
         ):
+            client.session.validate_tool_result = _accept_any_result
             yield client
 
     async def _config_with_secrets(self) -> ServerConfig:
@@ -514,10 +521,16 @@ class HostedServer:
         await self._list_prompts_and_resources()
 
         usable_tools: list[Any] = []
+        count_of_tasks = 0
+        count_of_long_names = 0
         for tool in listed_tools:
             # Such a tool answers later, to a client that asks again for its task.
             task_support = getattr(tool.execution, "task_support", None)
-            if task_support != "required":
+            if task_support == "required":
+                count_of_tasks += 1
+            elif len(tool.name) > LONGEST_OWN_NAME:
+                count_of_long_names += 1
+            else:
                 usable_tools.append(tool)
         self.all_tools = tuple(map(self._build_server_tool, usable_tools))
 
@@ -531,10 +544,10 @@ class HostedServer:
             notes.append(
                 f"The list of tools is longer than {MOST_TOOL_BYTES >> 20} MB, so the rest was left out."
             )
-        if usable_count < len(listed_tools):
-            notes.append(
-                f"Tools left out because they run only as tasks: {len(listed_tools) - usable_count}."
-            )
+        if count_of_tasks:
+            notes.append(f"Tools left out because they run only as tasks: {count_of_tasks}.")
+        if count_of_long_names:
+            notes.append(f"Tools left out because their names are too long: {count_of_long_names}.")
         self._set_status(McpConnectionState.READY, " ".join(notes), tools=usable_count)
 
     async def _fetch_tool_list(self) -> tuple[list[Any], bool]:
@@ -561,11 +574,20 @@ class HostedServer:
         try:
             if capabilities.prompts:
                 listed_prompts = await self._client.list_prompts()
-                self.prompts = tuple(map(self._build_prompt, listed_prompts.prompts[:MOST_TOOLS]))
+                prompts = listed_prompts.prompts[:MOST_TOOLS]
+                self.prompts = tuple(
+                    self._build_prompt(prompt)
+                    for prompt in prompts
+                    if len(prompt.name) <= LONGEST_OWN_NAME
+                )
             if capabilities.resources:
                 listed_resources = await self._client.list_resources()
                 resources = listed_resources.resources[:MOST_TOOLS]
-                self.resources = tuple(map(self._build_resource, resources))
+                self.resources = tuple(
+                    self._build_resource(resource)
+                    for resource in resources
+                    if len(str(resource.uri)) <= LONGEST_OWN_NAME
+                )
         except Exception as error:
             log.info(
                 "MCP server %s does not list its prompts",
@@ -574,13 +596,15 @@ class HostedServer:
             )
 
     def _build_prompt(self, prompt: Any) -> McpServerPrompt:
-        arguments = tuple(argument.name for argument in prompt.arguments or ())
+        listed_arguments = (prompt.arguments or ())[:MOST_PROMPT_ARGUMENTS]
+        arguments = tuple(argument.name for argument in listed_arguments)
         description = prompt.description or prompt.title or ""
-        return McpServerPrompt(self.config.name, prompt.name, description, arguments)
+        shown_description = description[: tool_results.LONGEST_DESCRIPTION]
+        return McpServerPrompt(self.config.name, prompt.name, shown_description, arguments)
 
     def _build_resource(self, resource: Any) -> McpServerResource:
         name = resource.title or resource.name
-        return McpServerResource(self.config.name, str(resource.uri), name)
+        return McpServerResource(self.config.name, str(resource.uri), name[:LONGEST_OWN_NAME])
 
     async def fetch_prompt_text(self, name: str, values: Mapping[str, str]) -> str:
         """Return what a prompt of the server says, with these values for its arguments."""
@@ -691,9 +715,11 @@ class HostedServer:
         running_call = _RunningServerCall(context)
         self._running_calls.append(running_call)
         self._questions_left = MOST_QUESTIONS
+        self._is_refusal_logged = False
         try:
             result = await self._ask_server(name, call_tool, running_call)
-            return tool_results.convert_tool_result(result)
+            # In a thread, because a large result takes a second.
+            return await asyncio.to_thread(tool_results.convert_tool_result, result)
         finally:
             self._running_calls.remove(running_call)
             running_call.take_back_questions()
@@ -719,7 +745,7 @@ class HostedServer:
 
     def _describe_failure(self, name: str, error: Exception) -> str:
         cause = _innermost_error(error)
-        words = str(cause)[:1_000] or type(cause).__name__
+        words = str(cause)[:LONGEST_ERROR] or type(cause).__name__
         return f"The server {self.config.name} failed during {name}: {words}"
 
     # --- Handling the server's own requests and notifications
@@ -741,7 +767,9 @@ class HostedServer:
         question = self._build_elicitation(params, schema)
         reason_to_decline = self._find_reason_to_decline(question, getattr(params, "url", ""))
         if reason_to_decline:
-            log.info("the MCP server %s %s", self.config.name, reason_to_decline)
+            if not self._is_refusal_logged:  # Once: it may ask ten thousand times in a second.
+                self._is_refusal_logged = True
+                log.info("the MCP server %s %s", self.config.name, reason_to_decline)
             return types.ElicitResult(action="decline")
         self._questions_left -= 1
         newest_call = self._running_calls[-1]
@@ -823,11 +851,12 @@ class HostedServer:
         if cause is None:
             return f"the connection was lost.{last_output}"
         explanation = _explain_wrong_message(cause)
+        words = str(cause)[:LONGEST_ERROR]
         if not explanation and self.config.url:
             host = urlsplit(self.config.url).netloc
-            explanation = f"{host} could not be reached ({cause}). Check the address and the proxy."
+            explanation = f"{host} could not be reached ({words}). Check the address and the proxy."
         if not explanation:
-            explanation = f"{cause}.{last_output}"
+            explanation = f"{words}.{last_output}"
         return explanation
 
 
@@ -851,9 +880,18 @@ def _as_sentence(line: str) -> str:
     return f"{line.rstrip()}."
 
 
+async def _accept_any_result(name: str, result: Any) -> None:
+    """Stands for the SDK's comparison of a result with the schema that the server gave for it. Both
+    are the server's: a schema whose parts refer to each other, or one with a pattern, is compared for
+    years, and holds the whole program meanwhile. The model reads a result as it is.
+    """
+    del name, result
+
+
 def _is_plain_web_address(address: str) -> bool:
     """Whether a reader sees which computer an address leads to: in `https://bank.com@evil.com`, what
-    looks like the computer is only a name to log in with. A backslash counts as a slash in browsers.
+    looks like the computer is only a name to log in with. A backslash counts as a slash in browsers,
+    and letters of other alphabets, or their slashes, look like those of another computer's name.
     """
     if not address.isprintable() or " " in address or "\\" in address:
         return False
@@ -862,7 +900,7 @@ def _is_plain_web_address(address: str) -> bool:
     except ValueError:
         return False
     is_of_the_web = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    return is_of_the_web and "@" not in parts.netloc
+    return is_of_the_web and "@" not in parts.netloc and parts.netloc.isascii()
 
 
 def _accept_elicitation(values: str, *, has_form: bool) -> "types.ElicitResult":

@@ -14,10 +14,11 @@ from helix_desktop.documents.document_kinds import find_document_kind
 from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.engine.ports import ForeignToolResult
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import parse_json_or_none
+from helix_desktop.json_values import has_more_values, parse_json_or_none
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 LARGEST_IMAGE = 10 << 20
+MOST_VALUES = 500_000  # Of the texts of a result that are compared with its structured part.
 LONGEST_TOOL_NAME = 64  # In characters. Some providers refuse longer names.
 LONGEST_DESCRIPTION = 8_000  # In characters. The end of a longer description is left out.
 _ILLEGAL_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -91,8 +92,7 @@ def convert_tool_result(result: Any) -> ForeignToolResult:
     structured = getattr(result, "structured_content", None)
     if structured is not None:
         # Most servers give the same once more as text, for clients that know no structured results.
-        is_repeated = any(_repeats_structured(text, structured) for text in content.texts)
-        if not is_repeated:
+        if not _repeats_structured(content.texts, structured):
             content.texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
 
     text = "\n".join(content.texts)
@@ -104,11 +104,18 @@ def convert_tool_result(result: Any) -> ForeignToolResult:
     return ForeignToolResult(text, is_ok, tuple(content.images), tuple(content.files))
 
 
-def _repeats_structured(text: str, structured: Any) -> bool:
-    """Whether a text repeats the structured result, completely or as its only value."""
-    if isinstance(structured, dict) and list(structured.values()) == [text]:
+def _repeats_structured(texts: list[str], structured: Any) -> bool:
+    """Whether one of the texts repeats the structured result, completely or as its only value."""
+    is_single_value = isinstance(structured, dict) and len(structured) == 1
+    if is_single_value and next(iter(structured.values())) in texts:
         return True
-    return bool(parse_json_or_none(text) == structured)
+    # A server may give a hundred thousand texts. All together are parsed like one message.
+    most_values_of_each = MOST_VALUES // max(len(texts), 1)
+    for text in texts:
+        has_too_many = has_more_values(text.encode("utf-8", "replace"), most_values_of_each)
+        if not has_too_many and parse_json_or_none(text) == structured:
+            return True
+    return False
 
 
 def build_tool_spec(server: str, tool: Any) -> ToolSpec:

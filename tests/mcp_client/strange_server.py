@@ -33,7 +33,7 @@ def tools() -> list[dict[str, Any]]:
             {"name": f"tool{n}", "description": "x" * (1 << 20), "inputSchema": {"type": "object"}}
             for n in range(3)
         ]
-    if WAY == "listed":
+    if WAY in ("listed", "schema"):
         listed: list[dict[str, Any]] = json.loads(Path(sys.argv[2]).read_text())
         return listed
     if WAY == "changing" and Path(sys.argv[2]).exists():
@@ -56,7 +56,7 @@ def ask_and_answer(request: dict[str, Any]) -> None:
     answer(request, {"content": [{"type": "text", "text": text}]})
 
 
-def call(request: dict[str, Any]) -> None:  # noqa: PLR0911 -- one way after the other
+def call(request: dict[str, Any]) -> None:  # noqa: C901, PLR0911 -- one way after the other
     if WAY == "hang at call":
         Path(sys.argv[2]).write_text("called")
         return
@@ -85,6 +85,13 @@ def call(request: dict[str, Any]) -> None:  # noqa: PLR0911 -- one way after the
     if WAY in ("asks", "asks and goes on"):
         ask_and_answer(request)
         return
+    if WAY == "schema":
+        structured = json.loads(Path(sys.argv[3]).read_text())
+        answer(request, {"content": [], "structuredContent": structured})
+        return
+    if WAY == "wrong notices":
+        for _ in range(50):
+            say({"method": "notifications/message", "params": {"level": sys.argv[2]}})
     if WAY == "damaged":
         answer(request, {"content": "not a list"})
         return
@@ -99,6 +106,10 @@ def main() -> None:  # noqa: C901, PLR0912 -- one way to misbehave after the oth
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if WAY == "hang at start":
         time.sleep(1000)
+    if WAY == "refuses at length":
+        for line in sys.stdin:
+            number = json.loads(line).get("id")
+            say({"id": number, "error": {"code": -32000, "message": "no " * 1_000_000}})
     if WAY == "fail at start":
         sys.stderr.write("no configuration found\n")
         sys.exit(1)

@@ -19,6 +19,7 @@ from mcp.types import ElicitRequestFormParams, ElicitRequestURLParams, Tool, Too
 
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError, ProviderUnreachable
+from helix_desktop.logs import LogRedaction, start_logging
 from helix_desktop.mcp_client import hosted_server as module
 from helix_desktop.mcp_client.hosted_server import (
     HostedServer,
@@ -135,6 +136,67 @@ async def test_an_answer_that_is_none_is_a_sentence_and_stands_in_no_log(
             await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
     assert "a call of MCP server strange failed" in caplog.text
     assert "not a list" not in caplog.text  # what the server said
+
+
+async def test_a_server_that_refuses_at_length_is_quoted_in_a_sentence() -> None:
+    async with hosting(strange("refuses at length")) as here:
+        await here.settled()
+        status = here.host.hosted_servers[0].status
+        assert status.state is McpConnectionState.FAILED
+        assert "no no no" in status.why
+        assert len(status.why) < 2_000
+
+
+async def test_a_result_is_not_compared_with_what_the_server_says_of_its_results(
+    tmp_path: Path,
+) -> None:
+    """Such a schema can be one that takes years to compare, which holds the whole program."""
+    # Each part is compared twice as often as the next one: a trillion times at the end.
+    parts: dict[str, Any] = {"0": {"type": "string"}}
+    for number in range(1, 41):
+        parts[str(number)] = {"allOf": 2 * [{"$ref": f"#/$defs/{number - 1}"}]}
+    doubling = {"type": "object", "$defs": parts, "$ref": "#/$defs/40"}
+    retrying = {"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}}
+    wrong = {"type": "object", "properties": {"a": {"type": "number"}}}
+    (tmp_path / "result").write_text(json.dumps({"a": 100 * "a" + "!"}))
+    listed = [
+        {"name": f"tool{number}", "inputSchema": {"type": "object"}, "outputSchema": schema}
+        for number, schema in enumerate((wrong, doubling, retrying))
+    ]
+    (tmp_path / "tools").write_text(json.dumps(listed))
+    async with hosting(
+        strange("schema", str(tmp_path / "tools"), str(tmp_path / "result"))
+    ) as here:
+        await here.settled()
+        # The wrong one first: compared, it fails at once, and the others would take years.
+        for tool in here.host.list_ready_tools():
+            result = await tool.call_foreign_tool({}, here.context)
+            assert json.loads(result.text) == {"a": 100 * "a" + "!"}
+
+
+async def test_what_a_server_sends_does_not_fill_the_log(tmp_path: Path) -> None:
+    stop = start_logging(tmp_path, LogRedaction())
+    try:
+        async with hosting(strange("wrong notices", "canary")) as here:
+            await here.settled()
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+    finally:
+        stop()
+    assert "notifications/message" not in (tmp_path / "helix.log").read_text()
+
+
+async def test_a_tool_whose_name_fills_the_screen_is_left_out_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    listed = [
+        {"name": name, "inputSchema": {"type": "object"}} for name in ("x" * 2_000_000, "good")
+    ]
+    (tmp_path / "tools").write_text(json.dumps(listed))
+    async with hosting(strange("listed", str(tmp_path / "tools"))) as here:
+        await here.settled()
+        server = here.host.hosted_servers[0]
+        assert [tool.own_name for tool in server.all_tools] == ["good"]
+        assert server.status.why == "Tools left out because their names are too long: 1."
 
 
 async def test_of_many_tools_some_are_offered_and_that_is_said(
@@ -312,6 +374,7 @@ HIDDEN_ADDRESSES = [
     "https://bank.example@evil.example/", "https://bank.example\\@evil.example/", "https://a.b\\.evil.example/",
     "file:///etc/passwd", "ssh://a.b", "javascript:alert(1)", "https:evil", "https:///etc/passwd", "https://[::1",
     "http:file:///etc/passwd", "https://a.b/\u202egnp.exe", "https://a.b/\nx", "mailto:a@b.c?attach=/etc/passwd", " https://a.b",
+    "https://bank.example\u2215login.evil.example/", "https://b\u0430nk.example/", "https://bank.example\u3002evil.example/",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from types import SimpleNamespace as Made
 from typing import Any
 
@@ -67,6 +68,16 @@ PICTURE = base64.b64encode(b"picture").decode()
 )
 def test_results_become_text_and_pictures(given: Any, expected: ForeignToolResult) -> None:
     assert convert_tool_result(given) == expected
+
+
+def test_a_result_of_very_many_texts_is_converted_at_once() -> None:
+    """Each text was compared with all values of the structured part."""
+    structured = {f"k{number}": 0 for number in range(50_000)}
+    texts = [text("[]")] * 50_000
+    began = time.process_time()
+    converted = convert_tool_result(result(*texts, structured=structured))
+    assert time.process_time() - began < 2
+    assert '"k0": 0' in converted.text
 
 
 def test_names_are_those_every_provider_takes_and_no_two_are_alike() -> None:
