@@ -92,6 +92,7 @@ TOKENS_AROUND_MATERIAL = 600  # The question and the system prompt, with some to
 LEAST_MATERIAL_TOKENS = 500
 MATERIAL_SHARE = 0.95  # The rest is kept free, because tokens are only estimated.
 MOST_TOKENS_FOR_STRATEGY = 500_000  # An extension is given all texts of a span at once.
+SHORTEST_WAIT = 0.1  # Seconds. So often at most is it looked whether a model has gone silent.
 LONGEST_ANSWER_TOKEN = 8  # In characters. Longer answers are cut before they are counted.
 PART_NOTE = "This is a part of the conversation. The other parts are summarized separately.\n\n"
 MERGE_NOTE = "These are summaries of consecutive parts of the conversation, oldest first. Make one of them.\n\n"
@@ -414,36 +415,35 @@ class FoldDocumentWriter:
         loop = asyncio.get_running_loop()
         start_time = loop.time()
         most_seconds = seconds + self.seconds_added_for_document()
+        most_silence = policy.panic_silence + round(self.seconds_of_silent_reading())
         while not work.done():
-            most_silence = self._most_seconds_of_silence(policy)
             # Each piece of a document has the whole time.
-            end_time = max(start_time, self._piece_done_at) + most_seconds
-            seconds_left = end_time - loop.time()
-            # As long as no model has been asked, the silence may last for ever.
-            end_of_silence = max(start_time, self.heard_at) + most_silence
-            silence_left = end_of_silence - loop.time()
-            # A try that would come too late is not waited for.
-            is_next_try_too_late = self._next_try_at > min(end_time, end_of_silence)
-            if self._failed.why and (is_next_try_too_late or min(seconds_left, silence_left) <= 0):
-                return _as_one_reason(self._failed.describe_tries(loop.time() - self.heard_at))
+            piece_began_at = max(start_time, self._piece_done_at)
+            if self._failed.why:
+                # A server that answers with an error usually has the same answer for the message: it
+                # is waited for, so that the agent keeps what it knows, but not as long as one that
+                # reads and writes.
+                end_of_tries = piece_began_at + seconds
+                if max(loop.time(), self._next_try_at) >= end_of_tries:
+                    return _as_one_reason(self._failed.describe_tries(loop.time() - self.heard_at))
+                seconds_left = end_of_tries - loop.time()
+                silence_left = math.inf
+            else:
+                seconds_left = piece_began_at + most_seconds - loop.time()
+                # As long as no model has been asked, the silence may last for ever.
+                end_of_silence = max(start_time, self.heard_at) + most_silence
+                silence_left = end_of_silence - loop.time()
             if seconds_left <= 0:
                 return f"the summary was not finished within {most_seconds:.0f} seconds"
             if silence_left <= 0:
                 return f"there was no response for {most_silence:g} seconds"
             # A model may be asked or speak meanwhile, so no wait is longer than a silence.
-            longest_wait = min(seconds_left, silence_left, most_silence)
+            longest_silence = max(most_silence, SHORTEST_WAIT)
+            longest_wait = min(seconds_left, silence_left, longest_silence)
             self._next_failure = loop.create_future()
             awaited: list[asyncio.Future[Any]] = [work, self._next_failure]
             await asyncio.wait(awaited, timeout=longest_wait, return_when=asyncio.FIRST_COMPLETED)
         return ""
-
-    def _most_seconds_of_silence(self, policy: Policy) -> float:
-        """Return how long a model may say nothing. A server that answers with an error is not
-        reading the conversation, and gets no time for that.
-        """
-        if self._failed.why:
-            return policy.panic_silence
-        return policy.panic_silence + round(self.seconds_of_silent_reading())
 
     def seconds_of_silent_reading(self) -> float:
         """Return how long the main model may read the whole conversation in silence."""

@@ -447,8 +447,8 @@ THRESHOLDS = (
         group="Safety",
         title="Time limit for a model that doesn't respond",
         sentence=(
-            "If the model that writes a summary doesn't respond for this long, or only with "
-            "errors, Helix Desktop stops waiting for it."
+            "If the model that writes a summary doesn't respond for this long, Helix Desktop "
+            "stops waiting for it."
         ),
         default=15.0,
         low=0,
