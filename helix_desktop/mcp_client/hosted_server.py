@@ -57,6 +57,8 @@ LONGEST_OWN_NAME = (
 )
 LONGEST_ERROR = 1_000  # Characters of a server's error. The end of a longer one is left out.
 MOST_PROMPT_ARGUMENTS = 100
+LONGEST_PROGRESS = 2_000  # Characters that a server says of a call's progress at once.
+SHORTEST_RELISTING_PAUSE = 0.2
 McpSecret: TypeAlias = McpServerSecret | McpSignIn
 log = logging.getLogger(__name__)
 
@@ -390,7 +392,7 @@ class HostedServer:
                     await self._list_server_tools()
             # Listing takes at most half of the time, even if changes never stop.
             seconds_of_listing = time.monotonic() - listing_since
-            await asyncio.sleep(seconds_of_listing)
+            await asyncio.sleep(max(seconds_of_listing, SHORTEST_RELISTING_PAUSE))
 
     def _fail_waiting_calls(self) -> None:
         """Fail all waiting calls, because the connection is lost.
@@ -415,6 +417,7 @@ class HostedServer:
         import mcp_types as types
 
         from helix_desktop.mcp_client.process_transport import ServerLog
+        from helix_desktop.mcp_client.reply_limits import limit_unasked_messages
 
         self.log = self.log or ServerLog()
         self.log.why = ""
@@ -424,14 +427,14 @@ class HostedServer:
         async with (
             self._open_transport(config, environment, page) as transport,
             mcp.Client(
-                transport,
+                limit_unasked_messages(transport, self._request_relisting),
                 client_info=types.Implementation(name="helix-desktop", version=__version__),
                 elicitation_callback=self._ask_user_for_server,
                 message_handler=self._handle_server_message,
                 cache=None,
             ) as client,
         ):
-            client.session.validate_tool_result = _accept_any_result
+            client.session.validate_tool_result = _accept_any_result  # type: ignore[method-assign]
             yield client
 
     async def _config_with_secrets(self) -> ServerConfig:
@@ -553,6 +556,9 @@ class HostedServer:
     async def _fetch_tool_list(self) -> tuple[list[Any], bool]:
         """Return the server's tools, and whether the end of the list was left out as too long."""
         tools: list[Any] = []
+        # The SDK keeps the schemas of all tools of a list in pages, also of those that are gone.
+        self._client.session._tool_output_schemas.clear()  # noqa: SLF001 -- it has no other way
+        self._client.session._x_mcp_header_maps.clear()  # noqa: SLF001
         bytes_left = MOST_TOOL_BYTES
         cursor = None
         for _ in range(MOST_PAGES):  # A server could name a next page for ever.
@@ -706,7 +712,7 @@ class HostedServer:
             if total:
                 line = f"{progress:g} of {total:g}"
             if message:
-                line = f"{line} {message}"
+                line = f"{line} {message[:LONGEST_PROGRESS]}"
             context.show(line.strip() + "\n")
 
         def call_tool() -> Awaitable[Any]:

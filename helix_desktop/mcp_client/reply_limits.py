@@ -1,16 +1,30 @@
-"""Limits the size of remote MCP servers' replies, which the SDK reads and decompresses
-without limits.
+"""Limits what MCP servers send: the size of remote servers' replies, which the SDK reads and
+decompresses without limits, and how much any server sends that nobody asked for, for which the SDK
+starts a task each.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+import contextvars
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Self
 
+import anyio
 import httpx2
+import mcp_types as types
+from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared.message import SessionMessage
 
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding
 from helix_desktop.json_values import ValueLimit
 from helix_desktop.mcp_client.process_transport import LONGEST, MOST_VALUES
 
+MOST_UNASKED_AT_ONCE = 1_000
+UNASKED_PER_SECOND = 100
+# A server's requests that are not answered yet. If it does not read the answers, no more are read.
+MOST_OPEN_REQUESTS = 100
 _ENDS_OF_EVENT = (b"\n\n", b"\n\r\n")
 
 
@@ -101,3 +115,135 @@ class _LimitedEventStream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+@asynccontextmanager
+async def limit_unasked_messages(
+    transport: AbstractAsyncContextManager[TransportStreams], request_relisting: Callable[[], None]
+) -> AsyncIterator[TransportStreams]:
+    """Yield the streams of a connection, of which a flood of a server's own messages takes neither the
+    memory nor all of the time. `request_relisting` is called where the notification of a changed list
+    is left out.
+    """
+    limits = _UnaskedMessageLimits(request_relisting)
+    async with transport as (from_server, to_server):
+        yield _LimitedReadStream(from_server, limits), _WatchedWriteStream(to_server, limits)
+
+
+class _UnaskedMessageLimits:
+    """Counts what a server sends by itself. Too many notifications are left out, and requests wait,
+    and with them all that the server sends after them.
+    """
+
+    def __init__(self, request_relisting: Callable[[], None]) -> None:
+        self._request_relisting = request_relisting
+        self._left_at_once = float(MOST_UNASKED_AT_ONCE)
+        self._counted_at = time.monotonic()
+        self._open_requests = 0
+        self._has_answered = asyncio.Event()
+
+    async def admit_message(self, message: types.JSONRPCMessage) -> bool:
+        """Return whether the session gets a message, as soon as it may get it."""
+        if isinstance(message, types.JSONRPCNotification):
+            return self._admit_notification(message)
+        if isinstance(message, types.JSONRPCRequest):
+            await self._wait_for_turn()
+            self._open_requests += 1
+        return True
+
+    def note_answer(self) -> None:
+        """Note that the session has answered a request, and the server has taken the answer."""
+        self._open_requests = max(self._open_requests - 1, 0)
+        self._has_answered.set()
+
+    def _admit_notification(self, message: types.JSONRPCNotification) -> bool:
+        self._add_passed_time()
+        if self._left_at_once >= 1:
+            self._left_at_once -= 1
+            return True
+        if message.method == "notifications/tools/list_changed":
+            self._request_relisting()
+        return False
+
+    async def _wait_for_turn(self) -> None:
+        while self._open_requests >= MOST_OPEN_REQUESTS:
+            self._has_answered.clear()
+            await self._has_answered.wait()
+        self._add_passed_time()
+        self._left_at_once -= 1
+        if self._left_at_once < 0:
+            await asyncio.sleep(-self._left_at_once / UNASKED_PER_SECOND)
+
+    def _add_passed_time(self) -> None:
+        now = time.monotonic()
+        regained = (now - self._counted_at) * UNASKED_PER_SECOND
+        self._left_at_once = min(self._left_at_once + regained, float(MOST_UNASKED_AT_ONCE))
+        self._counted_at = now
+
+
+class _LimitedReadStream:
+    """What a server sends, without the notifications that are too many."""
+
+    def __init__(
+        self, stream: ReadStream[SessionMessage | Exception], limits: _UnaskedMessageLimits
+    ) -> None:
+        self._stream = stream
+        self._limits = limits
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """Return what the SDK asks its own streams for."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message that the session gets."""
+        while True:
+            received = await self._stream.receive()
+            if isinstance(received, Exception):
+                return received
+            if await self._limits.admit_message(received.message):
+                return received
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class _WatchedWriteStream:
+    """What the session sends, of which the answers are counted."""
+
+    def __init__(self, stream: WriteStream[SessionMessage], limits: _UnaskedMessageLimits) -> None:
+        self._stream = stream
+        self._limits = limits
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send a message, and wait until the transport has taken it."""
+        is_answer = isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError)
+        try:
+            await self._stream.send(item)
+        finally:
+            if is_answer:
+                self._limits.note_answer()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

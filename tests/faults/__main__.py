@@ -63,6 +63,7 @@ ALL = (
         200,
         8,
     ),
+    Trial("mcp_storms", "MCP servers that flood, and results that hold", "--storms", 114, 4),
     Trial("store_bits", "single flipped bits", "--trials", 1000, 30),
     Trial(
         "store_scale",

@@ -56,7 +56,7 @@ def ask_and_answer(request: dict[str, Any]) -> None:
     answer(request, {"content": [{"type": "text", "text": text}]})
 
 
-def call(request: dict[str, Any]) -> None:  # noqa: C901, PLR0911 -- one way after the other
+def call(request: dict[str, Any]) -> None:  # noqa: C901, PLR0911, PLR0912 -- one way after the other
     if WAY == "hang at call":
         Path(sys.argv[2]).write_text("called")
         return
@@ -92,6 +92,9 @@ def call(request: dict[str, Any]) -> None:  # noqa: C901, PLR0911 -- one way aft
     if WAY == "wrong notices":
         for _ in range(50):
             say({"method": "notifications/message", "params": {"level": sys.argv[2]}})
+    if WAY == "pings without reading":
+        for number in range(10_000_000):
+            say({"id": f"ping {number}", "method": "ping"})
     if WAY == "damaged":
         answer(request, {"content": "not a list"})
         return

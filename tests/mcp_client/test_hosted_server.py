@@ -26,6 +26,7 @@ from helix_desktop.mcp_client.hosted_server import (
     McpConnectionState,
     McpServerTool,
 )
+from helix_desktop.mcp_client.reply_limits import MOST_OPEN_REQUESTS
 from helix_desktop.mcp_client.server_config import ServerConfig
 from tests.conftest import Expect
 from tests.mcp_client.world import hosting, strange
@@ -172,6 +173,15 @@ async def test_a_result_is_not_compared_with_what_the_server_says_of_its_results
         for tool in here.host.list_ready_tools():
             result = await tool.call_foreign_tool({}, here.context)
             assert json.loads(result.text) == {"a": 100 * "a" + "!"}
+
+
+async def test_a_server_that_reads_no_answers_does_not_fill_the_memory() -> None:
+    async with hosting(strange("pings without reading", answers=3)) as here:
+        await here.settled()
+        with pytest.raises(ProviderUnreachable, match="did not respond"):
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+        # Each request that is not answered yet is a task.
+        assert len(asyncio.all_tasks()) < 2 * MOST_OPEN_REQUESTS
 
 
 async def test_what_a_server_sends_does_not_fill_the_log(tmp_path: Path) -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
+import anyio
 import httpx2
+import mcp_types as types
 import pytest
+from mcp.shared.message import SessionMessage
 
 from helix_desktop.mcp_client import reply_limits
-from helix_desktop.mcp_client.reply_limits import create_limited_client, limit_reply_body
+from helix_desktop.mcp_client.reply_limits import (
+    MOST_UNASKED_AT_ONCE,
+    UNASKED_PER_SECOND,
+    create_limited_client,
+    limit_reply_body,
+    limit_unasked_messages,
+)
 
 
 class Pieces(httpx2.AsyncByteStream):
@@ -112,3 +124,39 @@ async def test_the_client_limits_each_reply() -> None:
     async with create_limited_client({"x-own": "1"}) as client:
         assert client.event_hooks["response"] == [limit_reply_body]
         assert client.headers["x-own"] == "1"
+
+
+async def test_of_a_flood_of_notifications_most_are_left_out_and_every_reply_arrives() -> None:
+    """The SDK starts a task for each. A changed list that was left out is asked for nevertheless."""
+    to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](10_000)
+    to_server, from_client = anyio.create_memory_object_stream[SessionMessage](1)
+    for number in range(4_000):
+        progress = types.JSONRPCNotification(jsonrpc="2.0", method="notifications/progress")
+        reply = types.JSONRPCResponse(jsonrpc="2.0", id=number, result={})
+        to_client.send_nowait(SessionMessage(progress))
+        to_client.send_nowait(SessionMessage(reply))
+    changed = types.JSONRPCNotification(jsonrpc="2.0", method="notifications/tools/list_changed")
+    for _ in range(50):
+        to_client.send_nowait(SessionMessage(changed))
+    to_client.close()
+
+    @asynccontextmanager
+    async def transport() -> AsyncIterator[Any]:
+        yield from_server, to_server
+
+    relistings: list[None] = []
+    replies: list[object] = []
+    notifications = 0
+    began = time.monotonic()
+    with from_client, from_server, to_server:
+        async with limit_unasked_messages(transport(), lambda: relistings.append(None)) as streams:
+            async for received in streams[0]:
+                assert isinstance(received, SessionMessage)
+                if isinstance(received.message, types.JSONRPCResponse):
+                    replies.append(received.message.id)
+                else:
+                    notifications += 1
+    regained = (time.monotonic() - began) * UNASKED_PER_SECOND
+    assert replies == list(range(4_000))
+    assert MOST_UNASKED_AT_ONCE <= notifications <= MOST_UNASKED_AT_ONCE + regained + 1
+    assert relistings
