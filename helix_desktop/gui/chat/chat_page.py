@@ -310,7 +310,7 @@ class ChatPage(QWidget):
         seq, pixels_below_top, _follows_end = self.transcript.view.reading_position()
         reading_place = [seq, pixels_below_top]
         # In a window of another size, the same place may not be at the end.
-        if self.transcript.view.is_at_end:
+        if self.transcript.view.is_scrolled_to_end:
             reading_place = []
         # The message box belongs to the session's workspace until the session is left.
         workspace, _ = self.composer.draft_place

@@ -163,11 +163,11 @@ class TranscriptCanvas(BoxSurface):
             if isinstance(event, session_events.FactAppended):
                 self._announce_reply(event.recorded.fact)
                 # Whoever was further up may be at the end now, as what stood below has gone.
-                if isinstance(event.recorded.fact, Rewound) and self.is_at_end:
+                if isinstance(event.recorded.fact, Rewound) and self.is_scrolled_to_end:
                     self.scrolling.set_following_end(following=True)
 
     @property
-    def is_at_end(self) -> bool:
+    def is_scrolled_to_end(self) -> bool:
         bar = self.verticalScrollBar()
         return self.scrolling.is_following_end or bar.value() >= bar.maximum() - NEARLY_AT_END
 
