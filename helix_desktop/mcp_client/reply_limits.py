@@ -8,17 +8,17 @@ import contextvars
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import httpx2
 import mcp_types as types
-from mcp.client._transport import ReadStream, TransportStreams, WriteStream
+from mcp.client._transport import TransportStreams
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.message import SessionMessage
 
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding
-from helix_desktop.json_values import ValueLimit
+from helix_desktop.json_values import ValueLimit, object_at
 from helix_desktop.mcp_client.process_transport import LONGEST, MOST_VALUES
 
 MOST_UNASKED_AT_ONCE = 1_000
@@ -127,7 +127,9 @@ async def limit_unasked_messages(
     """
     limits = _UnaskedMessageLimits(request_relisting)
     async with transport as (from_server, to_server):
-        yield _LimitedReadStream(from_server, limits), _WatchedWriteStream(to_server, limits)
+        # The SDK uses no other method of its streams.
+        from_server_with_limits: Any = _LimitedReadStream(from_server, limits)
+        yield from_server_with_limits, _WatchedWriteStream(to_server, limits)
 
 
 class _UnaskedMessageLimits:
@@ -139,40 +141,47 @@ class _UnaskedMessageLimits:
         self._request_relisting = request_relisting
         self._left_at_once = float(MOST_UNASKED_AT_ONCE)
         self._counted_at = time.monotonic()
-        self._open_requests = 0
-        self._has_answered = asyncio.Event()
+        # The ids of the requests that the session works on. To the SDK, 1 and "1" are the same.
+        self._open_requests: set[str] = set()
+        self._has_ended = asyncio.Event()
 
     async def admit_message(self, message: types.JSONRPCMessage) -> bool:
         """Return whether the session gets a message, as soon as it may get it."""
         if isinstance(message, types.JSONRPCNotification):
             return self._admit_notification(message)
         if isinstance(message, types.JSONRPCRequest):
-            await self._wait_for_turn()
-            self._open_requests += 1
+            return await self._admit_request(str(message.id))
         return True
 
-    def note_answer(self) -> None:
-        """Note that the session has answered a request, and the server has taken the answer."""
-        self._open_requests = max(self._open_requests - 1, 0)
-        self._has_answered.set()
+    def note_end_of_request(self, request_id: object) -> None:
+        """Note that a request of the server was answered, or that the server has cancelled it."""
+        self._open_requests.discard(str(request_id))
+        self._has_ended.set()
 
     def _admit_notification(self, message: types.JSONRPCNotification) -> bool:
         self._add_passed_time()
-        if self._left_at_once >= 1:
-            self._left_at_once -= 1
-            return True
-        if message.method == "notifications/tools/list_changed":
-            self._request_relisting()
-        return False
+        if self._left_at_once < 1:
+            if message.method == "notifications/tools/list_changed":
+                self._request_relisting()
+            return False
+        self._left_at_once -= 1
+        if message.method == "notifications/cancelled":
+            # The SDK ends such a request without an answer.
+            self.note_end_of_request(object_at(message.params).get("requestId"))
+        return True
 
-    async def _wait_for_turn(self) -> None:
-        while self._open_requests >= MOST_OPEN_REQUESTS:
-            self._has_answered.clear()
-            await self._has_answered.wait()
+    async def _admit_request(self, request_id: str) -> bool:
+        if request_id in self._open_requests:
+            return False  # Two of one id could not be told apart when one of them ends.
+        while len(self._open_requests) >= MOST_OPEN_REQUESTS:
+            self._has_ended.clear()
+            await self._has_ended.wait()
         self._add_passed_time()
         self._left_at_once -= 1
         if self._left_at_once < 0:
             await asyncio.sleep(-self._left_at_once / UNASKED_PER_SECOND)
+        self._open_requests.add(request_id)
+        return True
 
     def _add_passed_time(self) -> None:
         now = time.monotonic()
@@ -181,69 +190,55 @@ class _UnaskedMessageLimits:
         self._counted_at = now
 
 
-class _LimitedReadStream:
-    """What a server sends, without the notifications that are too many."""
+class _StreamWithLimits:
+    """A direction of a connection, which ends with the stream that it wraps."""
 
-    def __init__(
-        self, stream: ReadStream[SessionMessage | Exception], limits: _UnaskedMessageLimits
-    ) -> None:
+    def __init__(self, stream: Any, limits: _UnaskedMessageLimits) -> None:
         self._stream = stream
         self._limits = limits
+        self.aclose = stream.aclose
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class _LimitedReadStream(_StreamWithLimits):
+    """What a server sends, without the notifications that are too many."""
 
     @property
     def last_context(self) -> contextvars.Context | None:
         """Return what the SDK asks its own streams for."""
         return getattr(self._stream, "last_context", None)
 
-    async def receive(self) -> SessionMessage | Exception:
+    async def receive_admitted(self) -> SessionMessage | Exception:
         """Return the next message that the session gets."""
         while True:
-            received = await self._stream.receive()
+            received: SessionMessage | Exception = await self._stream.receive()
             if isinstance(received, Exception):
                 return received
             if await self._limits.admit_message(received.message):
                 return received
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
         try:
-            return await self.receive()
+            return await self.receive_admitted()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-class _WatchedWriteStream:
-    """What the session sends, of which the answers are counted."""
-
-    def __init__(self, stream: WriteStream[SessionMessage], limits: _UnaskedMessageLimits) -> None:
-        self._stream = stream
-        self._limits = limits
+class _WatchedWriteStream(_StreamWithLimits):
+    """What the session sends, of which the answers are noted."""
 
     async def send(self, item: SessionMessage, /) -> None:
         """Send a message, and wait until the transport has taken it."""
-        is_answer = isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError)
         try:
             await self._stream.send(item)
         finally:
-            if is_answer:
-                self._limits.note_answer()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+            if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+                self._limits.note_end_of_request(item.message.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -16,6 +17,7 @@ from mcp.shared.message import SessionMessage
 
 from helix_desktop.mcp_client import reply_limits
 from helix_desktop.mcp_client.reply_limits import (
+    MOST_OPEN_REQUESTS,
     MOST_UNASKED_AT_ONCE,
     UNASKED_PER_SECOND,
     create_limited_client,
@@ -160,3 +162,32 @@ async def test_of_a_flood_of_notifications_most_are_left_out_and_every_reply_arr
     assert replies == list(range(4_000))
     assert MOST_UNASKED_AT_ONCE <= notifications <= MOST_UNASKED_AT_ONCE + regained + 1
     assert relistings
+
+
+async def test_requests_that_a_server_cancels_or_sends_twice_do_not_hold_those_after_them() -> None:
+    to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](10_000)
+    to_server, from_client = anyio.create_memory_object_stream[SessionMessage](1)
+    for number in range(2 * MOST_OPEN_REQUESTS):
+        ping = types.JSONRPCRequest(jsonrpc="2.0", id=number, method="ping")
+        cancelled = types.JSONRPCNotification(
+            jsonrpc="2.0", method="notifications/cancelled", params={"requestId": number}
+        )
+        for message in (ping, ping, cancelled):
+            to_client.send_nowait(SessionMessage(message))
+    to_client.close()
+
+    @asynccontextmanager
+    async def transport() -> AsyncIterator[Any]:
+        yield from_server, to_server
+
+    requests: list[object] = []
+    with from_client, from_server, to_server:
+        async with (
+            asyncio.timeout(60),
+            limit_unasked_messages(transport(), lambda: None) as streams,
+        ):
+            async for received in streams[0]:
+                assert isinstance(received, SessionMessage)
+                if isinstance(received.message, types.JSONRPCRequest):
+                    requests.append(received.message.id)
+    assert requests == list(range(2 * MOST_OPEN_REQUESTS))
