@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.ports import CallContext
 from helix_desktop.errors import HelixError
 from helix_desktop.logs import LogRedaction, start_logging
-from helix_desktop.mcp_client.hosted_server import McpConnectionState
 from helix_desktop.mcp_client.server_config import ServerConfig
 from tests.mcp_client.world import Here, hosting
 
@@ -38,6 +36,7 @@ MOST_GROWTH = 700 << 20  # Bytes of the largest message, parsed, which are given
 MOST_TASKS = 2_500
 MOST_LOG = 20_000
 LONGEST_SENTENCE = 2_500
+MOST_SHOWN = 10_000_000
 
 SERVER = r"""
 import json, sys, time
@@ -123,7 +122,10 @@ def told_to_server(way: str, chance: random.Random) -> dict[str, Any]:
     output_schema: dict[str, Any] = {}
     structured: Any = None
     if way == "patterns":
-        output_schema = {"properties": {"a": {"pattern": chance.choice(PATTERNS)}}}
+        output_schema = {
+            "type": "object",
+            "properties": {"a": {"pattern": chance.choice(PATTERNS)}},
+        }
         structured = {"a": "a" * chance.randint(40, 5_000) + "!"}
     elif way == "doubled parts":
         word = chance.choice(("allOf", "anyOf", "oneOf"))
@@ -131,7 +133,7 @@ def told_to_server(way: str, chance: random.Random) -> dict[str, Any]:
         parts: dict[str, Any] = {"0": {"type": "string"}}
         for number in range(1, depth):
             parts[str(number)] = {word: 2 * [{"$ref": f"#/$defs/{number - 1}"}]}
-        output_schema = {"$defs": parts, "$ref": f"#/$defs/{depth - 1}"}
+        output_schema = {"type": "object", "$defs": parts, "$ref": f"#/$defs/{depth - 1}"}
         structured = {"a": 1}
     return {
         "way": way,
@@ -152,13 +154,6 @@ class Watch:
         self.longest_pause = 0.0
         self.most_tasks = 0
         self.largest = 0
-        self.size_before = 0
-        self.lines_shown = 0
-        self.characters_shown = 0
-
-    def count_shown_text(self, text: str) -> None:
-        self.lines_shown += 1
-        self.characters_shown += len(text)
 
     async def watch(self) -> None:
         while True:
@@ -175,6 +170,7 @@ def resident_bytes() -> int:
 
 async def storm(way: str, chance: random.Random, found: Counter[str]) -> None:
     told = told_to_server(way, chance)
+    case = f"{way}, {json.dumps(told)[:200]}"
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "server.py"
         script.write_text(SERVER)
@@ -183,63 +179,68 @@ async def storm(way: str, chance: random.Random, found: Counter[str]) -> None:
             arguments = ("-I", str(script), json.dumps(told_to_one))
             configs.append(
                 ServerConfig(
-                    name, command=sys.executable, args=arguments, call_seconds=CALL_SECONDS
+                    name,
+                    command=sys.executable,
+                    args=arguments,
+                    start_seconds=60,
+                    call_seconds=CALL_SECONDS,
                 )
             )
         stop_logging = start_logging(Path(folder), LogRedaction())
-        tasks = OwnedTasks("watch")
-        watch = Watch()
-        said = ""
         try:
             async with hosting(*configs) as here:
                 await here.settled()
-                watch.size_before = resident_bytes()
-                tasks.spawn_task(watch.watch(), name="watch")
-                calm = tasks.spawn_task(call_calm_server(here), name="calm")
-                (tool,) = (each for each in here.host.list_ready_tools() if each.own_name == "storm" and each.server.config.name == "storm")  # fmt: skip
-                with suppress(HelixError):
-                    try:
-                        await tool.call_foreign_tool(
-                            {}, CallContext("c", here.ask, watch.count_shown_text)
-                        )
-                    except HelixError as error:
-                        said = str(error)
-                        raise
-                calls_of_calm_server = await calm
-                status = tool.server.status
-                if status.state is McpConnectionState.FAILED:
-                    said = max(said, status.why, key=len)
+                await weather_storm(here, case, found)
         finally:
-            await tasks.aclose()
             stop_logging()
         log_text = (Path(folder) / "helix.log").read_text()
     found["storms"] += 1
-    found["calls of the other server meanwhile"] += calls_of_calm_server
-    judge_storm(f"{way}, {json.dumps(told)[:200]}", watch, log_text, said, found)
-
-
-def judge_storm(case: str, watch: Watch, log_text: str, said: str, found: Counter[str]) -> None:
-    if watch.longest_pause > LONGEST_PAUSE:
-        found[f"LOST: the loop stood still for {watch.longest_pause:.1f} s: {case}"] += 1
-    growth = watch.largest - watch.size_before
-    if growth > MOST_GROWTH:
-        found[f"LOST: memory grew by {growth >> 20} MB: {case}"] += 1
-    if watch.most_tasks > MOST_TASKS:
-        found[f"LOST: {watch.most_tasks} tasks: {case}"] += 1
     if len(log_text) > MOST_LOG or "CANARY" in log_text:
         found[f"LOST: the log has {len(log_text)} characters of it: {case}"] += 1
+
+
+async def weather_storm(here: Here, case: str, found: Counter[str]) -> None:
+    """Call both servers, and note what the storm costs."""
+    tasks = OwnedTasks("watch")
+    watch = Watch()
+    said = ""
+    shown_characters = 0
+
+    def show(text: str) -> None:
+        nonlocal shown_characters
+        shown_characters += len(text)
+
+    server = here.host.find_hosted_server("storm")
+    before = resident_bytes()
+    tasks.spawn_task(watch.watch(), name="watch")
+    try:
+        calm = tasks.spawn_task(call_calm_server(here), name="calm")
+        tool = next(each for each in server.all_tools if each.own_name == "storm")
+        try:
+            await tool.call_foreign_tool({}, CallContext("c", here.ask, show))
+        except HelixError as error:
+            said = str(error)
+        found["calls of the other server meanwhile"] += await calm
+    finally:
+        await tasks.aclose()
+    said = max(said, server.status.why, key=len)
+    if watch.longest_pause > LONGEST_PAUSE:
+        found[f"LOST: the loop stood still for {watch.longest_pause:.1f} s: {case}"] += 1
+    if watch.largest - before > MOST_GROWTH:
+        found[f"LOST: memory grew by {(watch.largest - before) >> 20} MB: {case}"] += 1
+    if watch.most_tasks > MOST_TASKS:
+        found[f"LOST: {watch.most_tasks} tasks: {case}"] += 1
     if len(said) > LONGEST_SENTENCE:
         found[f"LOST: {len(said)} characters are said of it: {case}"] += 1
-    if watch.characters_shown > 10_000_000:
-        shown = f"{watch.characters_shown} characters in {watch.lines_shown} lines"
-        found[f"LOST: {shown} of a call's progress: {case}"] += 1
+    if shown_characters > MOST_SHOWN:
+        found[f"LOST: {shown_characters} characters of a call's progress: {case}"] += 1
 
 
 async def call_calm_server(here: Here) -> int:
     """Call the other server all the while; each call has an answer in time, or this fails."""
     calls = 0
     ends_at = time.monotonic() + STORM_SECONDS
-    (tool,) = (each for each in here.host.list_ready_tools() if each.server.config.name == "calm")
+    (tool,) = here.host.find_hosted_server("calm").all_tools
     while time.monotonic() < ends_at:
         await tool.call_foreign_tool({}, here.context)
         calls += 1
