@@ -275,8 +275,10 @@ class TurnRunner:
         )
         try:
             async with self._services.turn_lease(self._conversation.id):
-                await self._record_next_message()
                 repeats_calls = await self._take_back_unstarted_calls()
+                # Messages that waited for the end of these calls still do.
+                if not repeats_calls:
+                    await self._record_next_message()
                 if self._services.run_foreign_turn is not None:
                     return await self._run_foreign_turn(self._services.run_foreign_turn, callbacks)
                 self._running_turn = turn_loop.TurnLoop(

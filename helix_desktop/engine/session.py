@@ -116,8 +116,10 @@ class Session:
 
     def send_waiting_messages(self) -> None:
         """Begin a turn with the messages that wait, such as those that a killed program left.
-        Do nothing if a turn runs already, or if no message waits.
+        Do nothing if a turn runs already, or if no message waits. What they waited for comes first.
         """
+        self.turns.calls_to_repeat = self.asks_again
+        self.asks_again = False
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     def resume_turn(self, *, repeats_unstarted_calls: bool = False) -> None:

@@ -21,6 +21,7 @@ from helix_desktop.engine.facts import (
     TodoSet,
     ToolCall,
     ToolReturned,
+    TurnEnded,
     UserSaid,
 )
 from helix_desktop.engine.message_blocks import is_json_object
@@ -330,6 +331,19 @@ def facts_that_take_back_unstarted_calls(state: ConversationState) -> list[Fact]
         if seq > first_unstarted and result.head != NOT_BEGUN:
             new_facts.append(result)
     return new_facts
+
+
+def asks_again_about_unstarted_calls(state: ConversationState) -> bool:
+    """Whether the last reply has calls that a kill kept from beginning while the user was asked
+    about them. If the user stopped the turn, its end is recorded behind them.
+    """
+    for recorded in reversed(state.facts_on_path()):
+        fact = recorded.fact
+        if isinstance(fact, TurnEnded | ModelReplied | UserSaid):
+            return False
+        if isinstance(fact, ToolReturned) and fact.head == NOT_BEGUN:
+            return True
+    return False
 
 
 def _results_of_last_reply(state: ConversationState) -> dict[int, ToolReturned]:

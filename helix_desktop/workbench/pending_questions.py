@@ -25,6 +25,7 @@ from helix_desktop.engine.session_events import (
     QuestionAsked,
     QuestionDenied,
 )
+from helix_desktop.engine.tool_call_execution import asks_again_about_unstarted_calls
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, SKIPPED
 from helix_desktop.engine.tool_names import EDITS, ToolName
 from helix_desktop.errors import StoreFailed
@@ -137,7 +138,8 @@ class PendingQuestions:
         self, conversation: Conversation, cache: ContentCache, tokens: TokenCounter
     ) -> bool:
         """Record that the calls which a killed program asked about did not begin. Returns
-        whether there are any: then the turn asks again. What the user denied is recorded as denied.
+        whether there are any, also from an earlier kill after which nobody has gone on: then the turn
+        asks again. What the user denied is recorded as denied.
         """
         await self._record_denials(conversation, cache, tokens)
         unbegun: list[ToolCall] = []
@@ -153,7 +155,7 @@ class PendingQuestions:
             else:  # It may have run beside the question, so it is not run a second time.
                 results.append(await self._build_result(call, INTERRUPTED, cache, tokens))
         if not unbegun:
-            return False
+            return asks_again_about_unstarted_calls(conversation.state)
         for call in unbegun:
             results.append(await self._build_result(call, NOT_BEGUN, cache, tokens))
         await conversation.append_facts(*results)

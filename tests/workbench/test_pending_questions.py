@@ -67,6 +67,8 @@ async def test_only_what_certainly_did_not_begin_is_asked_again(
             if isinstance(recorded.fact, ToolReturned)
         }
         assert found == heads
+        # Also when the program was only opened and closed in between.
+        assert opened.asks_again == (NOT_BEGUN in heads.values())
         assert not list(bench.workspace.folder.glob("partial/*.question"))
         await desk.aclose()
 
