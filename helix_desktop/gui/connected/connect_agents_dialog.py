@@ -339,7 +339,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         column.addWidget(self._about_once)
         column.addSpacing(4)
         column.addWidget(widgets.build_plain_label(tr("Any other program"), "heading"))
-        about_lines = tr("Set one of these variables before you start the program. Which one depends on the API it uses.")  # fmt: skip
+        about_lines = tr("Before you start the program, set the variable for the API that it uses.")  # fmt: skip
         column.addWidget(widgets.build_plain_label(about_lines, "muted"))
         for line in self._other_program_lines:
             column.addWidget(line)

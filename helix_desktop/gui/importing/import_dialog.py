@@ -88,7 +88,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._files_button = widgets.build_push_button(
             files_label, self, self._ask_for_files, "pill"
         )
-        about_files = tr("Files can be histories in other places, and the ZIP file of an export of ChatGPT.")  # fmt: skip
+        about_files = tr("You can also choose history files from other folders, or the ZIP file of a ChatGPT export.")  # fmt: skip
         self._files_button.setToolTip(about_files)
         self._delete_button = self._build_delete_button()
         self._delete_button.hide()
