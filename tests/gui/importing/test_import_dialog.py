@@ -200,7 +200,7 @@ def test_nothing_found_is_said(window: MainWindow) -> None:
     dialog, _, _ = shown(window, histories)
     dialog.find_conversations()
     assert "No conversations from other programs were found" in words(dialog)
-    assert "an export of ChatGPT" in words(dialog)
+    assert "a ChatGPT export" in words(dialog)
     assert not dialog._delete_button.isVisibleTo(dialog)
     assert histories.done == []
 
