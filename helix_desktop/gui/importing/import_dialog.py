@@ -269,7 +269,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
                 "{n} conversation was found on this computer",
                 "{n} conversations were found on this computer",
             )
-            message = tr("{found} ({size}). Each is copied into the workspace of its folder, which costs nothing. The other programs' files are not changed.", found=found, size=format_byte_size(size))  # fmt: skip
+            message = tr("{found} ({size}). An import copies a conversation into the workspace of its folder, which costs nothing. The other programs' files are not changed.", found=found, size=format_byte_size(size))  # fmt: skip
         else:
             message = tr("No conversations from other programs were found on this computer.")
         self._message_label.setText(message)
