@@ -238,8 +238,10 @@ class TurnLoop:
         """Stop the reply that is being written, if there is one. The turn goes on with what the
         user says instead.
         """
-        if self._end_of_streaming is not None:
-            self._end_of_streaming.reschedule(asyncio.get_running_loop().time())
+        ending = self._end_of_streaming
+        # An earlier message may have stopped it already, and the reply has yet to hear of it.
+        if ending is not None and not ending.expired():
+            ending.reschedule(asyncio.get_running_loop().time())
 
     async def _run_waiting_calls(self) -> None:
         self._callbacks.running(ConversationActivity.TOOLS)
@@ -448,7 +450,11 @@ class TurnLoop:
                 # The message may have been sent while the request was built.
                 if self._callbacks.is_interrupted():
                     self.interrupt_reply()
-                streamed = await self._stream_reply(prepared.request, watch, start_time)
+                try:
+                    streamed = await self._stream_reply(prepared.request, watch, start_time)
+                finally:
+                    # What was written is recorded next, and cannot be stopped any more.
+                    self._end_of_streaming = None
         except asyncio.CancelledError:
             partial_reply = _reply_of_text(watch.written_text())
             await finish_even_if_cancelled(self._record_reply(partial_reply, prepared, start_time))
@@ -458,8 +464,6 @@ class TurnLoop:
                 raise
             partial_reply = _reply_of_text(watch.written_text())
             return await self._record_reply(partial_reply, prepared, start_time)
-        finally:
-            self._end_of_streaming = None
         reply = streamed.reply
         self._conversation.speed.measure_reply(
             read_tokens=reply.usage.input - reply.usage.cache_read,

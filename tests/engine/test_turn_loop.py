@@ -189,6 +189,37 @@ async def test_a_message_of_an_agent_does_not_interrupt_an_answer() -> None:
     assert at.of(ModelReplied)[0].stop is Stop.END
 
 
+async def test_a_second_message_may_be_sent_now_while_the_first_one_interrupts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The defect: the second was taken, and whoever had sent it was told of a bug instead."""
+    at = await world(says("done"))
+    real_stream = at.model.stream_reply
+    real_append = at.journal.append_to_journal
+
+    async def append(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+        if any(isinstance(fact, ModelReplied) and fact.stop is Stop.STOPPED for fact in facts):
+            at.session.send_message((Text("as it is recorded"),), steer=True)
+        return await real_append(conversation, facts)
+
+    async def write_without_end(request: Request) -> AsyncIterator[Delta]:
+        at.model.requests.append(request)
+        at.model.stream_reply = real_stream  # type: ignore[method-assign]  # for the next request
+        yield TextDelta("word one")
+        at.session.send_message((Text("rather so"),), steer=True)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            at.session.send_message((Text("as it stops"),), steer=True)
+
+    at.model.stream_reply = write_without_end  # type: ignore[method-assign]
+    monkeypatch.setattr(at.journal, "append_to_journal", append)
+    assert (await told(at)).reason is TurnEnd.DONE
+    assert [
+        part.text for said in at.of(UserSaid) for part in said.parts if isinstance(part, Text)
+    ] == ["hello", "rather so", "as it stops", "as it is recorded"]
+
+
 async def test_a_message_that_is_taken_back_as_it_interrupts_leaves_the_turn_stopped() -> None:
     at = await world()
 
