@@ -20,6 +20,7 @@ from functools import lru_cache
 
 from helix_desktop.fast_dataclass import dataclass
 
+LONGEST_SAMPLE = 8_192  # So many bytes decide whether content is text.
 LONGEST_LINE = 1_000  # Lines of more characters than this continue on the next displayed line.
 GOES_ON = "⟨…⟩"
 # Shown for a space at the very end of a line, where it would go unnoticed.
@@ -56,6 +57,8 @@ _BARE_HOST = re.compile(
 _DOT_OF_HOST = re.compile("[.。．｡]")
 _INNER_DOT = re.compile("[.．｡][^.]")
 _INNER_DOT_OF_ANY_KIND = re.compile("[.。．｡][^.]")
+# Bell, backspace, tab, line ends and escape stand in the output of terminals.
+_CONTROLS_OF_NO_TEXT = bytes(set(range(0x20)) - set(b"\a\b\t\n\v\f\r\x1b"))
 _LONGEST_HOST = 253  # The domain name system knows no longer ones.
 _RIGHT_TO_LEFT = re.compile(
     "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+"
@@ -107,6 +110,17 @@ class _Command:
 
 
 _NO_COMMAND = _Command()
+
+
+def is_mostly_text(content: bytes) -> bool:
+    """Whether bytes read as text: almost all of it UTF-8, with a stray control character at most
+    here and there. A single zero byte in a text hides nothing from people: it is shown as a mark.
+    """
+    sample = content[:LONGEST_SAMPLE]
+    undecodable = sample.decode("utf-8", "replace").count("\N{REPLACEMENT CHARACTER}")
+    controls = len(sample) - len(sample.translate(None, _CONTROLS_OF_NO_TEXT))
+    has_few_controls = controls * 10 <= len(sample)
+    return has_few_controls and undecodable <= max(3, len(sample) // 100)
 
 
 def mark_text(text: str, programs: Iterable[str] = ()) -> str:

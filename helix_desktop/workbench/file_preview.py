@@ -10,6 +10,7 @@ from helix_desktop.documents import document_kinds
 from helix_desktop.documents.document_kinds import DocumentKind
 from helix_desktop.documents.document_reading import read_document_pages
 from helix_desktop.engine.facts import Attachment, Stored
+from helix_desktop.engine.hidden_characters import is_mostly_text
 from helix_desktop.engine.ports import ContentReader
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
@@ -19,7 +20,6 @@ from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots
 LARGEST_PREVIEW = 32 << 20
 _MOST_LOOKED_AT = 20_000  # Files of a folder, to find one by the end of its path.
 _MOST_NAMED = 3
-_TEXT_WITHIN = 8_192
 _BEGINNING_OF_RELATIVE_PATH = re.compile(r"\A(?:\.{0,2}/)+")
 
 
@@ -132,7 +132,7 @@ def _choose_preview_kind(
         return PreviewKind.DOCUMENT
     # Every second byte of an ordinary text in UTF-16 is zero.
     is_utf_16 = file_text.detect_encoding(content) != "utf-8"
-    if b"\0" in content[:_TEXT_WITHIN] and not is_utf_16:
+    if not is_utf_16 and not is_mostly_text(content):
         return PreviewKind.OTHER
     return PreviewKind.TEXT
 

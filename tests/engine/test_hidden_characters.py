@@ -244,3 +244,23 @@ def test_a_tab_stays_behind_its_arrow_where_a_long_line_is_broken() -> None:
         shown = hidden_characters.mark_text(text)
         assert unmark_text(shown) == text
         assert f"→{hidden_characters.GOES_ON}" not in shown
+
+
+@pytest.mark.parametrize(
+    ("content", "is_text"),
+    [
+        (b"", True),
+        (b"\0the agent's lines 1\n" + b'{"type": "user"}\n', True),
+        (b"./README.md\0./helix_desktop/cli.py\0", True),
+        (b"\x1b[32m\x1b[0m\b\b\a", True),
+        (b"caf\xe9 " + b"word " * 200, True),
+        (b"\xff\xfe\xfd" * 100, False),
+        (b"\0\1\2", False),
+        (b"\x7fELF\2\1\1" + b"\0" * 9 + b"a name of a section", False),
+        ("a text".encode("utf-16-le"), False),
+    ],
+)
+def test_a_stray_control_character_does_not_make_a_text_binary(
+    content: bytes, is_text: bool
+) -> None:
+    assert hidden_characters.is_mostly_text(content) is is_text

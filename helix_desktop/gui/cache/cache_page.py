@@ -9,14 +9,17 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QSplitter, QWidget
 
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryFilter, EntryRow
-from helix_desktop.engine.facts import FoldKind
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache import entry_tasks
 from helix_desktop.gui.cache.entries_model import EntriesModel, EntrySearchHit
 from helix_desktop.gui.cache.entry_actions import EntryActions
-from helix_desktop.gui.cache.entry_columns import COLUMNS_OF_EARLIER_LAYOUTS, ENTRY_COLUMNS
+from helix_desktop.gui.cache.entry_columns import (
+    COLUMNS_OF_EARLIER_LAYOUTS,
+    ENTRY_COLUMNS,
+    is_for_program_itself,
+)
 from helix_desktop.gui.cache.entry_table import EntryTable
 from helix_desktop.gui.cache.entry_viewer import EntryViewer
 from helix_desktop.gui.cache.filter_bar import EntryFilterBar
@@ -157,10 +160,12 @@ class CachePage(QWidget):
         self.table.select_row_and_open_entry(self._find_first_row_of_tool())
 
     def _find_first_row_of_tool(self) -> int:
-        """What was stored for a summary says little to whoever opens the page."""
+        """What was stored for a summary, or to give an imported history back to its agent, says
+        little to whoever opens the page.
+        """
         for number in range(min(self.model.rowCount(), _MOST_SKIPPED_ROWS)):
             row = self.model.get_or_load_row(number)
-            if row is not None and row.about.tool not in set(FoldKind):
+            if row is not None and not is_for_program_itself(row):
                 return number
         return 0
 

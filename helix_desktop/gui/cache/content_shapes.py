@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
+from helix_desktop.engine.hidden_characters import is_mostly_text
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript.safe_text import terminal_output_text
 from helix_desktop.json_values import parse_json_or_none
@@ -25,7 +26,7 @@ def list_possible_content_shapes(
     """Returns the shapes in which an entry can be shown, the best first."""
     if media_type.startswith("image/") and "svg" not in media_type:
         return (ContentShape.IMAGE, ContentShape.HEX)
-    if not is_probably_text(head):
+    if not is_mostly_text(head):
         return (ContentShape.HEX,)
     text_alone = (ContentShape.TEXT, ContentShape.HEX)
     if size > LARGEST_INDENTED_JSON or head.lstrip()[:1] not in (b"{", b"["):
@@ -35,15 +36,6 @@ def list_possible_content_shapes(
     if media_type == "application/json" or source.endswith(".json"):
         return (ContentShape.JSON, ContentShape.TEXT, ContentShape.HEX)
     return (ContentShape.TEXT, ContentShape.JSON, ContentShape.HEX)
-
-
-def is_probably_text(head: bytes) -> bool:
-    """Whether bytes read as text: no zero byte, and almost all of it UTF-8."""
-    sample = head[:8192]
-    if b"\0" in sample:
-        return False
-    undecodable = sample.decode("utf-8", "replace").count("\N{REPLACEMENT CHARACTER}")
-    return undecodable <= max(3, len(sample) // 100)
 
 
 def parse_json_container(text: str) -> object | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from helix_desktop.documents.document_kinds import find_kind_by_ending
 from helix_desktop.engine.cache_entry_rows import EntryRow, EntrySort
+from helix_desktop.engine.facts import FoldKind
 from helix_desktop.engine.ports import NOT_RUN
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
@@ -85,6 +86,12 @@ def name_of_writer(tool: str) -> str:
     words = words_for_tool(tool)
     name = translate_name("writer of a stored output", tool, otherwise=words)
     return make_safe_text(name[:LONGEST_TOOL])
+
+
+def is_for_program_itself(row: EntryRow) -> bool:
+    """Whether an entry was stored for a summary, or to give an imported history back to its agent."""
+    is_lines_of_history = row.about.tool == IMPORT and row.about.source.startswith(LINES_OF_FILE)
+    return is_lines_of_history or row.about.tool in set(FoldKind)
 
 
 def is_document_of_user(row: EntryRow) -> bool:

@@ -11,9 +11,10 @@ from PySide6.QtCore import QObject
 from helix_desktop.atomic_files import ReplacementFile
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryRow, EntrySort, EntryUse
 from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.hidden_characters import is_mostly_text
 from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.cache.content_shapes import PAGE_BYTES, is_probably_text
+from helix_desktop.gui.cache.content_shapes import PAGE_BYTES
 from helix_desktop.gui.cache.entries_model import EntrySearchHit
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.shown_workspace import ShownCatalogue
@@ -153,7 +154,7 @@ async def read_two_entry_texts(
         )
     old_content = await catalogue.cache.read_range(older.digest, 0, older.size)
     new_content = await catalogue.cache.read_range(newer.digest, 0, newer.size)
-    if not is_probably_text(old_content) or not is_probably_text(new_content):
+    if not is_mostly_text(old_content) or not is_mostly_text(new_content):
         raise InvalidInput(tr("Only text can be compared."))
     return old_content.decode("utf-8", "replace"), new_content.decode("utf-8", "replace")
 

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication, QImage
 
 from helix_desktop.engine.facts import Recorded, Stored
+from helix_desktop.engine.hidden_characters import is_mostly_text
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
@@ -194,7 +195,7 @@ class FetchedTranscriptContent(QObject):
     async def read_entry_text(self, stored: Stored) -> str:
         """Reads as much of an entry as the chat shows, or what it is if it is not text."""
         content = await self._source.read(stored.digest, 0, min(stored.size, FIRST))
-        if b"\0" in content[:4096]:
+        if not is_mostly_text(content):
             return tr(
                 "[{n} bytes of {kind}, not text]",
                 n=format_number(stored.size),

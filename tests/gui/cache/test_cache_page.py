@@ -184,16 +184,17 @@ def test_the_newest_entry_is_looked_at_first(page: CachePage, catalogue: MemoryC
     assert page.viewer.row.stored == catalogue.lines[-1].stored
 
 
-def test_what_a_fold_stored_for_itself_is_not_looked_at_first(
+def test_what_the_program_stored_for_itself_is_not_looked_at_first(
     page: CachePage, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:
     newest = catalogue.lines[-1]
     catalogue.put(b"Details kept by Helix Desktop", "handover", "details of a conversation")
+    catalogue.put(b"\0the agent's lines 1\n{}\n", "import", "lines of 1111.jsonl")
     page.show_cache_of(catalogue)
     settle()
     assert page.viewer.row is not None
     assert page.viewer.row.stored == newest.stored
-    assert page.table.current_row == 1
+    assert page.table.current_row == 2
     catalogue.lines = catalogue.lines[-1:]
     page.show_cache_of(catalogue)
     settle()

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from helix_desktop.gui.cache.content_shapes import (
     ContentShape,
     HexDumpLines,
-    is_probably_text,
     list_possible_content_shapes,
     parse_json_container,
     split_page_lines,
@@ -29,17 +28,13 @@ T, J, P, H = ContentShape.TEXT, ContentShape.JSON, ContentShape.IMAGE, ContentSh
         ("image/png", "x.png", b"\x89PNG", (P, H)),
         ("image/svg+xml", "x.svg", b"<svg onload=evil()>", (T, H)),
         ("application/octet-stream", "x", b"\0\1\2", (H,)),
+        ("text/plain", "lines of a.jsonl", b'\0the lines\n{"type": "user"}\n', (T, H)),
     ],
 )
 def test_how_an_entry_can_be_shown(
     media: str, source: str, content: bytes, shapes: tuple[ContentShape, ...]
 ) -> None:
     assert list_possible_content_shapes(media, source, content, len(content)) == shapes
-
-
-def test_a_few_bad_bytes_do_not_make_a_text_binary() -> None:
-    assert is_probably_text(b"caf\xe9 " + b"word " * 200)
-    assert not is_probably_text(b"\xff\xfe\xfd" * 100)
 
 
 @given(st.binary(max_size=400))

@@ -38,6 +38,14 @@ def test_bytes_are_not_shown_as_text(theme: Theme, source: MemorySource) -> None
     assert "not text" in (content.get_or_fetch_entry_text(binary) or "")
 
 
+def test_a_text_with_a_stray_zero_byte_is_shown(theme: Theme, source: MemorySource) -> None:
+    text = stored(b"./README.md\0./helix_desktop/cli.py\0")
+    source.contents[text.digest] = b"./README.md\0./helix_desktop/cli.py\0"
+    content = FetchedTranscriptContent(source, BackgroundRunner(now))
+    content.get_or_fetch_entry_text(text)
+    assert "cli.py" in (content.get_or_fetch_entry_text(text) or "")
+
+
 def test_damage_is_said_and_asked_about_once(theme: Theme, source: MemorySource) -> None:
     source.broken = CacheCorrupt(
         "The bytes of 41f3…9ac2 do not match their hash.", remedy="Restore a backup."
