@@ -117,6 +117,8 @@ class DocumentMaterial:
     seq: int
     shown: int  # How many tokens of the view the span takes up now.
     kept: int  # How many of the span's tokens stay in the view alongside the document.
+    # How many tokens the document replaces. The view gets shorter by these, less the document's.
+    leaving: int
     todo: tuple[tuple[str, str], ...]
 
 
@@ -179,6 +181,7 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
         seq=situation.state.seq,
         shown=sum(item.tokens for item in items),
         kept=branch.count_tokens_kept_beside_fold(plan.span, panic=plan.panic),
+        leaving=branch.count_tokens_replaced_by_fold(plan.span, panic=plan.panic),
         todo=branch.todo,
     )
 
@@ -654,7 +657,7 @@ class FoldDocumentWriter:
             cover=plan.span,
             text=document.text,
             tokens=document.tokens,
-            tokens_before=material.shown,
+            tokens_before=material.leaving,
             batch=document_plan.fold,
             entries=tuple(entries),
             details=document.kept,

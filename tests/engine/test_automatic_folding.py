@@ -36,6 +36,7 @@ from helix_desktop.engine.facts import (
     Stop,
     SystemSet,
     Text,
+    ToolReturned,
     Unfolded,
     Usage,
     UserSaid,
@@ -152,6 +153,37 @@ async def test_a_handover_has_its_six_sections_and_takes_the_place_of_what_it_co
     assert fold.why
     assert fold.details.found == fold.details.kept + fold.details.added + fold.details.entry
     assert fold.text in await kept.shown()
+
+
+@pytest.mark.parametrize("stays", ["nothing", "an output", "a pinned answer", "the running turn"])
+@pytest.mark.parametrize("kind", [FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.TRUNCATION])
+async def test_a_fold_says_by_how_much_the_context_becomes_shorter(
+    kind: FoldKind, stays: str
+) -> None:
+    """The line said "2.4K → 409 tokens", and the meter fell by 1.0K: an output whose excerpt had
+    been undone stays beside the summary.
+    """
+    kept = await keeping(window=32_000)
+    for number in range(6):
+        await kept.say(words(150, f"asked{number}"))
+        await worked(kept, 2, 300)
+        await kept.answer(words(60, f"answered{number}"))
+        if stays != "the running turn" or number < 3:
+            await kept.end()
+    outputs = [one.seq for one in kept.facts if isinstance(one.fact, ToolReturned)]
+    if stays == "an output":
+        await kept.folding.fold_on_demand(FoldKind.MARKER)
+        for fold in kept.folds(FoldKind.MARKER)[:3]:
+            await kept.folding.unfold(fold.fold)
+    if stays == "a pinned answer":
+        await kept.conversation.append_facts(Pinned(PartRef(outputs[1])))
+    before = kept.conversation.state.counted_tokens
+    (recorded,) = await kept.folding.fold_on_demand(kind)
+    assert isinstance(recorded.fact, Folded)
+    shorter = recorded.fact.tokens_before - recorded.fact.tokens
+    assert shorter == before - kept.conversation.state.counted_tokens
+    await kept.folding.unfold(recorded.fact.fold)
+    assert kept.conversation.state.counted_tokens == before
 
 
 async def test_the_tail_of_a_running_turn_is_left_alone() -> None:

@@ -15,6 +15,7 @@ from helix_desktop.engine.state.fenwick_tree import FenwickTree
 from helix_desktop.engine.state.fold_covers import covers_nest, first_and_last
 from helix_desktop.engine.state.live_folds import FoldEffect, LiveFolds, count_item_tokens
 from helix_desktop.engine.state.view_items import (
+    MESSAGE_TOKENS,
     ViewItem,
     count_clearable_tokens,
     is_worth_a_marker,
@@ -309,6 +310,15 @@ class ConversationBranch(LiveFolds):
                 if block.source in kept_parts:
                     tokens += block.tokens
         return tokens
+
+    def count_tokens_replaced_by_fold(self, cover: facts.Span, *, panic: bool) -> int:
+        """Return the tokens of a span in whose place a document made now would stand: what it shows,
+        less what stays besides the document. The view then differs by these and the document's.
+        """
+        shown_tokens = count_item_tokens(self.items_in_span(cover))
+        # What stays is in one message with the document.
+        tokens_beside_text = self.count_tokens_kept_beside_fold(cover, panic=panic) + MESSAGE_TOKENS
+        return shown_tokens - tokens_beside_text
 
     def _covers_needed_reasoning(self, ref: facts.Cover) -> bool:
         """Whether the model still needs the reasoning, because some of its calls are open."""
