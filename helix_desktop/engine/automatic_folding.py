@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from helix_desktop.engine import context_usage, facts, fold_document_writer, fold_economics
+from helix_desktop.engine.context_usage import FoldForecast
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
 from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.failed_fold_attempts import FailedFoldAttempts
@@ -474,32 +475,60 @@ class ConversationFolding:
         meter = context_usage.measure_window(current_state, policy)
         return FoldSituation(current_state, policy, meter, self._clock.current_time())
 
-    def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
-        """Return about how many dollars the request for a fold on demand costs at most: 0.0
-        without a model, None without a price.
+    def forecast_fold_on_demand(self, kind: facts.FoldKind) -> FoldForecast | None:
+        """Return what a fold on demand takes and brings, or None if there is nothing to fold.
 
         What its shorter context costs later, cached anew, is part of the next message.
         """
-        chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         if kind is facts.FoldKind.MARKER:
-            return 0.0
+            return self._forecast_markers()
         plan = self._plan_on_demand(kind, "")
         if plan is None:
-            return 0.0
-        if chosen is None or chosen.price_input <= 0:
             return None
         situation = self.current_situation()
+        material = fold_document_writer.gather_material(plan, situation)
+        if fold_document_writer.reason_not_to_fold(material):
+            return None  # No model is asked for a text that could not be shorter.
+        most_tokens = fold_document_writer.document_limit_tokens(material)
+        is_behind_history = kind is facts.FoldKind.HANDOVER and handover.should_main_model_write(
+            situation, plan.span
+        )
+        read_tokens = round(material.shown * situation.meter.factor)
+        if is_behind_history:
+            read_tokens = situation.meter.used
+        longest_document = most_tokens + fold_document_writer.FRAME_TOKENS
+        least_freed = (material.leaving - longest_document) * situation.meter.factor
+        return FoldForecast(
+            sent=read_tokens + fold_economics.QUESTION_TOKENS,
+            freed=max(0, round(least_freed)),
+            dollars=self._estimate_writing_dollars(kind, plan, most_tokens),
+        )
+
+    def _forecast_markers(self) -> FoldForecast | None:
+        """Return what it brings to show one line in place of each old output. No model is asked."""
+        situation = replace(self.current_situation(), is_asked=True)
+        clearing = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
+        if clearing is None:
+            return None
+        freed_tokens = markers.count_freed_tokens(situation, clearing)
+        return FoldForecast(sent=0, freed=round(freed_tokens * situation.meter.factor), dollars=0.0)
+
+    def _estimate_writing_dollars(
+        self, kind: facts.FoldKind, plan: FoldPlan, most_tokens: int
+    ) -> float | None:
+        """Return about how many dollars a document costs at most, or None without a price."""
+        situation = self.current_situation()
+        chosen = situation.state.settings.model_for_role(facts.ModelRole.MAIN)
+        if chosen is None or chosen.price_input <= 0:
+            return None
         cached_tokens = context_usage.count_cached_tokens(
             self.conversation.expected_state, chosen.model
         )
         is_cold = not cached_tokens or context_usage.is_cache_cold(situation.state, situation.now)
-        material = fold_document_writer.gather_material(plan, situation)
-        if fold_document_writer.reason_not_to_fold(material):
-            return 0.0  # No model is asked for a text that could not be shorter.
         cost_in_input_tokens = handover.most_expected_writing_cost(
             situation,
             plan.span,
-            fold_document_writer.document_limit_tokens(material),
+            most_tokens,
             of_transcript=kind is not facts.FoldKind.HANDOVER,
             is_cold=is_cold,
         )

@@ -131,6 +131,18 @@ class NextMessageCost:
 
 
 @dataclass(frozen=True, slots=True)
+class FoldForecast:
+    """What shortening now takes and brings, in billed tokens. `sent`: what is sent to the model
+    that writes the text; 0 if no model is asked. `freed`: by how many tokens each later request is
+    shorter at least. `dollars`: what the text costs at most, or None where no price is known.
+    """
+
+    sent: int
+    freed: int
+    dollars: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class PendingRewrite:
     """Cached tokens that the next request would write again. `until`: when the cache
     expires, or 0 if unknown.

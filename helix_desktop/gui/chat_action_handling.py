@@ -86,7 +86,7 @@ class ChatActionHandler(QObject):
         self._sides.call_for_each_side(self._hear_intents_of)
         for name, kind in FOLD_KIND_BY_ACTION.items():
             fold = partial(self.carry_out_intent, chat_actions.AskToFold(kind))
-            parts.actions.set_action_handler(name, fold, when=parts.showing.can_shorten)
+            parts.actions.set_action_handler(name, fold, when=parts.showing.sends_its_requests)
         has_conversation = parts.showing.has_conversation
         parts.actions.set_action_handler(
             "copy-answer", self._copy_last_answer, when=has_conversation
@@ -226,13 +226,13 @@ class ChatActionHandler(QObject):
             case chat_actions.PinPart(ref, False):
                 self._parts.run_for_window(session.context.unpin_part(ref))
             case chat_actions.AskToFold(kind):
-                can_tell_cost = self._showing.session is not None
+                can_forecast = self._showing.session is not None
                 dialog = FoldNowDialog(
                     session,
                     self._parts.runner,
                     self._parts.widget,
                     kind,
-                    can_tell_cost=can_tell_cost,
+                    can_forecast=can_forecast,
                 )
                 dialog.open()
             case ConversationAct.CONTINUE_TURN:

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject
 
 from helix_desktop.engine import session_events
 from helix_desktop.engine.context_usage import WindowMeter
-from helix_desktop.engine.facts import FilesChanged, ModelReplied, ModelRole, Spent, UserPart
+from helix_desktop.engine.facts import FilesChanged, ModelReplied, Spent, UserPart
 from helix_desktop.engine.fold_economics import SMALL_WINDOW
 from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import PermissionQuestion
@@ -246,14 +246,21 @@ class ChatProgress(QObject):
     def _update_meter_and_price(self, side: ChatPage) -> None:
         if side.session is not None:
             self._show_meter_and_price_of(side, side.session)
-            return
+        else:
+            self._hide_meter_and_price(side)
+
+    def _hide_meter_and_price(self, side: ChatPage) -> None:
         side.measured_session = None
         self._context_panel.hide_panel()
         side.composer.show_window_meter()
         side.composer.price.show_next_message_cost(None)
 
     def _show_meter_and_price_of(self, side: ChatPage, session: ShownSession) -> None:
-        if _is_window_unknown(session):
+        if session.conversation.state.acp_agent:
+            # Another agent keeps its own context, of which nothing is known here.
+            self._hide_meter_and_price(side)
+            return
+        if has_unknown_window(session.conversation.state):
             side.composer.show_window_meter()
             return
         side.rewrite_cost.warn_before_message(session)
@@ -351,14 +358,3 @@ def _describe_fold_in_work(progress: session_events.FoldProgress) -> tuple[str, 
         return tr("Shortening: {kind}…", kind=kind), ""
     reason = mark_on_one_line(translate_sentences(progress.retry_why))
     return tr("Retrying: {kind}…", kind=kind), reason
-
-
-def _is_window_unknown(session: ShownSession) -> bool:
-    """Whether nobody has said how large the window is of the model, or of another agent that works
-    in the conversation.
-    """
-    state = session.conversation.state
-    has_no_model = state.settings.model_for_role(ModelRole.MAIN) is None
-    if state.acp_agent and has_no_model:
-        return True
-    return has_unknown_window(state)

@@ -132,6 +132,13 @@ def has_unknown_window(state: Moment) -> bool:
     return model is not None and model.window <= 0
 
 
+def describe_context_of_other_agent(agent: str) -> str:
+    """Says why no figures stand where those of a conversation usually do."""
+    return tr(
+        "{agent} keeps its own context. What it sends to its model is not known here.", agent=agent
+    )
+
+
 def describe_window_fill(parts: MeterParts, window: int) -> str:
     """Describes how full the window is: a percentage, or words if it is too full. Empty
     if that is unknown.

@@ -34,7 +34,7 @@ class ContextPanelOpener(QObject):
         self._parts.actions.set_action_handler(
             "show-request",
             self._show_request_of_step,
-            when=self._parts.showing.has_conversation,
+            when=self._parts.showing.sends_its_requests,
         )
 
     def _connect_context_button(self, side: ChatPage) -> None:
@@ -99,6 +99,12 @@ class ContextPanelOpener(QObject):
         )
 
     def open_policy_choices(self) -> None:
+        """Opens the choices where they stand, or in the settings where there is no panel, because
+        another agent keeps its own context.
+        """
+        if self._parts.showing.foreign_agent:
+            self._open_policy_settings()
+            return
         if self.panel.isHidden():
             self.toggle_context_panel()
         if self.panel.isVisible():

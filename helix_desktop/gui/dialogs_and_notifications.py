@@ -352,6 +352,9 @@ class DialogsAndNotifications(QObject):
         """Computes what the current conversation, or the first in the list, would have cost under
         other policies.
         """
+        if self._showing.foreign_agent:
+            self._notices.show_notice(self._showing.describe_who_sends_requests())
+            return
         rows = self._conversations_to_replay()
         current_rows = [row for row in rows if row.id == self._showing.conversation_id]
         if current_rows:
@@ -366,9 +369,15 @@ class DialogsAndNotifications(QObject):
         self._open_replay_lab_with(newest_first[:LAST_CONVERSATIONS])
 
     def _conversations_to_replay(self) -> "list[ConversationListRow]":
-        """Leaves out the conversations of subagents, which have a parent."""
+        """Leaves out the conversations of subagents, which have a parent, and of other agents, which
+        keep their own context.
+        """
         rows = self._sides.list_rows()
-        return [row for row in rows if not row.trashed and not row.parent]
+        replayed: list[ConversationListRow] = []
+        for row in rows:
+            if not (row.trashed or row.parent or row.acp_agent):
+                replayed.append(row)
+        return replayed
 
     def _open_replay_lab_with(self, rows: "Sequence[ConversationListRow]") -> None:
         from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog

@@ -170,7 +170,7 @@ class MainWindow(WindowFrame):
         explain(showing.has_workbench, showing.describe_missing_workbench)
         explain(showing.has_conversation, showing.describe_missing_conversation)
         explain(showing.has_own_session, showing.describe_missing_session)
-        explain(showing.can_shorten, showing.describe_why_not_shortened)
+        explain(showing.sends_its_requests, showing.describe_who_sends_requests)
 
     def _connect_parts(self) -> None:
         # Later, as it may be told of while something else is shown or written.

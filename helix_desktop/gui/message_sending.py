@@ -102,7 +102,7 @@ class MessageSender(QObject):
         set_handler("stop", self._stop_turn_or_fold, when=self._can_stop)
         set_handler("resume", self._retry_and_resume, when=self._is_at_rest)
         set_handler("regenerate", self._regenerate, when=self._is_at_rest)
-        set_handler("fold-marker", self._fold_to_markers, when=showing.can_shorten)
+        set_handler("fold-marker", self._fold_to_markers, when=showing.sends_its_requests)
         set_handler("allow-once", partial(self._allow, "once"), when=self._is_asking)
         allow_in_conversation = partial(self._allow, "conversation")
         set_handler("allow-conversation", allow_in_conversation, when=self._is_asking)

@@ -67,9 +67,9 @@ class ShownState(QObject):
     def has_conversation(self) -> bool:
         return self.conversation is not None
 
-    def can_shorten(self) -> bool:
-        """Whether a conversation is shown that this program can shorten. What another agent sends
-        is its own affair.
+    def sends_its_requests(self) -> bool:
+        """Whether a conversation is shown whose requests this program sends, and can shorten. What
+        another agent sends is its own affair.
         """
         return self.conversation is not None and not self.foreign_agent
 
@@ -95,7 +95,7 @@ class ShownState(QObject):
             return self.describe_missing_workbench()
         return self.describe_missing_conversation()
 
-    def describe_why_not_shortened(self) -> str:
+    def describe_who_sends_requests(self) -> str:
         if self.conversation is None:
             return self.describe_missing_conversation()
         return tr("Another agent works in this conversation, and decides itself what it sends.")

@@ -21,7 +21,12 @@ from helix_desktop.engine import (
     session_events,
 )
 from helix_desktop.engine.context_policy import Policy, policy_from_fact
-from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
+from helix_desktop.engine.context_usage import (
+    FoldForecast,
+    NextMessageCost,
+    PendingRewrite,
+    WindowMeter,
+)
 from helix_desktop.engine.conversation_context import NeededSummary
 from helix_desktop.engine.facts import Recorded, UserPart
 from helix_desktop.engine.list_rows import ConversationListRow
@@ -780,7 +785,7 @@ class ClientFolding:
             self.progress = event
             self.kind_in_progress = event.kind
 
-    def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
+    def forecast_fold_on_demand(self, kind: facts.FoldKind) -> FoldForecast | None:
         """Only the host can tell."""
         return None
 

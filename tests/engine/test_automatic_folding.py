@@ -339,21 +339,67 @@ async def test_a_fold_that_a_turn_adopts_first_is_not_said_to_be_stopped() -> No
     assert isinstance(recorded.fact, Folded)
 
 
+def dollars_of_fold(kept: Keeping, kind: FoldKind) -> float | None:
+    forecast = kept.folding.forecast_fold_on_demand(kind)
+    assert forecast is not None
+    return forecast.dollars
+
+
+@pytest.mark.parametrize("kind", [FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.MARKER])
+async def test_what_a_fold_sends_and_frees_is_known_before_it_is_made(kind: FoldKind) -> None:
+    """The dialog said "This costs nothing", and the summary then sent 8.8K tokens."""
+    kept = await keeping(window=100_000)
+    for number in range(6):
+        await kept.say(words(150, f"asked{number}"))
+        await worked(kept, 2, 600)
+        await kept.answer(words(60, f"answered{number}"))
+        await kept.end()
+    forecast = kept.folding.forecast_fold_on_demand(kind)
+    assert forecast is not None
+    before = kept.folding.current_situation().meter.used
+    await kept.folding.fold_on_demand(kind)
+    freed = before - kept.folding.current_situation().meter.used
+    assert 0 < forecast.freed <= freed
+    requests = [request for writer in kept.writers.values() for request in writer.requests]
+    if kind is FoldKind.MARKER:
+        assert requests == []
+        assert forecast.sent == 0
+        assert freed <= 1.2 * forecast.freed
+    else:
+        texts = [
+            getattr(part, "text", "") + getattr(part, "arguments", "")
+            for request in requests
+            for message in request.messages
+            for part in message.parts
+        ]
+        sent = sum(kept.tokens.count_tokens(text) for text in texts)
+        assert forecast.sent == pytest.approx(sent, rel=0.15)
+
+
+async def test_nothing_is_forecast_where_no_old_output_is_long_enough_for_a_line() -> None:
+    kept = await keeping(window=100_000)
+    await kept.say("a task")
+    await kept.answer("done")
+    assert kept.folding.forecast_fold_on_demand(FoldKind.MARKER) is None
+    with pytest.raises(ActionRefused):
+        await kept.folding.fold_on_demand(FoldKind.MARKER)
+
+
 async def test_what_a_fold_costs_is_known_before_it_is_made() -> None:
     kept = await keeping(window=100_000)
     await kept.say("a task")
     await worked(kept, 12, 300)
-    assert kept.folding.estimate_fold_cost(FoldKind.HANDOVER) is None, "the price is not known"
+    assert dollars_of_fold(kept, FoldKind.HANDOVER) is None, "the price is not known"
     await kept.conversation.append_facts(
         ModelSet(ModelRole.MAIN, "main", 100_000, price_input=3.0, price_output=15.0)
     )
     cost, listed = (
-        kept.folding.estimate_fold_cost(kind) for kind in (FoldKind.HANDOVER, FoldKind.OBSERVATIONS)
+        dollars_of_fold(kept, kind) for kind in (FoldKind.HANDOVER, FoldKind.OBSERVATIONS)
     )
     assert cost is not None
     assert listed is not None
     assert 0.001 < cost <= listed < 0.1, "a transcript is not in the provider's cache"
-    assert kept.folding.estimate_fold_cost(FoldKind.MARKER) == 0
+    assert dollars_of_fold(kept, FoldKind.MARKER) == 0
 
 
 async def test_what_a_fold_costs_is_what_its_own_request_may_cost() -> None:
@@ -364,7 +410,7 @@ async def test_what_a_fold_costs_is_what_its_own_request_may_cost() -> None:
     await kept.say("a task")
     await worked(kept, 12, 300)
     meter = kept.folding.current_situation().meter
-    announced = kept.folding.estimate_fold_cost(FoldKind.HANDOVER)
+    announced = dollars_of_fold(kept, FoldKind.HANDOVER)
     assert announced is not None
     reading = (meter.used + QUESTION_TOKENS) * 3.0 / 1e6
     assert reading < announced
@@ -381,7 +427,7 @@ async def test_no_cost_is_said_where_too_little_could_be_shortened() -> None:
     await worked(kept, 6, 20)
     with pytest.raises(ActionRefused, match="too little to shorten"):
         await kept.folding.fold_on_demand(FoldKind.HANDOVER)
-    assert kept.folding.estimate_fold_cost(FoldKind.HANDOVER) == 0
+    assert kept.folding.forecast_fold_on_demand(FoldKind.HANDOVER) is None
 
 
 async def test_a_fold_is_said_to_cost_more_if_the_providers_cache_cannot_be_read() -> None:
@@ -397,12 +443,12 @@ async def test_a_fold_is_said_to_cost_more_if_the_providers_cache_cannot_be_read
     await kept.conversation.append_facts(
         ModelReplied((Text("done", 1),), "main", Stop.END, usage, kept.conversation.state.seq)
     )
-    warm = kept.folding.estimate_fold_cost(FoldKind.HANDOVER)
+    warm = dollars_of_fold(kept, FoldKind.HANDOVER)
     kept.conversation.set_expected_settings([SystemSet("Other rules.", 3)])
-    changed = kept.folding.estimate_fold_cost(FoldKind.HANDOVER)
+    changed = dollars_of_fold(kept, FoldKind.HANDOVER)
     kept.conversation.set_expected_settings([])
     kept.clock.time += 24 * 3600
-    assert kept.folding.estimate_fold_cost(FoldKind.HANDOVER) == changed
+    assert dollars_of_fold(kept, FoldKind.HANDOVER) == changed
     assert warm is not None
     assert changed is not None
     assert changed > 1.1 * warm

@@ -366,8 +366,10 @@ class FakeSession(StandIn):
         text = story.CONTENT[digest]
         return Attachment(digest.short_hex, story.stored(text), len(text) // 4)
 
-    def estimate_fold_cost(self, kind: FoldKind) -> float | None:
-        return 0.0 if kind is FoldKind.MARKER else self.fold_cost
+    def forecast_fold_on_demand(self, kind: FoldKind) -> context_usage.FoldForecast | None:
+        if kind is FoldKind.MARKER:
+            return context_usage.FoldForecast(sent=0, freed=900, dollars=0.0)
+        return context_usage.FoldForecast(sent=8_800, freed=2_000, dollars=self.fold_cost)
 
     def cancel_fold_in_work(self) -> None:
         self.done.append("stop the fold")

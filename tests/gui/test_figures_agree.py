@@ -33,8 +33,10 @@ from PySide6.QtWidgets import QApplication, QLabel
 from helix_desktop import cli, program_folders
 from helix_desktop.desktop import replay_process
 from helix_desktop.engine import request_costs
+from helix_desktop.engine.context_policy import preset_policy
 from helix_desktop.engine.facts import (
     BroughtIn,
+    ConversationStarted,
     DetailsKept,
     Fact,
     Folded,
@@ -894,6 +896,41 @@ def test_the_crawler_reads_the_conversation_on_the_other_side(
     (other,) = (chat for chat in window.sides.sides if chat is not window.chat)
     other.composer._figures.setText("99% full · $7.77")
     assert "beside: how full" in disagreements(window, session)
+
+
+def test_of_an_agent_that_keeps_its_own_context_nothing_is_counted_or_offered(
+    window: MainWindow, session: FakeSession, tmp_path: Path
+) -> None:
+    """The side panel said "Context 17 tokens", "Sent 6" and "This setting never shortens anything.",
+    with "Shorten now…" and "Set the price…" below, and the comparison of settings opened.
+    """
+    window.toggle_side_panel()
+    session.state = build_state(())
+    session.append(ConversationStarted(acp_agent="Echo agent"))
+    session.append(preset_policy("none").to_policy_fact())
+    session.append(ModelSet(ModelRole.MAIN, "Echo agent", 50_000))
+    session.append(UserSaid((Text("Hello", 6),)))
+    session.append(ModelReplied((Text("Yes", 11),), "Echo agent", Stop.END, Usage(6, output=11)))
+    window.sides.show_session_or_new(session)
+    inspector = window.pages.inspector
+    inspector.inspect_conversation(session)
+    inspector._show_chosen_step()
+    lines = [
+        "Context",
+        "Echo agent keeps its own context. What it sends to its model is not known here.",
+    ]
+    assert inspector.view.all_text().splitlines() == lines
+    paid = Usage(900, output=11, cost=0.25)
+    session.append(ModelReplied((Text("Again", 2),), "Echo agent", Stop.END, paid))
+    inspector._show_chosen_step()
+    assert inspector.view.all_text().splitlines()[:3] == [*lines, "Cost so far  $0.250"]
+    assert inspector.slider.isHidden()
+    window.window_actions["policy"].trigger()
+    assert not window.context_panel.isVisible()
+    front = DialogsAndNotifications(window, FakeSetup(), FakeInstallation(), tmp_path, now)
+    front.open_replay_lab()
+    assert "decides itself what it sends" in window.notices.shown_text
+    assert not window.findChildren(ReplayLabDialog)
 
 
 def test_the_crawler_reads_the_row_of_the_fleet() -> None:

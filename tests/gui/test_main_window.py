@@ -129,15 +129,16 @@ def test_nothing_can_be_shortened_where_another_agent_works(
     window: MainWindow, session: FakeSession
 ) -> None:
     """What that agent sends is its own affair. The defect: "Shorten first" was offered there."""
-    names = ("fold-marker", "fold-observations", "fold-reflection", "fold-handover")
+    names = ("fold-marker", "fold-observations", "fold-reflection", "fold-handover", "show-request")
     assert all(window.window_actions[name].isEnabled() for name in names)
     session.append(ConversationStarted(acp_agent="Echo agent"))
     session.append(ModelSet(ModelRole.MAIN, "Echo agent", 50_000))
     window.chat.bridge.emit_waiting_events()
     window.window_actions.update_enabled()
     assert not any(window.window_actions[name].isEnabled() for name in names)
+    assert not window.chat.composer.context_button.isVisible()
     window.context_panel_opener.toggle_context_panel()
-    assert window.context_panel.fold_link.isHidden()
+    assert not window.context_panel.isVisible()
 
 
 def test_up_takes_the_newest_queued_message_back_instead_of_copying_it(
@@ -637,28 +638,27 @@ def test_a_fold_that_a_model_writes_is_asked_about_with_its_price(
     assert dialog.kind.currentData() == FoldKind.HANDOVER
     if way == "free":
         dialog.kind.setCurrentIndex(dialog.kind.count() - 1)
-    assert words in dialog.cost.text()
+    assert words in dialog.forecast.text()
     dialog.accept()
     assert session.done == ["fold marker" if way == "free" else "fold handover"]
 
 
 @pytest.mark.parametrize(
-    ("model", "cost", "words"),
+    ("model", "words"),
     [
-        ("own/scripted", None, "The price is not known"),
-        ("ollama/llama", None, "costs nothing"),
-        ("own/scripted", 0.0, "nothing to shorten yet"),
+        ("own/scripted", "The price is not known"),
+        ("ollama/llama", "sends about 8.8K tokens to a model"),
     ],
 )
 def test_a_fold_without_a_price_says_why(
-    window: MainWindow, session: FakeSession, model: str, cost: float | None, words: str
+    window: MainWindow, session: FakeSession, model: str, words: str
 ) -> None:
-    session.fold_cost = cost
+    session.fold_cost = None
     session.append(ModelSet(ModelRole.MAIN, model, 32_000))
     window.window_actions["fold-observations"].trigger()
     (dialog,) = window.findChildren(FoldNowDialog)
     assert dialog.kind.currentData() == FoldKind.OBSERVATIONS
-    assert words in dialog.cost.text()
+    assert words in dialog.forecast.text()
     dialog.reject()
     assert session.done == []
 

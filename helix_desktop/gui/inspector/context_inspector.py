@@ -27,7 +27,11 @@ from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_dollars, format_time_of_day
 from helix_desktop.gui.common.past_moments import PastMomentLoader, describe_block_source
 from helix_desktop.gui.common.policy_names import list_fold_thresholds
-from helix_desktop.gui.context_meter import context_kind_name, format_token_count
+from helix_desktop.gui.context_meter import (
+    context_kind_name,
+    describe_context_of_other_agent,
+    format_token_count,
+)
 from helix_desktop.gui.inspector import inspector_figures
 from helix_desktop.gui.inspector.inspector_boxes import (
     FigureBox,
@@ -51,6 +55,7 @@ from helix_desktop.gui.transcript.basic_boxes import (
 from helix_desktop.gui.transcript.call_and_fold_boxes import ExpandableHeaderBox
 from helix_desktop.gui.transcript.chat_actions import AskToFold, OpenEntry, OpenFold, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.views.boxes_view import BoxesView
 
@@ -178,9 +183,25 @@ class ContextInspector(QWidget):
         if isinstance(recorded.fact, ModelReplied):
             self._steps.append(recorded)
 
+    def _show_costs_of_other_agent(self, session: ShownSession, agent: str) -> None:
+        """Shows what the agent itself reports to have cost. Its context is not known here."""
+        self._parts = []
+        state = session.conversation.state
+        agents_cost = session.context.cost_of_agents()
+        explanation = describe_context_of_other_agent(make_safe_text(agent))
+
+        def build_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+            yield build_heading_box(ink, width, tr("Context"))
+            yield build_note_box(ink, width, explanation, gap=6)
+            yield from build_cost_boxes(ink, width, state, agents_cost, asks_for_price=False)
+
+        self.view.show_boxes(build_boxes, keep_place=True)
+
     def _update_step_slider(self, *, at_end: bool) -> None:
         # One position for each step, and the last for the request that comes next.
         last_position = len(self._steps)
+        if self._session is not None and self._session.conversation.state.acp_agent:
+            last_position = 0  # Its steps are not the requests that it sends.
         self.slider.blockSignals(True)
         self.slider.setRange(0, last_position)
         self.slider.setVisible(last_position > 0)
@@ -212,6 +233,12 @@ class ContextInspector(QWidget):
 
     def _show_present(self, session: ShownSession) -> None:
         self.moment_shown.emit(None)
+        agent = session.conversation.state.acp_agent
+        if agent:
+            self._past.cancel_pending_question()
+            self._step.setText("")
+            self._show_costs_of_other_agent(session, agent)
+            return
         if self._steps:
             steps = format_number(len(self._steps))
             self._step.setText(tr("Now, after step {n}", n=steps))

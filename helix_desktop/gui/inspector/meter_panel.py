@@ -90,23 +90,20 @@ class ContextPanel(QWidget):
         """
         state = session.conversation.state
         has_facts = bool(state.facts)
-        # What another agent sends cannot be shortened here.
-        self.fold_link.setVisible(has_facts and not state.acp_agent)
-        for link in (self.request_link, self.compare_link):
+        for link in (self.fold_link, self.request_link, self.compare_link):
             link.setVisible(has_facts)
 
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
             meter = session.context.next_request_meter(replaced_message)
             expected_state = session.conversation.expected_state
             yield from build_context_boxes(ink, width, expected_state, meter, thresholds=())
-            if not state.acp_agent:
-                yield from build_next_message_boxes(
-                    ink,
-                    width,
-                    next_message,
-                    words_on_cache,
-                    is_assumed_free=is_assumed_free(expected_state),
-                )
+            yield from build_next_message_boxes(
+                ink,
+                width,
+                next_message,
+                words_on_cache,
+                is_assumed_free=is_assumed_free(expected_state),
+            )
             yield from build_cost_boxes(
                 ink,
                 width,

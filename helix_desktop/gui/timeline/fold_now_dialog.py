@@ -2,11 +2,12 @@
 
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.engine.context_usage import NOTHING_TO_FOLD
+from helix_desktop.engine.context_usage import NOTHING_TO_FOLD, FoldForecast
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_dollars
+from helix_desktop.gui.context_meter import describe_token_count
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -22,15 +23,15 @@ class FoldNowDialog(widgets.TransientDialog):
         parent: QWidget,
         kind: FoldKind = FoldKind.HANDOVER,
         *,
-        can_tell_cost: bool = True,
+        can_forecast: bool = True,
     ) -> None:
         """Asks how to shorten the conversation and what must be kept, and says what it
-        will cost. `kind` is the way that is chosen at first.
+        takes and brings. `kind` is the way that is chosen at first.
         """
         super().__init__(tr("Shorten now"), parent, 420)
         self._session = session
-        # False if the workspace is open elsewhere, where alone the cost is known.
-        self._can_tell_cost = can_tell_cost
+        # False if the workspace is open elsewhere, where alone this is known.
+        self._can_forecast = can_forecast
         self._doing = doing
 
         self.kind = widgets.build_combo_box(tr("How to shorten"), self)
@@ -38,12 +39,12 @@ class FoldNowDialog(widgets.TransientDialog):
         for offered_kind in offered_kinds:
             self.kind.addItem(translate_name("fold on request", offered_kind), offered_kind)
         self.kind.setCurrentIndex(offered_kinds.index(kind))
-        self.kind.currentIndexChanged.connect(self._show_fold_cost)
+        self.kind.currentIndexChanged.connect(self._show_forecast)
 
         wish_label = widgets.build_plain_label(tr("Details to keep"), "muted", self)
         example = tr("For example: the decisions about the API")
         self.wish = widgets.build_line_edit(wish_label.text(), example, self)
-        self.cost = widgets.build_plain_label("", "small", self)
+        self.forecast = widgets.build_plain_label("", "small", self)
         nothing_is_lost = tr("You can keep working. Everything is kept, and you can undo this.")
         reassurance = widgets.build_plain_label(nothing_is_lost, "small", self)
         buttons = widgets.build_confirm_buttons(self, tr("Start"), self.accept)
@@ -51,34 +52,53 @@ class FoldNowDialog(widgets.TransientDialog):
             self.kind,
             wish_label,
             self.wish,
-            self.cost,
+            self.forecast,
             reassurance,
             buttons,
             owner=self,
             margins=20,
         )
-        self._show_fold_cost()
+        self._show_forecast()
         self.wish.setFocus()
 
-    def _show_fold_cost(self) -> None:
+    def _show_forecast(self) -> None:
         kind = FoldKind(self.kind.currentData())
-        cost = self._session.folding.estimate_fold_cost(kind)
-        self.cost.setText(self._describe_fold_cost(kind, cost))
+        if self._can_forecast:
+            forecast = self._session.folding.forecast_fold_on_demand(kind)
+            self.forecast.setText(self._describe_forecast(forecast))
+        elif kind is FoldKind.MARKER:
+            self.forecast.setText(tr("This sends nothing: no model is used."))
+        else:
+            words = tr("A model writes this text, and its provider may charge for it. The price is not known.")  # fmt: skip
+            self.forecast.setText(words)
 
-    def _describe_fold_cost(self, kind: FoldKind, cost: float | None) -> str:
-        if kind is FoldKind.MARKER:
-            return tr("This costs nothing: no model is used.")
-        if cost == 0:
+    def _describe_forecast(self, forecast: FoldForecast | None) -> str:
+        """Says what is sent to shorten the conversation, and what that brings."""
+        if forecast is None:
             return translate_sentences(NOTHING_TO_FOLD)
-        if cost is not None:
-            return tr(
-                "A model writes this text for at most about {price}.", price=format_dollars(cost)
+        sentences = [self._describe_sending(forecast)]
+        if forecast.freed:
+            freed = describe_token_count(forecast.freed)
+            sentences.append(
+                tr("Then each request sends at least about {amount} less.", amount=freed)
             )
-        if not self._can_tell_cost or lacks_price(self._session.conversation.state):
+        return " ".join(sentences)
+
+    def _describe_sending(self, forecast: FoldForecast) -> str:
+        if not forecast.sent:
+            return tr("This sends nothing: no model is used.")
+        sent = describe_token_count(forecast.sent)
+        if forecast.dollars:
+            price = format_dollars(forecast.dollars)
             return tr(
-                "A model writes this text, and its provider may charge for it. The price is not known."
+                "This sends about {amount} to a model, which writes the text for at most about {price}.",
+                amount=sent,
+                price=price,
             )
-        return tr("This costs nothing: the model runs on this computer.")
+        sending = tr("This sends about {amount} to a model, which writes the text.", amount=sent)
+        if lacks_price(self._session.conversation.state):
+            return f"{sending} {tr('The price is not known.')}"
+        return sending
 
     def accept(self) -> None:
         kind = FoldKind(self.kind.currentData())

@@ -132,6 +132,8 @@ def describe_event_briefly(event: TimelineEvent) -> str:
     match event.happened:
         case facts.FoldFailed(kind=kind):
             return describe_cost_of_failure(event, kind)
+        case TimelineRewind() if event.history.acp_agent:
+            return ""
         case TimelineRewind() as rewind:
             return fold_descriptions.format_token_change(rewind.tokens_before, rewind.tokens_after)
     if not event.current_folds:
@@ -147,7 +149,8 @@ def describe_event_briefly(event: TimelineEvent) -> str:
 
 def _describe_start_briefly(event: TimelineEvent) -> str:
     """Names the preset as it was when the conversation began."""
-    if not event.words:
+    # The setting is of no use to an agent that keeps its own context.
+    if not event.words or event.history.acp_agent:
         return ""
     preset = dict(list_policy_choices()).get(event.words)
     if preset is None:

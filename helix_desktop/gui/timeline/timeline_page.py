@@ -52,7 +52,7 @@ from helix_desktop.gui.common.widgets import (
     build_scroll_area,
     set_surface_look,
 )
-from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.context_meter import describe_context_of_other_agent, format_token_count
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.question_dialogs import DialogChoice, ask_to_choose_one
 from helix_desktop.gui.rows_and_columns import build_column, build_row
@@ -70,6 +70,7 @@ from helix_desktop.gui.timeline.fold_list import FoldList
 from helix_desktop.gui.timeline.fold_panel import FoldPanel, ShownFold
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
 from helix_desktop.gui.transcript.chat_actions import AskToFold, ConversationAct, ShowInChat
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 
@@ -223,7 +224,9 @@ class TimelinePage(QWidget):
         self.panel.clear_fold_panel()
         self._past.cancel_pending_question()
         self._reading = self._read_and_show_in_steps()
-        self._fold_now_action.setEnabled(session is not None)
+        sends_its_requests = history is not None and not history.acp_agent
+        self._fold_now_action.setVisible(sends_its_requests)
+        self._costs_action.setVisible(sends_its_requests)
         self._heading.set_elided_text("")
         self._read_timer.start()
 
@@ -274,8 +277,9 @@ class TimelinePage(QWidget):
         if foreign_agent:
             self._price_link.hide()
             self._savings_label.hide()
-            words = tr("{agent} does not report what it sends to its model, so there is no chart and no price.")  # fmt: skip
-            self._heading.set_elided_text(words.format(agent=foreign_agent))
+            self._heading.set_elided_text(
+                describe_context_of_other_agent(make_safe_text(foreign_agent))
+            )
             return
         cost_of_agents = 0.0
         if self._session is not None:

@@ -425,14 +425,16 @@ def list_item_intents(
         intents.append((tr("Edit and resend…"), ActOnMessage(MessageAct.EDIT, seq)))
     if item.kind is TranscriptItemKind.REPLY and is_writable:
         intents.append((tr("Regenerate"), ActOnMessage(MessageAct.REGENERATE, seq)))
-    if item.kind is TranscriptItemKind.REPLY:
+    # Another agent keeps its own context: what its model saw is not known, and it pins nothing.
+    keeps_own_context = bool(items.history.acp_agent)
+    if item.kind is TranscriptItemKind.REPLY and not keeps_own_context:
         intents.append((tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, seq)))
     intents.append((tr("Duplicate up to here"), ActOnMessage(MessageAct.FORK, seq)))
     if is_writable:
         intents.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, seq)))
 
     part_ref = items.part_ref_of(index)
-    if part_ref is None:
+    if part_ref is None or keeps_own_context:
         return intents
     if part_ref in items.history.branch.pins:
         intents.append((tr("Unpin"), chat_actions.PinPart(part_ref, is_pinned=False)))

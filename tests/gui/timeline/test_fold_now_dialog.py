@@ -1,4 +1,4 @@
-"""Shortening now: what it costs is said before it is begun, and what was wished is done."""
+"""Shortening now: what it sends and brings is said before it is begun, and what was wished is done."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QPushButton, QWidget
 
+from helix_desktop.engine.context_usage import FoldForecast
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.theme import Theme
@@ -17,16 +18,18 @@ from tests.gui.timeline.conftest import Written
 
 
 class Folded(FakeSession):
-    """Notes what it was asked to fold. `cost`: what folds of each kind would cost."""
+    """Notes what it was asked to fold. `forecast`: what folds by a model would take and bring."""
 
-    cost: float | None = 0.03
+    forecast: FoldForecast | None = FoldForecast(sent=8_800, freed=2_000, dollars=0.03)
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.wanted: list[tuple[FoldKind, str]] = []
 
-    def estimate_fold_cost(self, kind: FoldKind) -> float | None:
-        return self.cost
+    def forecast_fold_on_demand(self, kind: FoldKind) -> FoldForecast | None:
+        if kind is FoldKind.MARKER:
+            return FoldForecast(sent=0, freed=700, dollars=0.0)
+        return self.forecast
 
     async def fold_on_request(self, kind: FoldKind, *, wish: str = "") -> None:
         self.wanted.append((kind, wish))
@@ -61,32 +64,39 @@ def test_the_way_that_is_asked_for_is_chosen_at_first(folded: Folded, parent: QW
     ]
 
 
-def test_what_it_costs_is_said_and_said_anew_for_another_way(
+def test_what_it_sends_costs_and_brings_is_said_and_said_anew_for_another_way(
     folded: Folded, parent: QWidget
 ) -> None:
     dialog = dialog_of(folded, parent)
-    assert dialog.cost.text() == "A model writes this text for at most about $0.030."
+    assert dialog.forecast.text() == (
+        "This sends about 8.8K tokens to a model, which writes the text for at most about $0.030."
+        " Then each request sends at least about 2K tokens less."
+    )
     dialog.kind.setCurrentIndex(dialog.kind.count() - 1)
-    assert dialog.cost.text() == "This costs nothing: no model is used."
+    assert dialog.forecast.text() == (
+        "This sends nothing: no model is used."
+        " Then each request sends at least about 700 tokens less."
+    )
 
 
 def test_without_anything_to_shorten_that_is_said(folded: Folded, parent: QWidget) -> None:
-    folded.cost = 0
-    assert "nothing" in dialog_of(folded, parent).cost.text().lower()
+    folded.forecast = None
+    assert dialog_of(folded, parent).forecast.text().startswith("There is nothing to shorten yet")
 
 
-def test_an_unknown_cost_is_none_only_where_the_model_runs_here(
+def test_a_text_without_a_known_price_is_never_said_to_cost_nothing(
     folded: Folded, parent: QWidget
 ) -> None:
-    folded.cost = None
-    charged = "its provider may charge for it"
-    free = "This costs nothing: the model runs on this computer."
-    assert dialog_of(folded, parent).cost.text() == free
-    assert charged in dialog_of(folded, parent, can_tell_cost=False).cost.text()
+    """The dialog said "This costs nothing", and 8.8K tokens were sent."""
+    folded.forecast = FoldForecast(sent=8_800, freed=0, dollars=None)
+    sends = "This sends about 8.8K tokens to a model, which writes the text."
+    assert dialog_of(folded, parent).forecast.text() == sends
+    elsewhere = dialog_of(folded, parent, can_forecast=False)
+    assert "its provider may charge for it" in elsewhere.forecast.text()
     folded.append(ModelSet(ModelRole.MAIN, "elsewhere/m", 128_000, 8_000, 0.0, 0.0, 0.0, 0.0))
-    assert charged in dialog_of(folded, parent).cost.text()
+    assert dialog_of(folded, parent).forecast.text() == f"{sends} The price is not known."
     folded.append(ModelSet(ModelRole.MAIN, "ollama/m", 128_000, 8_000, 0.0, 0.0, 0.0, 0.0))
-    assert dialog_of(folded, parent).cost.text() == free
+    assert dialog_of(folded, parent).forecast.text() == sends
 
 
 def test_start_shortens_as_chosen_with_the_wish_and_closes(folded: Folded, parent: QWidget) -> None:

@@ -16,6 +16,7 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QDialogButtonBox, QMessageBox, QPushButton, QScrollArea
 
+from helix_desktop.engine.context_policy import preset_policy
 from helix_desktop.engine.facts import (
     ConversationStarted,
     DocumentEdited,
@@ -697,12 +698,21 @@ def test_of_an_agent_that_reports_no_context_it_is_said_instead_of_an_empty_char
 ) -> None:
     made, _ = page
     assert not made.chart.isHidden()
-    foreign = FakeSession("f", [Recorded("f", 1, 0.0, ConversationStarted(acp_agent="Echo"))])
+    started = Recorded("f", 1, 0.0, ConversationStarted(acp_agent="Echo"))
+    policy = Recorded("f", 2, 0.0, preset_policy("none").to_policy_fact())
+    model = Recorded("f", 3, 0.0, ModelSet(ModelRole.MAIN, "Echo", 50_000))
+    foreign = FakeSession("f", [started, policy, model])
     made.show_timeline_of(foreign)
     settle()
     assert made.chart.isHidden()
-    assert made._heading._words.startswith("Echo does not report what it sends")
+    assert made._heading._words.startswith("Echo keeps its own context.")
     assert made._price_link.isHidden()
+    assert not any(describe_event_briefly(event) for event in made.list.rows.items)
+    actions = {action.text(): action for action in made.menu_button.menu().actions()}
+    for name in ("Shorten now…", "What each request cost"):
+        assert not actions[name].isVisible()
+    made.show_timeline_of(FakeSession("c", []))
+    assert actions["Shorten now…"].isVisible()
 
 
 # --- Where things stand, and what the menu offers
