@@ -170,15 +170,18 @@ def describe_meter(
     for kind, tokens in counted or parts:
         if tokens:
             lines.append(f"{context_kind_name(kind)}: {format_token_count(tokens)}")
-    difference = format_count_difference(parts, counted)
-    if difference:
-        lines.append(f"{name_of_count_difference()}: {difference}")
+    difference = describe_count_difference(parts, counted, is_estimate=is_estimate)
+    if difference is not None:
+        lines.append(f"{difference.words}: {difference.figure}")
     return "\n".join(lines)
 
 
-def name_of_count_difference() -> str:
-    """Names the row that makes the sizes of all kinds add up to what is used."""
-    return tr("Difference to the model's own count")
+@dataclass(frozen=True, slots=True)
+class CountDifference:
+    """The row that makes the sizes of all kinds add up to what is used."""
+
+    words: str
+    figure: str  # How many tokens more or fewer, such as "+548".
 
 
 def colour_of_count_difference(theme: Theme) -> QColor:
@@ -188,20 +191,28 @@ def colour_of_count_difference(theme: Theme) -> QColor:
     return colour
 
 
-def format_count_difference(parts: MeterParts, counted: MeterParts) -> str:
-    """Formats how many tokens more or fewer the model counts than the sizes of all kinds add up to,
-    such as "+548". Empty if both count the same.
+def describe_count_difference(
+    parts: MeterParts, counted: MeterParts, *, is_estimate: bool
+) -> CountDifference | None:
+    """Describes how many tokens more or fewer the model counts than the sizes of all kinds add up
+    to. None if both count the same. `is_estimate`: the model has not said yet what it counts.
     """
     if not counted:
-        return ""
+        return None
     tokens_of_model = sum(tokens for _kind, tokens in parts)
     counted_tokens = sum(tokens for _kind, tokens in counted)
     difference = tokens_of_model - counted_tokens
+    if difference == 0:
+        return None
     if difference > 0:
-        return f"+{format_token_count(difference)}"
-    if difference < 0:
-        return f"−{format_token_count(-difference)}"
-    return ""
+        words = tr("These sizes are estimates; the model counts more")
+        if is_estimate:
+            words = tr("These sizes are estimates; the model probably counts more")
+        return CountDifference(words, f"+{format_token_count(difference)}")
+    words = tr("These sizes are estimates; the model counts fewer")
+    if is_estimate:
+        words = tr("These sizes are estimates; the model probably counts fewer")
+    return CountDifference(words, f"−{format_token_count(-difference)}")
 
 
 def context_kind_name(kind: ContextKind) -> str:

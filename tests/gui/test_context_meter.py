@@ -55,10 +55,14 @@ def test_the_sizes_and_the_models_difference_add_up_to_what_is_used() -> None:
         "2.5K of 32K tokens, 8% full",
         "System and tools: 1.4K",
         "Summary: 585",
-        "Difference to the model's own count: +548",
+        "These sizes are estimates; the model counts more: +548",
     ]
     fewer = describe_meter(counted, 32_000, counted=billed).splitlines()[-1]
-    assert fewer == "Difference to the model's own count: −548"
+    assert fewer == "These sizes are estimates; the model counts fewer: −548"
+    unreported = describe_meter(billed, 32_000, is_estimate=True, counted=counted)
+    assert unreported.splitlines()[-1] == (
+        "These sizes are estimates; the model probably counts more: +548"
+    )
     assert describe_meter(counted, 32_000, counted=counted).splitlines()[-1] == "Summary: 585"
 
 

@@ -111,7 +111,7 @@ from tests.gui.fake_setup import FakeInstallation, FakeSetup
 Seen = Iterator[tuple[str, str]]
 COMPARED = ("Saved about ", "Shortening has ")
 SAVINGS = (*COMPARED, "So far, shortening", "Without shortening, this conversation")
-COUNTED_DIFFERENTLY = "Difference to the model's own count"
+COUNTED_DIFFERENTLY = "These sizes are estimates; "
 PAID_BEFORE = " before import or fork"
 STORIES = int(os.environ.get("HELIX_STORIES", "4"))
 FIRST_SEED = int(os.environ.get("HELIX_FIRST_SEED", "0"))

@@ -21,7 +21,13 @@ from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
-from helix_desktop.gui.translation import format_count, format_percent, tr, translate_name
+from helix_desktop.gui.translation import (
+    format_count,
+    format_number,
+    format_percent,
+    tr,
+    translate_name,
+)
 
 WIDTH = 560  # The popup's width in pixels.
 ROW = 34  # A row's height in pixels.
@@ -428,12 +434,16 @@ class ModelChooser(SearchPopup):
         self._state.setToolTip(safe_tooltip("\n".join(reasons)))
 
     def _show_count_and_status(self) -> None:
-        """Says how many models are listed, and of how many while words are typed."""
+        """Says how many models there are, and how many of them match while words are typed. Those of
+        all providers count, also where the words are the name of one.
+        """
         listed_count = len(self.selectable_rows())
         self._explain_empty_list(listed_count)
         status = format_count(len(self._models), "{n} model", "{n} models")
-        if listed_count < len(self._models):
-            status = tr("{n} of {models}", n=listed_count, models=status)
+        if 0 < listed_count < len(self._models):
+            matching = format_number(listed_count)
+            all_count = format_number(len(self._models))
+            status = tr("Matching: {n} of all {count} models", n=matching, count=all_count)
         if self._refresh_status:
             status = f"{status} · {self._refresh_status}"
         self._state.setText(status)

@@ -14,13 +14,12 @@ from helix_desktop.gui.common.savings_sentences import describe_savings_of
 from helix_desktop.gui.context_meter import (
     colour_of_count_difference,
     context_kind_name,
+    describe_count_difference,
     describe_meter,
     describe_token_count,
     describe_window_fill,
-    format_count_difference,
     format_token_count,
     has_unknown_window,
-    name_of_count_difference,
     paint_meter_bar,
 )
 from helix_desktop.gui.inspector.inspector_figures import (
@@ -230,11 +229,12 @@ def build_context_boxes(
 
     billed_parts = tuple(meter.parts.items())
     counted_parts = tuple(meter.counted.items())
-    difference = format_count_difference(billed_parts, counted_parts)
-    if difference:
+    difference = describe_count_difference(
+        billed_parts, counted_parts, is_estimate=meter.is_estimate
+    )
+    if difference is not None:
         colour = colour_of_count_difference(ink.theme)
-        name = name_of_count_difference()
-        yield FigureBox(ink, width, name, difference, dot=colour)
+        yield FigureBox(ink, width, difference.words, difference.figure, dot=colour)
 
     recallable = state.count_recallable_tokens()
     if recallable:

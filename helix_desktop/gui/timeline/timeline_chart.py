@@ -32,7 +32,6 @@ from helix_desktop.gui.context_meter import (
     context_kind_name,
     describe_token_count,
     format_token_count,
-    name_of_count_difference,
 )
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline import fold_sentences
@@ -248,7 +247,9 @@ class TimelineChart(StepPlot):
             names_and_colours.append(
                 (context_kind_name(kind), self._theme.fill_colour_of_kind(kind))
             )
-        of_no_kind = (name_of_count_difference(), colour_of_count_difference(self._theme))
+        # A layer can only be what the model counts more, as no height is negative.
+        name_of_difference = tr("What the model counts more")
+        of_no_kind = (name_of_difference, colour_of_count_difference(self._theme))
         names_and_colours.append(of_no_kind)
         return names_and_colours
 

@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSizeF, Qt, S
 from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 
 from helix_desktop.engine import hidden_characters
+from helix_desktop.engine.facts import PartRef
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.common.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.common.widgets import build_popup_menu
@@ -434,13 +435,16 @@ def list_item_intents(
         intents.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, seq)))
 
     part_ref = items.part_ref_of(index)
-    if part_ref is None or keeps_own_context:
-        return intents
-    if part_ref in items.history.branch.pins:
-        intents.append((tr("Unpin"), chat_actions.PinPart(part_ref, is_pinned=False)))
-    else:
-        intents.append((tr("Pin: never shorten"), chat_actions.PinPart(part_ref)))
+    if part_ref is not None and not keeps_own_context:
+        is_pinned = part_ref in items.history.branch.pins
+        intents.append(_build_pin_intent(part_ref, is_pinned=is_pinned))
     return intents
+
+
+def _build_pin_intent(part_ref: PartRef, *, is_pinned: bool) -> tuple[str, chat_actions.ChatIntent]:
+    if is_pinned:
+        return tr("Unpin"), chat_actions.PinPart(part_ref, is_pinned=False)
+    return tr("Pin: never shorten"), chat_actions.PinPart(part_ref)
 
 
 _STEPS = {

@@ -158,7 +158,7 @@ def test_a_provider_that_does_not_answer_is_named(chooser: ModelChooser) -> None
     assert chooser._state.text() == "4 models · just refreshed"
     chooser.line.setText(LOCAL.name)
     shown = [name for name in names(chooser) if not name.startswith("—")]
-    assert chooser._state.text() == f"{len(set(shown))} of 4 models · just refreshed"
+    assert chooser._state.text() == f"Matching: {len(set(shown))} of all 4 models · just refreshed"
     assert len(set(shown)) < 4, "the words must leave some out"
 
 

@@ -246,6 +246,20 @@ def test_a_conversation_that_a_connected_agent_writes_offers_nothing_that_only_i
     assert acts == {MessageAct.FORK, MessageAct.SHOW_REQUEST}
 
 
+def test_of_an_agent_that_keeps_its_own_context_no_request_is_shown_and_nothing_is_pinned(
+    pane: TranscriptPane, wanted: list[ChatIntent]
+) -> None:
+    items = pane.view.items
+    items.history.acp_agent = "Echo agent"
+    offered: list[object] = []
+    for index in range(len(items.all)):
+        offered.extend(intent for _, intent in list_item_intents(items, index))
+    acts = {intent.act for intent in offered if isinstance(intent, ActOnMessage)}
+    assert MessageAct.REGENERATE in acts
+    assert MessageAct.SHOW_REQUEST not in acts
+    assert not any(isinstance(intent, PinPart) for intent in offered)
+
+
 def test_a_rewound_part_opens_with_a_click(
     pane: TranscriptPane, told: Told, wanted: list[ChatIntent], settle: Settle
 ) -> None:
