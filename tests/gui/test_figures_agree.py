@@ -64,6 +64,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.messages import ContextKind, TextDelta
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
+from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.fold_descriptions import fold_title
@@ -434,6 +435,55 @@ def sum_of_lines_fails(history: ConversationState) -> list[str]:
     if has_lines and abs(shares - whole) > 1e-6 * max(1.0, abs(whole)):
         found.append(f"the lines say {shares}, the head {whole}")
     return found
+
+
+TAKEN = ("writing it took ", "the attempt took ")
+
+
+def rows_as_read_fail(session: FakeSession) -> list[str]:
+    """What a reader finds who adds up the figures of the rows as they stand there, and compares the
+    sum with the amount of the head.
+    """
+    timeline = ConversationTimeline(build_state(session.state.facts))
+    timeline.read_all_facts(session.state.facts)
+    agents_cost = session.context.cost_of_agents()
+    head = describe_savings_of(timeline.history, agents_cost)
+    if not head.startswith(COMPARED) or sum_of_lines_fails(session.state):
+        return []
+    fold_sentences.let_lines_add_up(timeline.events, agents_cost)
+    lines = [fold_sentences.describe_event_briefly(event) for event in timeline.events]
+    return rows_do_not_add_up(head, lines)
+
+
+def rows_do_not_add_up(head: str, lines: Sequence[str]) -> list[str]:
+    def read(words: str) -> tuple[Decimal, Decimal]:
+        number, unit = re.findall(AMOUNT, words)[0]
+        last_place = UNITS[unit] / 10 ** len(number.partition(".")[2])
+        return Decimal(number) * UNITS[unit], last_place
+
+    whole, coarsest = read(head)
+    if head.startswith("Shortening has cost"):
+        whole = -whole
+    total = Decimal(0)
+    counted: list[str] = []
+    for line in lines:
+        is_taken = line.startswith(TAKEN)
+        if not (is_taken or line.startswith("saved ")):
+            continue
+        if ("$" in line) is not ("$" in head):
+            return []  # What is next to nothing in dollars stands there in tokens.
+        amount, last_place = read(line)
+        total += -amount if is_taken else amount
+        coarsest = max(coarsest, last_place)
+        counted.append(line)
+    # A row that is next to nothing has no figure.
+    without_figure = len(lines) - len(counted)
+    most = coarsest / 2
+    if "$" in head:
+        most += without_figure * Decimal(str(LEAST_DOLLARS))
+    if abs(total - whole) <= most:
+        return []
+    return [f"the rows come to {total}, the head is {whole}: {head} {counted}"]
 
 
 def words_of_timeline(session: FakeSession) -> str:
@@ -827,6 +877,7 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
         requests_of_rows, fewer = rows_that_took_something_back(requests_of_rows, session)
         assert fewer == [], f"moment {number}"
         assert sum_of_lines_fails(session.state) == [], f"moment {number}"
+        assert rows_as_read_fail(session) == [], f"moment {number}"
         if chance.random() < 0.15:
             at = chance.randrange(2, session.state.seq + 1)
             origin = session
@@ -977,6 +1028,14 @@ def test_the_crawler_finds_sums_that_do_not_add_up() -> None:
     lost = "Shortening has cost about 5.7K tokens more so far than sending everything."
     assert adds_up(lost, "13 requests: 40.8K tokens, instead of about 35.1K tokens")
     assert not adds_up(lost, "13 requests: 40.8K tokens, instead of about 35.2K tokens")
+
+
+def test_the_crawler_finds_rows_that_a_reader_cannot_add_up_to_the_head() -> None:
+    head = "Saved about 245.8K tokens (33%), compared with sending everything as long as it fits."
+    rows = ["saved 200.3K tokens", "4.1K → 300 tokens", "saved 45.7K tokens", "saved 12 tokens"]
+    assert len(rows_do_not_add_up(head, rows)) == 1
+    rows[0] = "saved 200.1K tokens"
+    assert rows_do_not_add_up(head, rows) == []
 
 
 def test_the_crawler_finds_lines_that_do_not_add_up_to_the_head(session: FakeSession) -> None:

@@ -121,6 +121,11 @@ def round_dollars_as_shown(dollars: float) -> float:
     return round(dollars, _decimals_of_dollars(dollars))
 
 
+def dollar_rounding(dollars: float) -> float:
+    """Returns what the last digit that `format_dollars` shows stands for."""
+    return 10.0 ** -_decimals_of_dollars(dollars)
+
+
 def _decimals_of_dollars(dollars: float) -> int:
     amount = abs(dollars)
     if amount >= 0.995:

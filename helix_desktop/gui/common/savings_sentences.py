@@ -7,13 +7,22 @@ was saved is the difference of both sums as they are shown. The lines of the tim
 each has its share, in the same unit and count.
 """
 
+import math
+from collections.abc import Callable, Sequence
+
 from helix_desktop.engine.facts import ModelRole, Usage
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS, Savings
-from helix_desktop.gui.common.figure_formats import format_dollars, round_dollars_as_shown
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.figure_formats import (
+    dollar_rounding,
+    format_dollars,
+    round_dollars_as_shown,
+)
 from helix_desktop.gui.context_meter import (
     describe_token_count,
     round_tokens_as_shown,
+    token_rounding,
 )
 from helix_desktop.gui.translation import format_count, format_percent, tr
 
@@ -177,6 +186,61 @@ def share_of_line(figures: Savings, kept_out: int, writing: Usage) -> float:
     if saved_by_requests <= 0 or figures.by_folds <= 0:
         return -taken
     return saved_by_requests * kept_out / figures.by_folds - taken
+
+
+@dataclass(frozen=True, slots=True)
+class LineOfTimeline:
+    """A line's share of what was saved, as `share_of_line` returns it. `is_fixed`: its figure also
+    stands elsewhere, as what a request took does.
+    """
+
+    share: float
+    is_fixed: bool = False
+
+
+def find_roundings_of_lines(
+    figures: Savings, lines: Sequence[LineOfTimeline], agents_cost: float = 0.0
+) -> list[float]:
+    """Returns what to add to the share of each line, so that the lines as they are shown add up to
+    the sentence as it is shown: a reader who added them up came to 245.9K below a head of 245.8K.
+
+    A line changes by at most one of its last digit, those first that were rounded furthest the
+    other way. Where the lines are not all of what was saved, none changes.
+    """
+    roundings = [0.0] * len(lines)
+    whole = float(figures.saved_tokens)
+    head = float(_saved_tokens_as_shown(figures))
+    round_as_shown: Callable[[float], float] = round_tokens_as_shown
+    find_unit: Callable[[float], float] = token_rounding
+    if figures.is_saved_in_dollars:
+        whole = figures.saved_dollars
+        head = _saved_dollars_as_shown(figures, agents_cost)
+        round_as_shown = round_dollars_as_shown
+        find_unit = dollar_rounding
+    are_lines_all = abs(sum(line.share for line in lines) - whole) <= 1e-6 * max(1.0, abs(whole))
+    if not lines or not are_lines_all:
+        return roundings
+
+    shown = [math.copysign(round_as_shown(abs(line.share)), line.share) for line in lines]
+    units = [find_unit(abs(line.share)) for line in lines]
+    coarsest_unit = max(units)
+    most_missing = max(coarsest_unit, find_unit(abs(head))) / 2
+    missing = head - sum(shown)
+    direction = math.copysign(1.0, missing)
+
+    def rounded_away(number: int) -> float:
+        return direction * (shown[number] - lines[number].share)
+
+    for number in sorted(range(len(lines)), key=rounded_away):
+        if abs(missing) <= most_missing:
+            break
+        # A line with finer digits is small, and would change by more than its rounding.
+        if lines[number].is_fixed or units[number] < coarsest_unit:
+            continue
+        change = direction * coarsest_unit
+        roundings[number] = shown[number] + change - lines[number].share
+        missing -= change
+    return roundings
 
 
 def format_share_of_line(figures: Savings, share: float) -> str:

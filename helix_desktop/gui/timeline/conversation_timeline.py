@@ -105,6 +105,8 @@ class TimelineEvent:
     last_time: float = 0.0
     # What the requests that wrote the folds took.
     writing: facts.Usage = field(default_factory=facts.Usage)
+    # What is added to its share as it is shown, so that all rows add up to the head.
+    rounding: float = 0.0
 
     @property
     def saved(self) -> SavedByFolds:

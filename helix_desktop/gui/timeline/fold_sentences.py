@@ -15,7 +15,12 @@ from helix_desktop.gui.common import fold_descriptions
 from helix_desktop.gui.common.figure_formats import DAY_SECONDS, format_dollars, format_duration
 from helix_desktop.gui.common.fold_descriptions import describe_token_change
 from helix_desktop.gui.common.policy_names import list_policy_choices
-from helix_desktop.gui.common.savings_sentences import format_share_of_line, share_of_line
+from helix_desktop.gui.common.savings_sentences import (
+    LineOfTimeline,
+    find_roundings_of_lines,
+    format_share_of_line,
+    share_of_line,
+)
 from helix_desktop.gui.context_meter import (
     describe_token_count,
 )
@@ -194,7 +199,7 @@ def describe_effect(event: TimelineEvent) -> str:
 def _describe_share_of_event(event: TimelineEvent, kept_out: int) -> str:
     """Returns what a line saved, less what writing it took. Empty if it is nothing."""
     figures = event.history.savings_until_moment()
-    share = share_of_line(figures, kept_out, _writing_paid_here(event))
+    share = share_of_line(figures, kept_out, _writing_paid_here(event)) + event.rounding
     amount = format_share_of_line(figures, share)
     if not amount:
         return ""
@@ -203,6 +208,26 @@ def _describe_share_of_event(event: TimelineEvent, kept_out: int) -> str:
     if kept_out:
         return tr("writing it took {amount} more than it has saved", amount=amount)
     return tr("writing it took {amount}", amount=amount)
+
+
+def let_lines_add_up(events: Sequence[TimelineEvent], agents_cost: float = 0.0) -> None:
+    """Rounds the figures of all rows of a conversation so that they add up to the head as shown."""
+    if not events:
+        return
+    figures = events[0].history.savings_until_moment()
+    lines: list[LineOfTimeline] = []
+    for event in events:
+        writing = _writing_paid_here(event)
+        if event.made_folds:
+            lines.append(LineOfTimeline(share_of_line(figures, event.saved.tokens, writing)))
+        else:
+            taken = float(writing.input)
+            if figures.is_saved_in_dollars:
+                taken = writing.cost
+            lines.append(LineOfTimeline(-taken, is_fixed=True))
+    roundings = find_roundings_of_lines(figures, lines, agents_cost)
+    for event, rounding in zip(events, roundings, strict=True):
+        event.rounding = rounding
 
 
 def _writing_paid_here(event: TimelineEvent) -> facts.Usage:

@@ -66,7 +66,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
     group_timeline_events,
     merge_timeline_events,
 )
-from helix_desktop.gui.timeline.fold_list import FoldList
+from helix_desktop.gui.timeline.fold_list import MOST_MEASURED_ROWS, FoldList
 from helix_desktop.gui.timeline.fold_panel import FoldPanel, ShownFold
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
 from helix_desktop.gui.transcript.chat_actions import AskToFold, ConversationAct, ShowInChat
@@ -268,6 +268,7 @@ class TimelinePage(QWidget):
             self._list_timer.start()
         else:
             # The same rows, but with each step they were in one more request.
+            self._let_rows_add_up(self.list.rows.items)
             self.list.viewport().update()
             self._show_chosen_in_panel()
 
@@ -385,8 +386,18 @@ class TimelinePage(QWidget):
         if self._kinds:
             events = [event for event in events if event.fold_kind in self._kinds]
         rows = group_timeline_events(events)
+        self._let_rows_add_up(rows)
         rows.reverse()
         self.list.show_fold_events(rows, keep=self._chosen)
+
+    def _let_rows_add_up(self, rows: Sequence[TimelineEvent]) -> None:
+        """Rounds the rows so that they add up to the head, if all are there and not more than
+        anybody adds up.
+        """
+        has_all_rows = not self._shows_whole_workspace and not self._kinds
+        if self._session is None or not has_all_rows or len(rows) > MOST_MEASURED_ROWS:
+            return
+        fold_sentences.let_lines_add_up(rows, self._session.context.cost_of_agents())
 
     def _choose_event(self, event: TimelineEvent) -> None:
         if event is not self._chosen:  # The list also reports selections that the program makes.
