@@ -101,6 +101,9 @@ class ProviderAdministration:
         models = tuple(_build_model_choice(info) for info in listed)
         return model_setup_port.ProviderTestResult(models, pick_default_model(models))
 
+    def is_provider_address(self, address: str) -> bool:
+        return provider_catalog.is_provider_address(address)
+
     async def check_provider_address(self, provider: ProviderChoice) -> None:
         from helix_desktop.providers import model_listing
 

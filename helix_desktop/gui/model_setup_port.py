@@ -91,6 +91,10 @@ class ModelSetupPort(Protocol):
     ) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]: ...
     async def is_local_server_connected(self) -> bool: ...
 
+    def is_provider_address(self, address: str) -> bool:
+        """Whether a server could be at an address. Nothing is contacted."""
+        ...
+
     async def check_provider_address(self, provider: ProviderChoice) -> None:
         """Contacts a provider without a key, before one is sent. The error says what is
         wrong with the address.

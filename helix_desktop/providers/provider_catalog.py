@@ -235,7 +235,7 @@ def _check_headers(config: ProviderConfig) -> None:
 
 
 def is_provider_address(address: str) -> bool:
-    """Whether requests can be sent to this address."""
+    """Whether requests can be sent to this address. It may still be one where no server is."""
     try:
         parts = urlsplit(address)
         host = parts.hostname
@@ -244,7 +244,8 @@ def is_provider_address(address: str) -> bool:
         return False
     if parts.scheme not in {"http", "https"}:
         return False
-    return bool(host) and port != 0 and " " not in address
+    has_blanks = any(letter.isspace() for letter in address)
+    return bool(host) and port != 0 and not has_blanks
 
 
 def _split_base_url(config: ProviderConfig) -> SplitResult:

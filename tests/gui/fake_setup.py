@@ -44,6 +44,7 @@ from helix_desktop.mcp_client.hosted_server import (
     McpServerResource,
 )
 from helix_desktop.mcp_client.server_config import ServerConfig, parse_pasted_text
+from helix_desktop.providers.provider_catalog import is_provider_address
 from helix_desktop.tools.home_access import OPENINGS, HomeOpening
 from helix_desktop.tools.permission import (
     PermissionRule,
@@ -92,6 +93,9 @@ class FakeSetup:
 
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]:
         return [(OLLAMA, [QWEN])] if self.servers else []
+
+    def is_provider_address(self, address: str) -> bool:
+        return is_provider_address(address)
 
     async def check_provider_address(self, provider: ProviderChoice) -> None:
         self.checked.append(provider.address)

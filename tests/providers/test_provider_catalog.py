@@ -228,3 +228,21 @@ def test_a_local_server_has_a_name_that_people_would_give_it() -> None:
     names = ["local-8877", "openai", "mine", "local-mine"]
     shown = [provider_catalog.name_provider_in_sentences(name) for name in names]
     assert shown == ["Local server on port 8877", "OpenAI", "mine", "local-mine"]
+
+
+@pytest.mark.parametrize(
+    ("address", "is_possible"),
+    [
+        ("http://127.0.0.1:8123/v1", True),
+        ("https://models.example", True),
+        ("https://two words.example", False),
+        ("https://models.example/\tv1", False),
+        ("https://models.example\u00a0", False),
+        ("https://models.example:0/v1", False),
+        ("https://models.example:70000/v1", False),
+        ("file:///etc/passwd", False),
+        ("https:///v1", False),
+    ],
+)
+def test_requests_are_sent_only_where_a_server_can_be(address: str, is_possible: bool) -> None:
+    assert provider_catalog.is_provider_address(address) is is_possible

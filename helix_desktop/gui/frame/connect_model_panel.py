@@ -141,7 +141,7 @@ class ConnectModelPanel(QWidget):
             return
         self._shown_status_label = self._local_status_label
         self._local_status_label.show()
-        if not _is_server_address(address):
+        if not self._setup.is_provider_address(address):
             self._report_wrong_address(self._local_address)
             return
         other_server = ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
@@ -307,7 +307,7 @@ class ConnectModelPanel(QWidget):
     def _has_wrong_address(self) -> bool:
         """Whether an address was typed that no server can have."""
         address = _complete_server_address(self._address.text().strip())
-        return bool(address) and not _is_server_address(address)
+        return bool(address) and not self._setup.is_provider_address(address)
 
     def _report_wrong_address(self, field: QLineEdit) -> None:
         """Says it in the words that were typed: the server's name is made of them."""
@@ -399,19 +399,6 @@ def _complete_server_address(address: str) -> str:
     if address.startswith(("localhost", "127.", "192.168.", "10.", "[::1]")):
         return f"http://{address}"
     return f"https://{address}"
-
-
-def _is_server_address(address: str) -> bool:
-    """Whether this can be the address of a server. It may still be one where no server is."""
-    try:
-        parts = urlsplit(address)
-        host = parts.hostname
-        port = parts.port
-    except ValueError:
-        return False
-    is_web_address = parts.scheme in ("http", "https")
-    has_blanks = any(letter.isspace() for letter in address)
-    return is_web_address and bool(host) and port != 0 and not has_blanks
 
 
 def _name_server_by_address(address: str) -> str:
