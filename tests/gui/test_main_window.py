@@ -1158,7 +1158,7 @@ def test_each_side_says_what_rules_allow_in_its_conversation(
     bench.allowed_by_rules = {"": ("edits",), session.id: ("edits", "some commands")}
     for tell_change in tuple(bench.workspace.watching):
         tell_change()
-    assert window.chat.composer._mode_words == "Ask, but allow edits, some commands"
+    assert window.chat.composer._mode_words == "Ask, but allow edits and some commands"
     window.sides.begin_new_conversation()
     assert window.chat.composer._mode_words == "Ask, but allow edits"
     assert "Already allowed: edits." in window.chat.empty._words.text()

@@ -385,6 +385,20 @@ def test_no_rule_covers_what_one_program_gives_another_to_run(line: str) -> None
     assert verdict(command("python3 a.py | cat"), PermissionMode.ASK, PermissionRule("allow", command="cat *"), PermissionRule("allow", command="python3 a.py")) == "allow"  # fmt: skip
 
 
+def test_a_program_that_only_says_its_version_runs_nothing_that_is_piped() -> None:
+    """The reason for asking only once was that it may run what `cat` prints."""
+    line = command("python3 --version | cat")
+    decision = decide_permission(line, PermissionMode.ASK, (), sandboxed=True)
+    assert "always" in decision.scopes
+    rules = [PermissionRule("allow", command=each) for each in ("python3 --version", "cat *")]
+    assert verdict(line, PermissionMode.ASK, *rules) == "allow"
+    for piped_into in ("python3 --version -", "python3 -i --version"):
+        decision = decide_permission(
+            command(f"cat x | {piped_into}"), PermissionMode.ASK, (), sandboxed=True
+        )
+        assert decision.scopes == ("once",), piped_into
+
+
 def test_a_command_line_is_shown_as_the_programs_that_it_starts() -> None:
     rules = [PermissionRule("allow", command="tail *")]
     action = command("pytest -q --durations=10 tests | tail -n 30 | tee timings.txt && git log -3")

@@ -5,7 +5,7 @@ Send and Stop.
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import QLocale, QPoint, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QBoxLayout, QPushButton, QSizePolicy, QSpacerItem, QWidget
 
@@ -836,7 +836,7 @@ def describe_what_rules_allow(allowed_uses: Sequence[str]) -> str:
     names = _name_uses(allowed_uses)
     if not names:
         return ""
-    return tr("Already allowed: {uses}.", uses=", ".join(names))
+    return tr("Already allowed: {uses}.", uses=QLocale().createSeparatedList(names))
 
 
 def _name_mode_with_exceptions(mode: str, allowed_uses: Sequence[str]) -> str:
@@ -850,7 +850,7 @@ def _name_mode_with_exceptions(mode: str, allowed_uses: Sequence[str]) -> str:
         names = _name_uses(["edits", *allowed_uses])
     if len(names) > MOST_EXCEPTIONS_IN_NAME:
         return tr("Ask, with exceptions")
-    return tr("Ask, but allow {uses}", uses=", ".join(names))
+    return tr("Ask, but allow {uses}", uses=QLocale().createSeparatedList(names))
 
 
 def _name_uses(allowed_uses: Sequence[str]) -> Sequence[str]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum
 
 # QtWidgets is for QStyle: importing it itself would create its 500 members at the start.
@@ -20,7 +20,11 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.common.figure_formats import format_dollars, format_short_day
+from helix_desktop.gui.common.figure_formats import (
+    format_dollars,
+    format_short_day,
+    format_time_of_day,
+)
 from helix_desktop.gui.common.list_row_model import Index, RowPainter
 from helix_desktop.gui.common.running_states import describe_running_state
 from helix_desktop.gui.theme import Theme
@@ -58,6 +62,18 @@ def format_age(updated: float, now: float) -> str:
     if moment_of_change.date() == moment_now.date():
         return tr("{n}h", n=int(age_seconds // 3_600))
     return format_short_day(updated, now)
+
+
+def format_age_below_heading(row: ConversationListRow, now: float) -> str:
+    """Formats a row's age. Where the heading says “Yesterday”, it is the time of day."""
+    has_age_in_heading = not (row.pinned or row.archived or row.trashed)
+    day = datetime.fromtimestamp(row.updated).astimezone().date()
+    today = datetime.fromtimestamp(now).astimezone().date()
+    is_of_yesterday = day == today - timedelta(days=1)
+    is_older_than_an_hour = now - row.updated >= 3_600
+    if has_age_in_heading and is_of_yesterday and is_older_than_an_hour:
+        return format_time_of_day(row.updated)
+    return format_age(row.updated, now)
 
 
 def group_conversations(
@@ -399,7 +415,7 @@ class ConversationRowPainter(RowPainter):
         first_line = QRect(text_rect.left(), text_rect.top(), text_rect.width(), px(19.5))
         painter.setFont(theme.build_font(11))
         painter.setPen(theme.colour_of_token("faint"))
-        age = format_age(row.updated, time.time())
+        age = format_age_below_heading(row, time.time())
         age_metrics = QFontMetrics(painter.font())
         age_width = age_metrics.horizontalAdvance(age) + px(1)
         age_left = first_line.right() - age_width

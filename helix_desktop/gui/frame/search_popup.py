@@ -7,9 +7,16 @@ from abc import abstractmethod
 from collections.abc import Mapping
 
 import shiboken6
-from PySide6.QtCore import QAbstractItemModel, QEvent, QObject, Qt
+from PySide6.QtCore import QAbstractItemModel, QEvent, QObject, QPoint, QRect, Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QApplication, QLineEdit, QListView, QStyledItemDelegate, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QDialog,
+    QLineEdit,
+    QListView,
+    QStyledItemDelegate,
+    QWidget,
+)
 
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.common.widgets import build_surface
@@ -33,6 +40,8 @@ class SearchPopup(QWidget):
         self._theme = theme
         # The widget that had the focus before this popup opened.
         self._focus_before: QWidget | None = None
+        # The dialogs that would cover this popup, until it closes.
+        self._dialogs_set_aside: list[QDialog] = []
         self.box = build_surface(self, "box")
         self.line = QLineEdit(self.box)
         self.line.setProperty("look", "palette")
@@ -72,12 +81,31 @@ class SearchPopup(QWidget):
         self.line.setText(words)
         self.line.selectAll()
         self.place_popup()
+        self._set_dialogs_aside()
         self.show()
         self.raise_()
         self.line.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def close_popup(self) -> None:
         self.hide()
+        self._bring_dialogs_back()
+
+    def _set_dialogs_aside(self) -> None:
+        """Hides the dialogs that stand above the popup while the window has the keyboard, such as
+        the settings. Otherwise, people could not see what they type.
+        """
+        place_of_box = QRect(self.box.mapToGlobal(QPoint(0, 0)), self.box.size())
+        for dialog in self.window().findChildren(QDialog):
+            is_in_the_way = dialog.isVisible() and dialog.isWindow() and not dialog.isModal()
+            if is_in_the_way and dialog.frameGeometry().intersects(place_of_box):
+                dialog.hide()
+                self._dialogs_set_aside.append(dialog)
+
+    def _bring_dialogs_back(self) -> None:
+        for dialog in self._dialogs_set_aside:
+            if shiboken6.isValid(dialog):
+                dialog.show()
+        self._dialogs_set_aside.clear()
 
     def close_and_return_focus(self) -> None:
         self.close_popup()

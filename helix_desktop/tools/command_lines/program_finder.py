@@ -13,6 +13,8 @@ from helix_desktop.tools.command_lines.program_tables import WrapperProgram
 from helix_desktop.tools.command_lines.shell_parser import MANY, UnreadableCommand, is_certain_word
 
 _VERSION = re.compile(r"[\d.]+$")
+# With `--version` alone, these say their version and do not read their input.
+SAY_THEIR_VERSION = frozenset({"node", "nodejs", "perl", "python", "ruby"})
 # No two parts match the same characters, so even very long words from a model cannot
 # make this slow.
 _SED_RUNS = re.compile(
@@ -69,6 +71,8 @@ def may_read_code_from_input(words: Sequence[str]) -> bool:
     if name in program_tables.READS_COMMANDS:
         return True
     if name not in program_tables.CODE_OPTIONS:
+        return False
+    if name in SAY_THEIR_VERSION and list(words[1:]) == ["--version"]:
         return False
     if "-" in words[1:]:
         return True

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, Qt, QUrl
+from PySide6.QtCore import QEvent, QLocale, QMimeData, QObject, QPoint, Qt, QUrl
 from PySide6.QtGui import (
     QHelpEvent,
     QImage,
@@ -20,6 +21,7 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.engine.view import ConversationState, build_state
+from helix_desktop.gui import translation
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
 from helix_desktop.gui.chat.composer import (
     ALLOW_ALL,
@@ -194,13 +196,34 @@ def test_the_mode_menu_says_below_each_mode_what_it_still_asks(composer: Compose
 
 
 @pytest.mark.parametrize(
+    ("language", "shown"),
+    [
+        ("en_GB", "Already allowed: edits, commands and some web pages."),
+        ("de", "Schon erlaubt: Änderungen, Befehle und manche Webseiten."),
+        ("zh_CN", "已允许：修改、命令和部分网页。"),
+    ],
+)
+def test_what_is_allowed_is_a_list_as_each_language_writes_it(language: str, shown: str) -> None:
+    before = QLocale()
+    catalogue = translation.translation_catalogue_path(language)
+    if catalogue.exists():
+        translation.set_translations(json.loads(catalogue.read_text("utf-8")), {})
+    try:
+        QLocale.setDefault(QLocale(language))
+        assert describe_what_rules_allow(["edits", "commands", "some web pages"]) == shown
+    finally:
+        QLocale.setDefault(before)
+        translation.set_translations({})
+
+
+@pytest.mark.parametrize(
     ("mode", "uses", "shown"),
     [
         ("ask", [], "Ask before changes and commands"),
         ("ask", ["edits"], "Ask, but allow edits"),
-        ("ask", ["edits", "some commands"], "Ask, but allow edits, some commands"),
+        ("ask", ["edits", "some commands"], "Ask, but allow edits and some commands"),
         ("ask", ["edits", "commands", "some web pages"], "Ask, with exceptions"),
-        ("allow edits", ["some commands"], "Ask, but allow edits, some commands"),
+        ("allow edits", ["some commands"], "Ask, but allow edits and some commands"),
         ("plan", ["some commands"], "Plan"),
         ("ask", ["a use of a newer host"], "Ask before changes and commands"),
     ],

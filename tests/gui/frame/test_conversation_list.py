@@ -15,6 +15,7 @@ from helix_desktop.gui.frame.conversation_list import (
     ConversationGroupHeading,
     ConversationList,
     format_age,
+    format_age_below_heading,
     group_conversations,
     has_second_line,
     list_parts_of_second_line,
@@ -67,6 +68,16 @@ def test_ages_are_short() -> None:
     assert format_age(NOW - 800 * DAY, NOW) == "2024"
     december = datetime(2025, 12, 30, 12, tzinfo=UTC).timestamp()
     assert format_age(datetime(2025, 1, 2, 12, tzinfo=UTC).timestamp(), december) == "2 Jan"
+
+
+def test_below_the_heading_yesterday_stands_the_time_of_day() -> None:
+    """“Sat” beside “Yesterday” said the day twice."""
+    yesterday = NOW - 22 * HOUR
+    assert ":00" in format_age_below_heading(Row("a", "A", yesterday), NOW)
+    assert format_age_below_heading(Row("a", "A", yesterday, pinned=True), NOW) == "Thu"
+    assert format_age_below_heading(Row("a", "A", yesterday, archived=True), NOW) == "Thu"
+    assert format_age_below_heading(Row("a", "A", NOW - 3 * HOUR), NOW) == "3h"
+    assert format_age_below_heading(Row("a", "A", NOW - 2 * DAY), NOW) == "Wed"
 
 
 def test_rows_are_fetched_as_they_are_needed(theme: Theme) -> None:

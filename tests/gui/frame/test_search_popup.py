@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.gui.frame.command_palette import CommandPalette
 from helix_desktop.gui.theme import Theme
@@ -60,3 +60,23 @@ def test_a_closed_popup_leaves_the_focus_where_it_is(fields: WindowWithFields) -
     assert fields.search.hasFocus()
     fields.message.setFocus()
     assert fields.message.hasFocus()
+
+
+def test_a_dialog_above_the_window_does_not_hide_what_is_typed(fields: WindowWithFields) -> None:
+    """With the settings open, the palette opened behind them, and had the keyboard."""
+    dialog = QDialog(fields)
+    dialog.resize(600, 400)
+    typed = QLineEdit("half of an address", dialog)
+    ended: list[int] = []
+    dialog.finished.connect(ended.append)
+    dialog.show()
+    assert QTest.qWaitForWindowExposed(dialog)
+    dialog.move(fields.pos())
+    fields.palette_box.open_palette()
+    assert not dialog.isVisible()
+    fields.palette_box.close_and_return_focus()
+    assert dialog.isVisible()
+    assert typed.text() == "half of an address"
+    assert not ended
+    dialog.close()
+    dialog.deleteLater()
