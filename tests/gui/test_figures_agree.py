@@ -64,7 +64,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.messages import ContextKind, TextDelta
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
-from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS
+from helix_desktop.engine.state.token_ledger import LEAST_DOLLARS, Savings
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.common.fold_descriptions import fold_title
@@ -426,15 +426,19 @@ def sum_of_lines_fails(history: ConversationState) -> list[str]:
         else:
             shares -= writing.input
     whole = float(head.saved_tokens)
-    saved_by_requests = whole + head.shortening
     if head.is_saved_in_dollars:
         whole = head.saved_dollars
-        saved_by_requests = whole + head.paid_for_shortening
-    # Where requests have saved nothing, no line says that it did.
-    has_lines = bool(head.by_folds) and saved_by_requests > 0
-    if has_lines and abs(shares - whole) > 1e-6 * max(1.0, abs(whole)):
+    if are_lines_all_of_head(head) and abs(shares - whole) > 1e-6 * max(1.0, abs(whole)):
         found.append(f"the lines say {shares}, the head {whole}")
     return found
+
+
+def are_lines_all_of_head(head: Savings) -> bool:
+    """Where requests have saved nothing, no line says that it did."""
+    saved_by_requests = float(head.saved_tokens + head.shortening)
+    if head.is_saved_in_dollars:
+        saved_by_requests = head.saved_dollars + head.paid_for_shortening
+    return bool(head.by_folds) and saved_by_requests > 0
 
 
 TAKEN = ("writing it took ", "the attempt took ")
@@ -448,7 +452,8 @@ def rows_as_read_fail(session: FakeSession) -> list[str]:
     timeline.read_all_facts(session.state.facts)
     agents_cost = session.context.cost_of_agents()
     head = describe_savings_of(timeline.history, agents_cost)
-    if not head.startswith(COMPARED) or sum_of_lines_fails(session.state):
+    figures = timeline.history.savings_until_moment()
+    if not head.startswith(COMPARED) or not are_lines_all_of_head(figures):
         return []
     fold_sentences.let_lines_add_up(timeline.events, agents_cost)
     lines = [fold_sentences.describe_event_briefly(event) for event in timeline.events]
