@@ -7,6 +7,7 @@ around the conversations follows the current side.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +131,8 @@ class ConversationSides(QObject):
     def hold_message_until_open(self, message: UnsentMessage) -> None:
         """Sends the message as soon as the conversation of the composer is open."""
         composer = self.current.composer
-        self.unsent_messages.add_unsent_message(composer.draft_place, message)
+        held_message = replace(message, awaited_name=self.current.awaited_conversation)
+        self.unsent_messages.add_unsent_message(composer.draft_place, held_message)
         composer.show_waiting_messages(
             self.unsent_messages.unsent_messages_of(composer.draft_place)
         )

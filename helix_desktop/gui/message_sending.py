@@ -550,6 +550,16 @@ class MessageSender(QObject):
 
 
 @dataclass(frozen=True, slots=True)
+class CreatedConversation:
+    """A new conversation, and what the user wrote in it after its first message. Nothing is sent
+    yet.
+    """
+
+    session: ShownSession
+    later_messages: Sequence[UnsentMessage]
+
+
+@dataclass(frozen=True, slots=True)
 class NewConversation:
     """A conversation that is created for its first message.
 
@@ -592,26 +602,45 @@ class NewConversation:
             failed=self._give_up,
         )
 
-    async def _create_with_chosen_model(self) -> ShownSession:
+    async def _create_with_chosen_model(self) -> CreatedConversation:
         """The conversation keeps its model when another one is chosen in another conversation."""
         session = await self.bench.start_users_conversation()
         chosen_model = self.bench.main_model_name
         if chosen_model:
             await self.bench.save_conversation_model(session.id, chosen_model)
-        # The file has the message there before the conversation has it. After a kill, nobody would
-        # look for a message of a new conversation in those that there are.
-        sender = self.sender
-        sender.sides.unsent_messages.keep_until_sent((self.bench.id, session.id), self.message)
-        await sender.parts.state_file.write_and_wait()
-        return session
+        later_messages = await self._move_messages_in_file_to(session)
+        return CreatedConversation(session, later_messages)
 
-    def _send_first_message(self, session: ShownSession) -> None:
+    async def _move_messages_in_file_to(self, session: ShownSession) -> Sequence[UnsentMessage]:
+        """The file has all messages there before the conversation has one of them: after a kill,
+        nobody would look for a message of a new conversation in those that there are. Returns those
+        that the user wrote after the first one, also while the file was written.
+        """
+        unsent_messages = self.sender.sides.unsent_messages
+        later_messages: list[UnsentMessage] = []
+        moving: Sequence[UnsentMessage] = [self.message]
+        while moving:
+            for message in moving:
+                unsent_messages.keep_until_sent((self.bench.id, session.id), message)
+            await self.sender.parts.state_file.write_and_wait()
+            moving = self._pop_later_messages()
+            later_messages.extend(moving)
+        return later_messages
+
+    def _pop_later_messages(self) -> Sequence[UnsentMessage]:
+        """Returns what the user wrote in this conversation since, and not in one begun later."""
+        unsent_messages = self.sender.sides.unsent_messages
+        return unsent_messages.pop_unsent_messages(
+            (self.bench.id, NEW), awaited_name=self.awaited_name
+        )
+
+    def _send_first_message(self, created: CreatedConversation) -> None:
         """Sends the message in any case, and shows the conversation unless the user has
         opened something else meanwhile.
         """
         sender = self.sender
         sides = sender.sides
-        later_messages = sides.unsent_messages.pop_unsent_messages((self.bench.id, NEW))
+        session = created.session
         if self.side.awaited_conversation == self.awaited_name:
             self.side.composer.move_draft_to_new_conversation(session.id)
             sides.show_session_if_current(self.bench, session, self.side)
@@ -624,7 +653,7 @@ class NewConversation:
             message.send_now()
 
         sides.refresh_conversations()
-        sender.send_held_messages(self.bench, session, later_messages)
+        sender.send_held_messages(self.bench, session, created.later_messages)
 
     def _give_up(self, error: HelixError | None) -> None:
         """Puts back the message, and what the user wrote after it for the same conversation."""
@@ -634,7 +663,7 @@ class NewConversation:
         self.put_message_back(error)
         sides = self.sender.sides
         place_of_new = (self.bench.id, NEW)
-        for later_message in sides.unsent_messages.pop_unsent_messages(place_of_new):
+        for later_message in self._pop_later_messages():
             sides.add_to_message_and_tell_if_current(place_of_new, later_message.parts)
 
 

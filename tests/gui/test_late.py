@@ -684,3 +684,27 @@ def test_a_conversation_that_was_left_meanwhile_does_not_show_its_newest_message
     held.let("_open_and_prepare_session")
     assert seen == ["review"]
     assert shown(window)[1] == "review"
+
+
+def test_what_is_written_in_one_of_two_new_conversations_goes_there(
+    window: MainWindow, bench: FakeWorkbench, held: Held
+) -> None:
+    """The one that was created first got what was written in the other."""
+    window.sides.begin_new_conversation()
+    write(window, "first")
+    write(window, "of first")
+    window.sides.begin_new_conversation()
+    write(window, "second")
+    write(window, "of second")
+    held.let()
+    held.let()
+    words: list[str] = []
+    for session in bench.sessions.values():
+        said = [
+            entry.fact.parts for entry in session.state.facts if isinstance(entry.fact, UserSaid)
+        ]
+        waiting = [message.parts for message in session.queue]
+        texts = [part.text for parts in said + waiting for part in parts if isinstance(part, Text)]
+        words.append(", ".join(texts))
+    assert "first, of first" in words
+    assert "second, of second" in words

@@ -470,6 +470,66 @@ def test_a_first_message_is_there_once_after_a_kill(
     assert drafts == ["", "all of it", "", ""], "once before it is sent, and once after it"
 
 
+def said_and_waiting(session: FakeSession) -> list[str]:
+    return said(session) + [words for words, _steers in queued(session)]
+
+
+def list_words_after_kill(
+    window: MainWindow, bench: FakeWorkbench, theme: Theme, session: FakeSession
+) -> list[str]:
+    """What would be in a conversation and in message boxes if the program was killed now."""
+    file_then = Path(window.state_file._file).with_name("after-kill.json")
+    file_then.write_bytes(Path(window.state_file._file).read_bytes())
+    composer = Composer(theme, WindowStateFile(file_then))
+    words = said_and_waiting(session)
+    composer.show_draft_of(bench.id, "new", "")
+    composer.take_over_messages_of_last_start(ConversationState(), [])
+    words += composer.text.toPlainText().split()
+    composer.show_draft_of(bench.id, session.id, "")
+    composer.take_over_messages_of_last_start(session.state, session.queue)
+    words += composer.text.toPlainText().split()
+    return sorted(words)
+
+
+def test_what_is_written_while_a_conversation_is_created_is_there_once_after_a_kill(
+    window: MainWindow, bench: FakeWorkbench, theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was sent when the file still had it as a message of a new conversation, so it came twice.
+    What is written while the file is written passes none of the others.
+    """
+    looks: list[list[str]] = []
+    send_message = FakeSession.send_message
+    start_conversation = bench.start_users_conversation
+    write_and_wait = window.state_file.write_and_wait
+    words_while_written = ["4", "3"]
+
+    async def write_and_start(*args: Any, **named: Any) -> FakeSession:
+        write(window, "2")
+        window.state_file.write_state_file()
+        return await start_conversation(*args, **named)
+
+    async def write_another_and_wait() -> None:
+        await write_and_wait()
+        if words_while_written:
+            write(window, words_while_written.pop())
+
+    def look_and_send(session: FakeSession, *args: Any, **named: Any) -> None:
+        looks.append(list_words_after_kill(window, bench, theme, session))
+        send_message(session, *args, **named)
+        looks.append(list_words_after_kill(window, bench, theme, session))
+
+    monkeypatch.setattr(bench, "start_users_conversation", write_and_start)
+    monkeypatch.setattr(window.state_file, "write_and_wait", write_another_and_wait)
+    monkeypatch.setattr(FakeSession, "send_message", look_and_send)
+    window.sides.begin_new_conversation()
+    write(window, "1")
+    assert window.current_session is not None
+    session = bench.sessions[window.current_session.id]
+    assert said_and_waiting(session) == ["1", "2", "3", "4"]
+    assert looks == [["1", "2", "3", "4"]] * 8, "once before each is sent, and once after it"
+    assert window.sides.unsent_messages.unsent_messages_of((bench.id, "new")) == []
+
+
 @pytest.mark.parametrize("draft", ["", "and more"])
 def test_a_waiting_message_that_is_edited_survives_a_kill(
     with_queue: MainWindow,

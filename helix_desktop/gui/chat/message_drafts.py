@@ -24,13 +24,15 @@ class EditedMessage:
 @dataclass(frozen=True, slots=True)
 class UnsentMessage:
     """An unsent message. `edited` is the earlier message that it replaces, or 0. `draft_id`: of
-    the draft that it was, "" if an earlier version kept it.
+    the draft that it was, "" if an earlier version kept it. `awaited_name`: of the conversation
+    that was being opened or created when it was written.
     """
 
     parts: Parts
     is_steering: bool = False
     edited: int = 0
     draft_id: str = ""
+    awaited_name: str = ""
 
 
 def encode_draft_message(parts: Sequence[UserPart], draft_id: str) -> dict[str, object]:
@@ -218,9 +220,21 @@ class UnsentMessages:
         """Turns messages into a draft, because their conversation cannot be opened."""
         self._held.pop(place, None)
 
-    def pop_unsent_messages(self, place: DraftPlace) -> Sequence[UnsentMessage]:
-        """Removes and returns all messages of a place, oldest first."""
-        messages = self._held.pop(place, [])
+    def pop_unsent_messages(
+        self, place: DraftPlace, *, awaited_name: str = ""
+    ) -> Sequence[UnsentMessage]:
+        """Removes and returns all messages of a place, oldest first, or only those that await one
+        of several new conversations.
+        """
+        messages: list[UnsentMessage] = []
+        others: list[UnsentMessage] = []
+        for message in self._held.pop(place, []):
+            if awaited_name in ("", message.awaited_name):
+                messages.append(message)
+            else:
+                others.append(message)
+        if others:
+            self._held[place] = others
         if messages:
             self._remove_from_file(place, messages)
         return messages
