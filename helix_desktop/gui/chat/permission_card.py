@@ -823,6 +823,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             key = keys.get(action, "")
             if key:
                 hint = f"{hint} ({key})"
+            if action == "allow-conversation":
+                hint += "\n" + tr("This ends when the workspace is closed.")
             button.setToolTip(hint)
 
 

@@ -191,8 +191,10 @@ class FoundConversationTree(RowTree):
         row.setText(_TITLE, f"{title} — {safe_reason}")
         row.setToolTip(_TITLE, safe_tooltip(safe_reason))
 
-    def filter_rows(self, words: str) -> None:
+    def filter_rows(self, words: str) -> bool:
+        """Shows the rows that have all these words. Returns whether there are any."""
         searched_words = words.casefold().split()
+        has_any_row = False
         for project in self._project_items():
             has_visible_row = False
             for row in _rows_of(project):
@@ -201,10 +203,12 @@ class FoundConversationTree(RowTree):
                 row.setHidden(not has_all_words)
                 if has_all_words:
                     has_visible_row = True
+            has_any_row = has_any_row or has_visible_row
             project.setHidden(not has_visible_row)
             if searched_words:
                 project.setExpanded(True)
         self.choice_changed.emit()
+        return has_any_row
 
     def chosen_groups(self) -> list[FoundHistories]:
         groups: list[FoundHistories] = []

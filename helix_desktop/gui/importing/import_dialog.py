@@ -30,12 +30,14 @@ from helix_desktop.gui.question_dialogs import (
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import set_widget_look
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 
 NAMED_KEYS = 5
+LONGEST_SHOWN_FILTER = 60
 SHOWN_COMPLAINTS = 200  # So many messages are shown about what the import left out.
 
 
@@ -76,7 +78,10 @@ class ImportConversationsDialog(widgets.TransientDialog):
 
         filter_hint = tr("Filter by title, folder or program")
         self.filter_line = widgets.build_line_edit(filter_hint, filter_hint, self)
-        self.filter_line.textChanged.connect(self.found.filter_rows)
+        self.filter_line.setClearButtonEnabled(True)
+        self.filter_line.textChanged.connect(self._show_rows_with)
+        self._nothing_label = widgets.build_plain_label("", "muted")
+        self._nothing_label.hide()
 
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 1000)
@@ -104,6 +109,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
             self._message_label,
             filter_row,
             about_files_label,
+            self._nothing_label,
             (self.found, 1),
             recorder_row,
             about_recorder,
@@ -211,6 +217,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         be read.
         """
         self._files_button.setEnabled(True)
+        self.filter_line.clear()  # It may hold the path that was typed before the file was chosen.
         self.found.add_groups(chosen.groups)
         for widget in (self.filter_line, self.found):
             widget.setVisible(bool(self.found.rows))
@@ -237,6 +244,16 @@ class ImportConversationsDialog(widgets.TransientDialog):
             self.import_button.setFocus()
         else:
             self._files_button.setFocus()
+
+    def _show_rows_with(self, words: str) -> None:
+        """Leaves the conversations with these words, or says that there are none. Who types the
+        path of a file here learns where files are chosen.
+        """
+        has_rows = self.found.filter_rows(words)
+        self._nothing_label.setVisible(not has_rows)
+        if not has_rows:
+            sentence = tr("None of these conversations has “{words}” in its title, folder or program. For a file, use “Choose files…”.", words=make_safe_text(words[:LONGEST_SHOWN_FILTER]))  # fmt: skip
+            self._nothing_label.setText(sentence)
 
     def find_conversations(self) -> None:
         self._message_label.setText(tr("Loading…"))

@@ -92,6 +92,12 @@ def test_the_exact_command_and_every_scope_is_offered(approvals: PermissionQuest
         "Allow once",
     }
     assert buttons(approvals)["Allow once"].toolTip() == "Allow once (Alt+Y)"
+    # After a kill and a start it was gone, and nothing had said that it would be.
+    assert (
+        buttons(approvals)["Allow in this conversation"]
+        .toolTip()
+        .endswith("\nThis ends when the workspace is closed.")
+    )
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,13 @@ def test_a_filter_leaves_some_and_only_those_are_imported(window: MainWindow) ->
     dialog.find_conversations()
     dialog.filter_line.setText("lock codex")
     assert dialog.import_button.text() == "Import 1 conversation"
-    dialog.filter_line.setText("no such words")
+    dialog.filter_line.setText("/tmp/no-such.jsonl")
     assert not dialog.import_button.isEnabled()
+    assert not dialog._nothing_label.isHidden()
+    assert "“/tmp/no-such.jsonl”" in dialog._nothing_label.text()
+    assert "“Choose files…”" in dialog._nothing_label.text()
     dialog.filter_line.setText("LOCK")
+    assert dialog._nothing_label.isHidden()
     dialog.import_checked_groups()
     assert [[group.program for group in groups] for groups in histories.done] == [["Codex"]]
 
