@@ -57,6 +57,8 @@ class WorkspaceActivity(QObject):
         self._bridge.events_arrived.connect(self._update_states_and_schedule_list)
         self._list_timer = QTimer(self, interval=LIST_INTERVAL_MS, singleShot=True)
         self._list_timer.timeout.connect(self.list_changed)
+        self._write_timer = QTimer(self, interval=0, singleShot=True)
+        self._write_timer.timeout.connect(state_file.start_waiting_write)
         self._unsubscribe_all = (
             bench.subscribe_to_events(self._note_output_and_queue_event),
             bench.watch_settings(self.settings_changed.emit),
@@ -106,8 +108,10 @@ class WorkspaceActivity(QObject):
     def _note_output_and_queue_event(self, event: Event) -> None:
         self._unfinished.update_unfinished_output(event)
         if _is_about_sent_message(event):
-            # The workspace has it, so the draft that it was need not be in the file any more.
-            self._state_file.start_waiting_write()
+            # The draft that it was need not be in the file any more. But others who hear of the
+            # event may yet put it there as a message that its host does not have, so the file is
+            # written when all have heard.
+            self._write_timer.start()
         # Pieces of streams are shown by the conversation itself.
         if not isinstance(event, session_events.ReplyStreamed | session_events.ToolPrinted):
             self._bridge.queue_event(event)

@@ -14,7 +14,7 @@ from helix_desktop.engine.facts import FoldKind, Text, Unfolded, UserPart
 from helix_desktop.engine.session_events import MessagesQueued
 from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.errors import ActionRefused, OwnerEnded
-from helix_desktop.gui.chat.message_drafts import encode_draft_message
+from helix_desktop.gui.chat.message_drafts import UnsentMessage, encode_draft_message
 from helix_desktop.gui.inspector.request_dialog import RequestDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
@@ -313,6 +313,35 @@ def test_unconfirmed_messages_are_kept_until_the_host_has_them(
     elsewhere.unconfirmed.clear()
     session.tell(MessagesQueued(story.CONVERSATION, ()))
     assert window.state_file.get_remembered(*key, default=list[Any]()) == others
+
+
+def test_no_version_of_the_file_lacks_a_message_that_its_host_does_not_have(
+    window: MainWindow, elsewhere: WorkspaceElsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One was written when the message had left its box, and before it was unconfirmed."""
+    message = QueuedMessage((Text("kept"),), steer=False, command_id="1")
+    place = (elsewhere.id, story.CONVERSATION)
+    encoded = encode_draft_message(message.parts, "1")
+    versions: list[object] = []
+    write_on_thread = window.state_file._write_on_thread
+
+    def look_and_write() -> Any:
+        versions.append(window.state_file.get_remembered("waiting", *place, default=list[Any]()))
+        return write_on_thread()
+
+    unsent = UnsentMessage(message.parts, draft_id="1")
+    window.sides.unsent_messages.keep_until_sent(place, unsent)
+    window.state_file.write_state_file()
+    monkeypatch.setattr(window.state_file, "_write_on_thread", look_and_write)
+    # As `MessageToSend.send_now` and the queue of a client do it.
+    window.sides.unsent_messages.forget_message("1")
+    elsewhere.unconfirmed.append(UnconfirmedMessage(message, 7))
+    session = elsewhere.sessions[story.CONVERSATION]
+    session.tell(MessagesQueued(story.CONVERSATION, (message.parts,), (), 0, (), ("1",)))
+    QApplication.processEvents()
+    window.state_file.start_waiting_write()
+    assert [encoded] in versions
+    assert [] not in versions
 
 
 @pytest.mark.parametrize(("waiting", "left"), [("a", ""), ("b", "go on")])
