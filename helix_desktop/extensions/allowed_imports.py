@@ -68,6 +68,10 @@ def list_with_dependencies(
     distribution: Distribution, packages_in_folder: Sequence[Distribution]
 ) -> list[Distribution]:
     """Return a package and those of the folder that it needs, and that they need."""
+    packages_by_name: dict[str, list[Distribution]] = {}
+    for other in packages_in_folder:
+        name_of_other = canonical_package_name(str(other.metadata["Name"]))
+        packages_by_name.setdefault(name_of_other, []).append(other)
     found = [distribution]
     names = {canonical_package_name(str(distribution.metadata["Name"]))}
     for package in found:  # It grows while it is read.
@@ -79,9 +83,7 @@ def list_with_dependencies(
             if name in names:
                 continue
             names.add(name)
-            for other in packages_in_folder:
-                if canonical_package_name(str(other.metadata["Name"])) == name:
-                    found.append(other)
+            found.extend(packages_by_name.get(name, ()))
     return found
 
 

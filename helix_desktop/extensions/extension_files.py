@@ -24,6 +24,9 @@ from helix_desktop.json_values import object_at, parse_object, text_at
 
 # A project with more files and folders than this is not looked through at each start.
 MOST_ENTRIES_OF_PROJECT = 20_000
+# A package is read whole when the program starts, as are those that it needs.
+MOST_ENTRIES_OF_PACKAGE = 50_000
+MOST_BYTES_OF_PACKAGES = 4 << 30
 # Python loads modules from ordinary files with these. Archives have another loader.
 _LOADERS_OF_FILES = (
     importlib.machinery.SourceFileLoader,
@@ -50,7 +53,13 @@ def list_files_of_extension(
     if module is not None:
         paths |= _files_of_module(module)
         paths |= _files_beside_module(distribution, module)
-    return tuple(_keep_files_of_code(sorted(paths)))
+    files = tuple(_keep_files_of_code(sorted(paths)))
+    total_bytes = sum(path.stat().st_size for path in files)
+    if total_bytes > MOST_BYTES_OF_PACKAGES:
+        raise ActionRefused(
+            f"its files, and those of the packages that it needs, are larger than {MOST_BYTES_OF_PACKAGES >> 30} GB"
+        )
+    return files
 
 
 def top_module(target: str) -> str:
@@ -190,9 +199,14 @@ def _code_of_project(project: Path) -> set[Path]:
 def _files_below(folder: Path) -> set[Path]:
     """Return all files of a folder with code, since code also reads files that are no modules."""
     paths: set[Path] = set()
+    entries_seen = 0
     folders = [folder]
     while folders:
-        for entry in _list_entries_of_code_folder(folders.pop()):
+        entries = _list_entries_of_code_folder(folders.pop())
+        entries_seen += len(entries)
+        if entries_seen > MOST_ENTRIES_OF_PACKAGE:
+            raise ActionRefused(f"{folder} contains too many files to check")
+        for entry in entries:
             kind = _kind_of_code_entry(entry)
             if kind is _CodeEntryKind.FOLDER:
                 folders.append(Path(entry.path))

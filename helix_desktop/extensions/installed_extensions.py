@@ -24,11 +24,15 @@ from helix_desktop.extensions.allowed_imports import (
     list_with_dependencies,
 )
 from helix_desktop.extensions.extension_files import list_files_of_extension
+from helix_desktop.extensions.package_descriptions import list_described_packages
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object, object_at, parse_object, text_at
 from helix_desktop.program_folders import ProgramFolders
 
 ENTRY_POINT_GROUP = "helix_desktop.extensions"
+# All files of a package are found for each of its extensions.
+MOST_EXTENSIONS_OF_PACKAGE = 20
+_PIECE = 1 << 20
 LONGEST_TEXT = 200
 log = logging.getLogger(__name__)
 
@@ -220,7 +224,7 @@ def find_installed_extensions(folder: Path) -> list[InstalledExtension]:
     search_path = sys.path + [str(folder)]
     packages_in_folder = _list_packages(folder)
     extensions: list[InstalledExtension] = []
-    for distribution in importlib.metadata.distributions(path=search_path):
+    for distribution in list_described_packages(search_path):
         try:
             extensions += _extensions_of_package(distribution, folder, packages_in_folder)
         except Exception as error:  # noqa: BLE001 - a package's description can contain anything
@@ -261,7 +265,7 @@ def _choose_loaded_copies(
 def _list_packages(folder: Path) -> list[importlib.metadata.Distribution]:
     """Return the packages of the folder whose descriptions can be read."""
     packages = []
-    for distribution in importlib.metadata.distributions(path=[str(folder)]):
+    for distribution in list_described_packages([str(folder)]):
         has_name = False
         with suppress(Exception):  # A package's description can contain anything.
             has_name = bool(distribution.metadata["Name"])
@@ -275,7 +279,10 @@ def _extensions_of_package(
     folder: Path,
     packages_in_folder: Sequence[importlib.metadata.Distribution],
 ) -> Iterator[InstalledExtension]:
-    for entry_point in distribution.entry_points.select(group=ENTRY_POINT_GROUP):
+    entry_points = distribution.entry_points.select(group=ENTRY_POINT_GROUP)
+    if len(entry_points) > MOST_EXTENSIONS_OF_PACKAGE:
+        raise InvalidInput(f"The package declares {len(entry_points):,} extensions.")
+    for entry_point in entry_points:
         packages = list_with_dependencies(distribution, packages_in_folder)
         files: tuple[Path, ...] = ()
         refusal = ""
@@ -321,8 +328,13 @@ def _digest_of_files(target: str, files: tuple[Path, ...]) -> str:
         with path.open("rb") as file:
             # A file of the system (a link leads there) may have no end, but then it has no size.
             size = os.fstat(file.fileno()).st_size
-            content = file.read(size)
-        path_and_size = f"{path}\0{len(content)}\0"
-        digest.update(path_and_size.encode("utf-8", "surrogateescape"))
-        digest.update(content)
+            path_and_size = f"{path}\0{size}\0"
+            digest.update(path_and_size.encode("utf-8", "surrogateescape"))
+            bytes_left = size
+            while bytes_left > 0:
+                piece = file.read(min(bytes_left, _PIECE))
+                if not piece:
+                    break
+                digest.update(piece)
+                bytes_left -= len(piece)
     return digest.hexdigest()

@@ -192,3 +192,24 @@ def test_one_that_loads_a_file_which_was_not_allowed_is_off(
 @pytest.mark.parametrize("description", CHANGES)
 def test_every_way_to_change_what_runs_is_noticed(description: str) -> None:
     assert is_change_noticed(CHANGES[description])
+
+
+def test_a_package_that_is_too_large_to_compare_at_each_start_is_not_allowed(
+    where: ProgramFolders, write_extension: WriteExtension
+) -> None:
+    package = write_folder_package(where, write_extension)
+    with (package / "data.bin").open("wb") as file:
+        file.truncate(10 << 30)
+    with pytest.raises(ActionRefused, match="larger than 4 GB"):
+        allow(where, "harmless")
+
+
+def test_a_package_with_too_many_files_to_look_through_is_not_allowed(
+    where: ProgramFolders, write_extension: WriteExtension, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = write_folder_package(where, write_extension)
+    monkeypatch.setattr("helix_desktop.extensions.extension_files.MOST_ENTRIES_OF_PACKAGE", 20)
+    for number in range(21):
+        (package / f"{number}.txt").touch()
+    with pytest.raises(ActionRefused, match="too many files to check"):
+        allow(where, "harmless")

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from helix_desktop.extensions.installed_extensions import (
     AllowedExtensions,
     ExtensionState,
     describe_changed_extension,
 )
+from helix_desktop.extensions.package_descriptions import MOST_LINES
 from helix_desktop.program_folders import ProgramFolders
 from tests.extensions.conftest import PACKAGES, Install, WriteExtension
 
@@ -142,3 +146,62 @@ def test_a_second_copy_changes_nothing_unless_python_would_load_it(
     sentence = describe_changed_extension(hidden_by_other.installed)
     used, unused = beside, where.extensions_folder
     assert f"the one in {used} is used, not the one in {unused}." in sentence
+
+
+def _description_as_pipe(file: Path) -> None:
+    os.mkfifo(file)
+
+
+def _description_as_device(file: Path) -> None:
+    file.symlink_to("/dev/zero")
+
+
+def _description_of_ten_gigabytes(file: Path) -> None:
+    with file.open("wb") as opened:
+        opened.truncate(10 << 30)
+
+
+def _description_with_many_lines(file: Path) -> None:
+    file.write_text("[helix_desktop.extensions]\n" + "a = b\n" * MOST_LINES)
+
+
+def _description_as_folder(file: Path) -> None:
+    file.mkdir()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes among files here")
+@pytest.mark.parametrize("name", ["METADATA", "RECORD", "entry_points.txt", "direct_url.json"])
+@pytest.mark.parametrize(
+    "replace",
+    [
+        _description_as_pipe,
+        _description_as_device,
+        _description_of_ten_gigabytes,
+        _description_with_many_lines,
+        _description_as_folder,
+    ],
+)
+def test_a_description_without_an_end_hides_no_other_package(
+    where: ProgramFolders,
+    write_extension: WriteExtension,
+    replace: Callable[[Path], None],
+    name: str,
+) -> None:
+    write_extension("harmless", MARKS_ITS_IMPORT)
+    write_extension("hostile", MARKS_ITS_IMPORT)
+    (information,) = where.extensions_folder.glob("*hostile*.dist-info")
+    file = information / name
+    file.unlink(missing_ok=True)
+    replace(file)
+    assert state_of(where, "harmless") is ExtensionState.OFF
+
+
+def test_a_package_that_declares_very_many_extensions_is_not_listed(
+    where: ProgramFolders, write_extension: WriteExtension
+) -> None:
+    write_extension("hostile", MARKS_ITS_IMPORT)
+    (information,) = where.extensions_folder.glob("*.dist-info")
+    lines = [f"hostile{number} = extension_hostile:extension\n" for number in range(21)]
+    (information / "entry_points.txt").write_text("[helix_desktop.extensions]\n" + "".join(lines))
+    names = [known.installed.name for known in AllowedExtensions(where).list_extensions()]
+    assert not any(name.startswith("hostile") for name in names)
