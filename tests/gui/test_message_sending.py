@@ -530,6 +530,19 @@ def test_what_is_written_while_a_conversation_is_created_is_there_once_after_a_k
     assert window.sides.unsent_messages.unsent_messages_of((bench.id, "new")) == []
 
 
+def test_what_was_given_back_to_a_hidden_conversation_is_there_once_after_a_kill(
+    window: MainWindow, bench: FakeWorkbench, theme: Theme
+) -> None:
+    """The draft had no id, so that it came back if it was sent as soon as it was shown."""
+    window.sides.add_to_message_and_tell_if_current((bench.id, "flaky"), (Text("again"),))
+    window.state_file.write_state_file()
+    window.sides.go_to_conversation("flaky")
+    window.chat.composer.send_composed_message(steer=False)
+    session = bench.sessions["flaky"]
+    assert said(session)[-1] == "again"
+    assert text_after_kill(window, theme, session, writes_first=False) == ""
+
+
 @pytest.mark.parametrize("draft", ["", "and more"])
 def test_a_waiting_message_that_is_edited_survives_a_kill(
     with_queue: MainWindow,

@@ -7,7 +7,7 @@ from helix_desktop.engine.message_identity import is_same_message
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
-from helix_desktop.gui.saved_layouts_and_drafts import DRAFT_ID, WindowStateFile
+from helix_desktop.gui.saved_layouts_and_drafts import DRAFT_ID, WindowStateFile, new_draft_id
 
 DraftPlace = tuple[str, str]  # A workspace's id, and a conversation's id or "new".
 Parts = tuple[UserPart, ...]
@@ -135,7 +135,9 @@ class MessageDrafts:
     ) -> None:
         message: dict[str, object] = {}
         if any(encode_message_parts(parts).values()):
-            message = encode_draft_message(parts, draft_id)
+            # One that no message box shows has an id, too: it may be sent as soon as it is shown,
+            # before the file is written again.
+            message = encode_draft_message(parts, draft_id or new_draft_id())
         self._state_file.remember_value("draft", *place, value=message)
 
     def get_edited_message(self, place: DraftPlace) -> EditedMessage | None:
