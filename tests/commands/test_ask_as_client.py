@@ -28,7 +28,7 @@ from tests.workbench.conftest import Desks, desks, folder
 from tests.workspace_host.conftest import socket_streams
 
 __all__ = ["desks", "folder"]
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 class RecordingConsole:

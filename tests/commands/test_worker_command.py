@@ -200,14 +200,14 @@ async def test_the_next_look_comes_when_a_workspace_closes_or_after_a_while(
 ) -> None:
     monkeypatch.setattr(worker_command, "LOOK_SECONDS", 0.01)
     looking, _ = rounds(known(tmp_path, 1))
-    await asyncio.wait_for(looking._wait_for_next_look(), 5)
+    await asyncio.wait_for(looking._wait_for_next_look(), 30)
     held = OWNED.spawn_task(asyncio.Event().wait(), name="held")
     looking._running = {"o0": cast("asyncio.Task[int]", held)}
-    await asyncio.wait_for(looking._wait_for_next_look(), 5)
+    await asyncio.wait_for(looking._wait_for_next_look(), 30)
     assert not held.done(), "it goes on while others are looked at"
     monkeypatch.setattr(worker_command, "LOOK_SECONDS", 60.0)
     asyncio.get_running_loop().call_soon(held.cancel)
-    await asyncio.wait_for(looking._wait_for_next_look(), 5)
+    await asyncio.wait_for(looking._wait_for_next_look(), 30)
 
 
 @dataclass
@@ -397,7 +397,7 @@ async def test_nothing_is_opened_once_the_worker_is_told_to_end(
     # It is told while it waits: the pause ends at once, and nothing is opened again.
     arguments.is_draining = False
     arguments.work = working(where, [AGAIN])[0].work
-    assert await asyncio.wait_for(worker_command._work_in_workspace(arguments, one), 5) == 0
+    assert await asyncio.wait_for(worker_command._work_in_workspace(arguments, one), 30) == 0
 
 
 async def test_the_command_succeeds_if_one_workspaces_work_has(
@@ -421,7 +421,7 @@ async def test_without_a_workspace_a_draining_worker_has_nothing_to_wait_for(
     arguments.known = {}
     arguments.workers = []
     ending = _WorkerRounds(arguments, {}).work_in_all_workspaces()
-    assert await asyncio.wait_for(ending, 5) == 0
+    assert await asyncio.wait_for(ending, 30) == 0
     assert opened == []
 
 

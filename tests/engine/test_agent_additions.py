@@ -176,6 +176,6 @@ def test_no_letter_is_lost(pieces: list[str]) -> None:
 
 def test_a_million_tags_take_no_longer_than_reading_them() -> None:
     text = "<system-reminder>\n<command-name>\n" * 60_000
-    started = time.perf_counter()
+    started = time.process_time()
     assert split(text) == (text, [])
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

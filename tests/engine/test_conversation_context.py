@@ -171,7 +171,7 @@ async def test_while_a_summary_is_written_nobody_is_asked_for_another() -> None:
     folding = at.session.folding
     tasks = OwnedTasks("test")
     tasks.spawn_task(folding.fold_on_demand(FoldKind.HANDOVER, ""), name="summary")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not at.model.requests[1:]:
             await asyncio.sleep(0)
     assert folding.kind_in_progress is FoldKind.HANDOVER

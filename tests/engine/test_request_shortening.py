@@ -76,7 +76,7 @@ async def kept_that_needs_a_handover() -> tuple[Keeping, list[FoldProgress]]:
 
 
 async def until_asked(kept: Keeping) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not kept.writers["fast"].requests:
             await asyncio.sleep(0)
 

@@ -42,7 +42,7 @@ def answer(number: object) -> bytes:
 async def read_until_end(line: ClientLine) -> list[dict[str, Any]]:
     """What the process that serves now reads."""
     messages = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while piece := await line.read_input():
             messages.append(json.loads(piece))
     return messages

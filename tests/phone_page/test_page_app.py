@@ -20,7 +20,7 @@ from helix_desktop.workspace_host.followed_conversation import FollowedConversat
 from helix_desktop.workspace_host.host_interface import FactsAdded, question_fingerprint
 from tests.phone_page.conftest import Phone, hidden_fields, pair
 
-LIMIT = 30
+LIMIT = 60
 
 
 async def asking(session: Session, words: str = "write b.txt: text") -> None:

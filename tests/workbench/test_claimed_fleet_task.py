@@ -37,7 +37,7 @@ async def test_whether_a_lease_holds_is_known_or_waited_for(
     await asyncio.sleep(0)
     assert not waiting.done()
     claimed.extend_lease(now + 30)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     claimed.lease = TaskLease.CANCELLED
     with pytest.raises(StoreFailed):
         await claimed.ensure_held()
@@ -68,7 +68,7 @@ async def test_writing_waits_while_nobody_knows_whether_the_lease_holds() -> Non
     await asyncio.sleep(0)
     assert not writing.done()
     claimed.extend_lease(NOW + 30)
-    await asyncio.wait_for(writing, 5)
+    await asyncio.wait_for(writing, 60)
 
 
 async def test_a_worker_that_ends_writes_nothing_that_may_be_beside_another() -> None:

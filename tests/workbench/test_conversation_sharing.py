@@ -421,5 +421,5 @@ async def test_sharing_ends_also_when_it_is_stopped_just_as_a_fact_wakes_it(
     for _ in range(turns):
         await asyncio.sleep(0)
     stopping = OwnedTasks("test").spawn_task(sharing.stop_conversation_sync(), name="stop")
-    done, _ = await asyncio.wait([stopping], timeout=20)
+    done, _ = await asyncio.wait([stopping], timeout=60)
     assert done

@@ -79,7 +79,9 @@ class Waiting:
 
 
 @asynccontextmanager
-async def waiting_conversation(home: Path, answer: Callable[[], Answer]) -> AsyncIterator[Waiting]:
+async def waiting_conversation(
+    home: Path, answer: Callable[[], Answer], longest_wait: float = LONGEST_WAIT
+) -> AsyncIterator[Waiting]:
     """With the real clock: what is tried is how long a message waits."""
     places = program_folders.find_program_folders(home / "home")
     desk = Workbenches(places, SecretStorage(places.key_file, environ={}))
@@ -91,7 +93,7 @@ async def waiting_conversation(home: Path, answer: Callable[[], Answer]) -> Asyn
         folder.mkdir()
         bench = await desk.create_workspace("Pairs", folder)
         await bench.choose_context_policy(
-            "layered", {"panic_silence": SILENCE, "panic_wait": LONGEST_WAIT}
+            "layered", {"panic_silence": SILENCE, "panic_wait": longest_wait}
         )
         await bench.choose_model_for_role("peer/large")
         session = await bench.start_conversation()
@@ -156,7 +158,8 @@ async def test_a_server_that_is_busy_for_some_seconds_still_writes_the_summary(
 ) -> None:
     """Without it, the agent would lose what it knows, and the message would meet the same server."""
     busy = refused(429, "slow down", retry_after=2)
-    async with waiting_conversation(tmp_path, lambda: busy) as waiting:
+    # It is not given up before the next try, however busy the computer is.
+    async with waiting_conversation(tmp_path, lambda: busy, longest_wait=50.0) as waiting:
 
         def write_at_next_try(event: Event) -> None:
             if isinstance(event, FoldProgress) and event.retry_why:
@@ -170,7 +173,9 @@ async def test_a_server_that_is_busy_for_some_seconds_still_writes_the_summary(
 async def test_who_tries_now_ends_the_pause_and_who_stops_it_sends_the_message_without_a_summary(
     tmp_path: Path,
 ) -> None:
-    async with waiting_conversation(tmp_path, lambda: refused(500, "internal error")) as waiting:
+    failing = refused(500, "internal error")
+    # The message waits until the button is pressed, however busy the computer is.
+    async with waiting_conversation(tmp_path, lambda: failing, longest_wait=50.0) as waiting:
 
         def press_button(event: Event) -> None:
             if not isinstance(event, FoldProgress) or not event.retry_why:
@@ -196,7 +201,7 @@ async def test_a_message_that_comes_while_a_summary_fails_is_told_why_at_once(
         small_model = ModelSet(ModelRole.MAIN, "peer/small", 8_192)
         await waiting.session.conversation.append_facts(small_model)
         waiting.session.folding.start_folds_after_turn()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not any(one.retry_why for one in waiting.told):
                 await asyncio.sleep(0.01)
         longest_pause = max(one.retry_seconds for one in waiting.told)

@@ -115,7 +115,7 @@ async def test_a_second_claim_waits_for_the_end_of_the_first() -> None:
         await asyncio.sleep(0)
         assert not reached.is_set()
         assert claims.find_claim("task") is first
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     assert reached.is_set()
     await owned.aclose()
 

@@ -68,7 +68,7 @@ class ScriptedStream:
             if len(numbers) >= count:
                 return int(numbers[count - 1])
             self.has_sent.clear()
-            await asyncio.wait_for(self.has_sent.wait(), 10)
+            await asyncio.wait_for(self.has_sent.wait(), 60)
 
 
 async def begin_request(
@@ -95,7 +95,7 @@ async def test_an_unexpected_error_of_the_line_is_told_to_all_who_wait(
     waiting, _ = await begin_request(tasks, stream, asking, host_wire.RunCommand)
     stream.incoming.put_nowait(error)
     with pytest.raises(OwnerEnded):
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, 60)
     assert stream.is_closed
     await host.close_host()
 
@@ -124,7 +124,7 @@ async def test_who_follows_hears_of_a_line_that_cannot_be_written_to() -> None:
     with pytest.raises(OwnerEnded):
         await host.run_host_command(StartConversation())
     with pytest.raises(OwnerEnded):
-        await asyncio.wait_for(follower.next_rows(), 5)
+        await asyncio.wait_for(follower.next_rows(), 60)
     assert host.has_ended.is_set()
     await host.close_host()
 
@@ -136,7 +136,7 @@ async def test_a_list_that_cannot_be_followed_leaves_no_follower() -> None:
     waiting, number = await begin_request(tasks, stream, host.follow_list(), host_wire.FollowList)
     stream.say(host_wire.RequestFailed(number, "NotFound", "There is no list."))
     with pytest.raises(NotFound):
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, 60)
     assert not host._followers
     await host.close_host()
 
@@ -165,7 +165,7 @@ async def test_a_follower_whose_new_start_was_refused_tries_again(
         tasks, stream, host.follow_conversation("c"), host_wire.FollowConversation
     )
     stream.say(host_wire.CommandDone(number, CommandResult()))
-    await asyncio.wait_for(starting, 10)
+    await asyncio.wait_for(starting, 60)
     follower = next(iter(host._followers.values()))
     assert isinstance(follower, remote_workspace_host.RemoteConversationFollower)
     measured = session_events.MeterChanged("c")
@@ -176,21 +176,21 @@ async def test_a_follower_whose_new_start_was_refused_tries_again(
         tasks, stream, host.run_host_command(StartConversation()), host_wire.RunCommand
     )
     stream.say(host_wire.CommandDone(command, CommandResult()))
-    await asyncio.wait_for(asking, 10)
+    await asyncio.wait_for(asking, 60)
 
     reading, second = await begin_request(
         tasks, stream, follower.next_events(), host_wire.FollowConversation
     )
     stream.say(host_wire.RequestFailed(second, "StoreFailed", "The disk does not answer."))
     with pytest.raises(Exception, match="does not answer"):
-        await asyncio.wait_for(reading, 10)
+        await asyncio.wait_for(reading, 60)
 
     reading, third = await begin_request(
         tasks, stream, follower.next_events(), host_wire.FollowConversation
     )
     stream.say(host_wire.CommandDone(third, CommandResult()))
     stream.incoming.put_nowait(host_wire.encode_host_event(third, measured))
-    assert await asyncio.wait_for(reading, 10) == (measured,)
+    assert await asyncio.wait_for(reading, 60) == (measured,)
     await host.close_host()
 
 
@@ -231,9 +231,9 @@ async def test_a_lent_answer_is_left_when_the_line_ends() -> None:
     lender = EndlessLender()
     await host.lend_providers(lender)
     stream.say(host_wire.OpenStream(1, LentRequest("far", "https://far.example", (), b"")))
-    await asyncio.wait_for(lender.is_answering.wait(), 10)
+    await asyncio.wait_for(lender.is_answering.wait(), 60)
     stream.incoming.put_nowait(b"")
-    await asyncio.wait_for(lender.was_left.wait(), 10)
+    await asyncio.wait_for(lender.was_left.wait(), 60)
     await host.close_host()
 
 
@@ -241,7 +241,7 @@ async def test_an_end_that_is_said_often_does_not_grow() -> None:
     stream = ScriptedStream()
     host = await RemoteWorkspaceHost.connect_over_stream(stream)
     stream.incoming.put_nowait(b"")
-    await asyncio.wait_for(host.has_ended.wait(), 10)
+    await asyncio.wait_for(host.has_ended.wait(), 60)
     depths: list[int] = []
     for _ in range(3):
         with pytest.raises(OwnerEnded) as raised:

@@ -50,7 +50,7 @@ from tests.conftest import Expect
 from tests.workspace_host.conftest import socket_streams
 from tests.workspace_host.test_conformance_stories import record_long_history
 
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 class BreakableLine:

@@ -18,7 +18,7 @@ from helix_desktop.workspace_host.host_interface import (
     WorkspaceHost,
 )
 
-LIMIT = 30.0
+LIMIT = 60.0
 
 
 class Viewer(FollowedConversation):
