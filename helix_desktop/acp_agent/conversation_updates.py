@@ -9,7 +9,7 @@ from acp import helpers, schema
 from helix_desktop.engine import content_recall, facts, session_events
 from helix_desktop.engine.code_fences import wrap_in_code_fence
 from helix_desktop.engine.context_usage import NextMessageCost
-from helix_desktop.engine.messages import ReasoningDelta, TextDelta
+from helix_desktop.engine.messages import ReasoningDelta, RetryDelay, TextDelta
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import EDITS, RECALLS, ToolName
 from helix_desktop.errors import HelixError, shorten_to_line
@@ -110,9 +110,19 @@ class ConversationUpdates:
                 yield helpers.update_tool_call(call, status="in_progress")
             case session_events.ToolPrinted(call=call, text=text):
                 yield self._terminal_output_update(call, text)
+        wait = _describe_wait(event)
+        if wait:
+            yield self._wait_update(wait)
         if _may_change_usage(event):
             for update in self.usage_updates():
                 yield update
+
+    def _wait_update(self, sentence: str) -> Any:
+        """Say why nothing comes. It is no part of the history."""
+        if self.abilities.notices:
+            return {"sessionUpdate": "notice", "severity": "info", "title": sentence}
+        # What is shown as a thought stands apart from the answer. The next words begin below it.
+        return helpers.update_agent_thought_text(f"{sentence}\n\n")
 
     async def updates_of_fact(
         self, fact: facts.Fact, *, is_replay: bool = False
@@ -344,6 +354,16 @@ def _notice_of_failed_fold(why: str) -> dict[str, str]:
         "title": "No summary was written, and nothing is lost.",
         "description": first_reason.rstrip(".") + ".",
     }
+
+
+def _describe_wait(event: session_events.Event) -> str:
+    """Return why nothing comes from now on. Empty: the event does not say that."""
+    match event:
+        case session_events.ReplyStreamed(delta=RetryDelay(why=why, seconds=seconds)):
+            return session_events.describe_retry(seconds, why)
+        case session_events.FoldProgress():
+            return session_events.describe_wait_for_summary(event)
+    return ""
 
 
 def _may_change_usage(event: session_events.Event) -> bool:

@@ -19,10 +19,7 @@ from helix_desktop.commands.ask_input import (
 )
 from helix_desktop.commands.other_computer import find_row_by_prefix, read_list
 from helix_desktop.commands.turn_output import (
-    WAITS_FOR_SUMMARY,
     answer_by_allowed_names,
-    describe_retry,
-    describe_wait_for_summary,
     fact_as_json_line,
     plain_text_of_fact,
     report_end_of_turn,
@@ -358,12 +355,12 @@ class ClientTurn:
     ) -> None:
         """Says that the model is asked again, or that its request waits for a summary."""
         if isinstance(event, ReplyDelayed):
-            await self._console.print_error(describe_retry(event.seconds, event.why))
+            await self._console.print_error(session_events.describe_retry(event.seconds, event.why))
             return
-        sentence = describe_wait_for_summary(event)
+        sentence = session_events.describe_wait_for_summary(event)
         if not self._has_begun or not sentence or sentence in self._sentences_on_waiting:
             return
-        if sentence == WAITS_FOR_SUMMARY:
+        if sentence == session_events.WAITS_FOR_SUMMARY:
             self._sentences_on_waiting.add(sentence)
         await self._console.print_error(sentence)
 

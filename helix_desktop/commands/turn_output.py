@@ -15,8 +15,6 @@ from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.workbench.unattended_permissions import is_allowed_unattended, name_to_allow
 
-WAITS_FOR_SUMMARY = "Waiting until the older messages are summarized."
-
 
 class StandardErrorLine(str):
     """A sentence that is printed among the errors instead of the answer."""
@@ -94,7 +92,9 @@ class TurnPrinter:
             case session_events.ReplyStreamed(delta=TextDelta(text)) if not self.as_lines:
                 self._waiting.put_nowait(escape_control_characters(text))
             case session_events.ReplyStreamed(delta=RetryDelay(why=why, seconds=seconds)):
-                self._waiting.put_nowait(StandardErrorLine(describe_retry(seconds, why)))
+                self._waiting.put_nowait(
+                    StandardErrorLine(session_events.describe_retry(seconds, why))
+                )
             case session_events.FoldProgress():
                 self._print_wait_for_summary(event)
             case _:
@@ -109,8 +109,8 @@ class TurnPrinter:
             self.session.answer_question(event.number, answer)
 
     def _print_wait_for_summary(self, progress: session_events.FoldProgress) -> None:
-        sentence = describe_wait_for_summary(progress)
-        is_news = sentence != WAITS_FOR_SUMMARY or not self._has_said_wait
+        sentence = session_events.describe_wait_for_summary(progress)
+        is_news = sentence != session_events.WAITS_FOR_SUMMARY or not self._has_said_wait
         if sentence and is_news:
             self._has_said_wait = True
             self._waiting.put_nowait(StandardErrorLine(sentence))
@@ -160,19 +160,6 @@ class TurnPrinter:
 
     def answer_by_allowed_names(self, question: PermissionQuestion) -> PermissionAnswer:
         return answer_by_allowed_names(question, self.allowed, self.refused)
-
-
-def describe_retry(seconds: float, why: str) -> str:
-    return f"Retrying in {round(seconds)} s: {escape_control_characters(why)}"
-
-
-def describe_wait_for_summary(progress: session_events.FoldProgress) -> str:
-    """Returns what the turn waits for, or an empty string if it does not wait."""
-    if progress.done or not progress.is_waited_for:
-        return ""
-    if progress.retry_why:
-        return describe_retry(progress.retry_seconds, progress.retry_why)
-    return WAITS_FOR_SUMMARY
 
 
 def answer_by_allowed_names(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from helix_desktop.engine.facts import FoldKind, Recorded, UserPart
+from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.messages import Delta
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.fast_dataclass import dataclass
@@ -15,6 +16,7 @@ from helix_desktop.fast_dataclass import dataclass
 CLOSED = "The program stopped during this turn."
 # The cause of a turn that ended because the reply repeated itself.
 TEXT_CAUSE = "repeated text"
+WAITS_FOR_SUMMARY = "Waiting until the older messages are summarized."
 MessageWithId = tuple[tuple[UserPart, ...], str]  # The id: see `UserSaid.command`.
 
 
@@ -176,3 +178,21 @@ Event = (
     | QuestionAsked | QuestionDenied | QuestionAnswered | FoldProgress | MessagesQueued
     | ConversationReplaced | MeterChanged
 )  # fmt: skip
+
+
+def describe_retry(seconds: float, why: str) -> str:
+    """Return what people read while a model is asked again, where there is no window."""
+    seconds_left = max(0, round(seconds))
+    reason = mark_on_one_line(why)
+    if not seconds_left:
+        return f"Retrying: {reason}"
+    return f"Retrying in {seconds_left} s: {reason}"
+
+
+def describe_wait_for_summary(progress: FoldProgress) -> str:
+    """Return what the turn waits for, or an empty string if it does not wait."""
+    if progress.done or not progress.is_waited_for:
+        return ""
+    if progress.retry_why:
+        return describe_retry(progress.retry_seconds, progress.retry_why)
+    return WAITS_FOR_SUMMARY

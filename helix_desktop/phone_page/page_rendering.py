@@ -358,8 +358,8 @@ def build_live(shown: FollowedConversation) -> str:
         reason = escape_html(mark_on_one_line(shown.why))
         parts.append(f'<p class="problem">{reason}</p>')
     elif shown.running not in (ConversationActivity.IDLE, ConversationActivity.ASKING):
-        activity = escape_html(shown.running.value)
-        parts.append(f'<p class="calls">{activity}…</p>')
+        activity = shown.describe_wait() or f"{shown.running.value}…"
+        parts.append(f'<p class="calls">{escape_html(activity)}</p>')
     if shown.queued is not None and shown.queued.messages:
         count = len(shown.queued.messages)
         waiting = format_things(count, "message waits", "messages wait")

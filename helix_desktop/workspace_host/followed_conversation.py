@@ -4,7 +4,9 @@ So a page that shows it need not know where the host is, and two clients with th
 the same view.
 """
 
+import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 import msgspec
 
@@ -12,7 +14,7 @@ from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import ModelReplied, Recorded, TurnEnded
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import PermissionQuestion
-from helix_desktop.engine.session_events import ConversationActivity, MessagesQueued
+from helix_desktop.engine.session_events import ConversationActivity, FoldProgress, MessagesQueued
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.workspace_host.host_interface import (
@@ -20,6 +22,7 @@ from helix_desktop.workspace_host.host_interface import (
     FactsAdded,
     HistoryReplaced,
     LiveState,
+    ReplyDelayed,
 )
 
 
@@ -36,8 +39,25 @@ class FollowedConversation:
         self.queued: MessagesQueued | None = None
         self.reply_text = ""
         self.has_caught_up = False
+        # Why the model is asked again, which is empty while it is at work, and when.
+        self._retry_why = ""
+        self._retry_at = 0.0
+        self._awaited_fold: FoldProgress | None = None
+
+    def describe_wait(self) -> str:
+        """Return what the turn waits for besides the model: the pause before it is asked again, or
+        a summary of older messages. Empty: for nothing else.
+        """
+        seconds_left = self._retry_at - time.monotonic()
+        if self._retry_why:
+            return session_events.describe_retry(seconds_left, self._retry_why)
+        if self._awaited_fold is None:
+            return ""
+        progress = replace(self._awaited_fold, retry_seconds=seconds_left)
+        return session_events.describe_wait_for_summary(progress)
 
     def apply_event(self, event: ConversationEvent) -> None:
+        self._note_wait(event)
         match event:
             case FactsAdded():
                 for recorded in event.facts:
@@ -66,6 +86,25 @@ class FollowedConversation:
         self.state.advance_state(recorded)
         if isinstance(recorded.fact, ModelReplied | TurnEnded):
             self.reply_text = ""
+            self._retry_why = ""
+
+    def _note_wait(self, event: ConversationEvent) -> None:
+        match event:
+            case ReplyDelayed():
+                self._retry_why = event.why
+                self._retry_at = time.monotonic() + event.seconds
+            case session_events.ReplyStreamed() | session_events.ActivityChanged():
+                self._retry_why = ""
+            case FoldProgress():
+                self._note_fold_progress(event)
+            case _:
+                pass  # It waits as before.
+
+    def _note_fold_progress(self, progress: FoldProgress | None) -> None:
+        self._awaited_fold = None
+        if progress is not None and not progress.done:
+            self._awaited_fold = progress
+            self._retry_at = time.monotonic() + progress.retry_seconds
 
     def _replace_live_state(self, live: LiveState) -> None:
         self.running = live.running
@@ -73,6 +112,8 @@ class FollowedConversation:
         self.questions = {asked.number: asked.question for asked in live.questions}
         self.queued = live.queued
         self.reply_text = live.reply_text
+        self._retry_why = ""
+        self._note_fold_progress(live.fold)
 
 
 def digest_of_view(state: ConversationState) -> Digest:

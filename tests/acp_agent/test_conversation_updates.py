@@ -44,12 +44,13 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
-from helix_desktop.engine.messages import ReasoningDelta, TextDelta
+from helix_desktop.engine.messages import ReasoningDelta, RetryDelay, TextDelta
 from helix_desktop.engine.ports import EntryOrigin, PermissionQuestion
 from helix_desktop.engine.session_events import (
     CallStage,
     CallStageChanged,
     FactAppended,
+    FoldProgress,
     MeterChanged,
     ReplyStreamed,
     ToolPrinted,
@@ -325,6 +326,37 @@ async def test_what_streams_is_passed_on_as_it_comes() -> None:
     assert others
     for stage in others:
         assert await streamed(CallStageChanged("c", "c1", stage)) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        (
+            ReplyStreamed("c", RetryDelay("The server is\nbusy.", 11.6)),
+            "Retrying in 12 s: The server is⟨000A⟩busy.",
+        ),
+        (
+            FoldProgress(
+                "c", FoldKind.HANDOVER, is_waited_for=True, retry_why="busy", retry_seconds=3
+            ),
+            "Retrying in 3 s: busy",
+        ),
+        (
+            FoldProgress("c", FoldKind.HANDOVER, is_waited_for=True),
+            "Waiting until the older messages are summarized.",
+        ),
+        (FoldProgress("c", FoldKind.HANDOVER, retry_why="busy", retry_seconds=3), ""),
+        (FoldProgress("c", FoldKind.HANDOVER, is_waited_for=True, done=True), ""),
+    ],
+)
+async def test_an_editor_is_told_why_nothing_comes(event: Any, sentence: str) -> None:
+    noticed = [one async for one in updates(notices=True).updates_of_event(event)]
+    thought = [one async for one in updates().updates_of_event(event)]
+    if not sentence:
+        assert (noticed, thought) == ([], []), "nothing waits for it"
+        return
+    assert noticed == [{"sessionUpdate": "notice", "severity": "info", "title": sentence}]
+    assert shown_texts(thought) == [("agent_thought_chunk", f"{sentence}\n\n")]
 
 
 async def test_without_a_terminal_the_newest_part_of_the_output_is_shown(

@@ -427,7 +427,9 @@ def test_each_wait_is_told_on_standard_error(
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
     out, err = capfd.readouterr()
     assert "here at last" in out
-    assert [line[:14] for line in err.splitlines()] == ["Retrying in 0 s"[:14]] * 2
+    assert [line[:14] for line in err.splitlines()] == ["Retrying: peer"] * 2, (
+        "nothing to count down"
+    )
 
 
 def test_a_call_without_a_name_is_answered_and_does_not_pass_for_the_end(

@@ -11,11 +11,12 @@ import pytest
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.list_rows import ConversationListRow
-from helix_desktop.engine.messages import TextDelta
+from helix_desktop.engine.messages import ReasoningDelta, TextDelta
 from helix_desktop.engine.ports import AskedProgram, PermissionQuestion
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
+    FoldProgress,
     MessagesQueued,
     QuestionAsked,
     ReplyStreamed,
@@ -28,6 +29,7 @@ from helix_desktop.workspace_host.followed_conversation import FollowedConversat
 from helix_desktop.workspace_host.host_interface import (
     FactsAdded,
     HostListRow,
+    ReplyDelayed,
     question_fingerprint,
 )
 
@@ -308,6 +310,33 @@ def test_a_long_message_says_how_much_of_it_is_in_the_window() -> None:
 def test_what_happens_now_is_one_line(activity: str, words: str) -> None:
     shown = doing(ConversationActivity(activity), "The <network> is gone")
     assert words_of(page_rendering.build_live(shown)) == words
+
+
+def test_a_pause_before_the_model_is_asked_again_is_said_with_its_reason() -> None:
+    shown = doing(ConversationActivity.THINKING)
+    shown.apply_event(ReplyDelayed("c1", "The <server> is busy.", 12.2))
+    words = "Retrying in 12 s: The &lt;server&gt; is busy."
+    assert words_of(page_rendering.build_live(shown)) == words
+    shown.apply_event(ReplyStreamed("c1", ReasoningDelta("Well")))
+    assert words_of(page_rendering.build_live(shown)) == "thinking…"
+    shown.apply_event(ReplyDelayed("c1", "It is busy.", -1.0))
+    assert words_of(page_rendering.build_live(shown)) == "Retrying: It is busy."
+    shown.apply_event(ActivityChanged("c1", ConversationActivity.IDLE, ""))
+    assert words_of(page_rendering.build_live(shown)) == ""
+
+
+def test_a_message_that_waits_for_a_summary_says_so() -> None:
+    shown = doing(ConversationActivity.THINKING)
+    begun = FoldProgress("c1", facts.FoldKind.HANDOVER)
+    waits = replace(begun, is_waited_for=True)
+    for progress, words in (
+        (begun, "thinking…"),
+        (waits, "Waiting until the older messages are summarized."),
+        (replace(waits, retry_why="busy", retry_seconds=4.2), "Retrying in 4 s: busy"),
+        (replace(waits, done=True), "thinking…"),
+    ):
+        shown.apply_event(progress)
+        assert words_of(page_rendering.build_live(shown)) == words
 
 
 def test_the_end_of_the_text_that_is_written_stands_there() -> None:
