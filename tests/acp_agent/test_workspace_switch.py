@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from helix_desktop import running_instance
 from helix_desktop.acp_agent import workspace_switch
 from helix_desktop.acp_agent.workspace_switch import WorkspacePipe, WorkspaceSwitch
 from helix_desktop.errors import HelixError, InvalidInput, OwnerEnded
-from tests.turns import lasted
 
 Serve = Callable[[str, WorkspacePipe], Awaitable[int]]
 
@@ -260,8 +260,10 @@ async def test_an_editor_that_does_not_read_holds_nothing_up_and_the_program_end
     for number in range(100):
         sent.put_nowait(encoded({"id": number, "method": "session/new", "params": {"cwd": "/one"}}))
     sent.put_nowait(b"")
-    # Less than the 30 seconds that the editor holds it up, however busy the computer is.
-    assert await lasted(running) < workspace_switch.QUIT_SECONDS + 0.5
+    begun = time.monotonic()
+    await running
+    # The editor would hold it up for 30 seconds, and a busy computer for a few.
+    assert time.monotonic() - begun < 25
     stuck.set()
 
 
