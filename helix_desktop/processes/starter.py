@@ -18,6 +18,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -49,6 +50,9 @@ MOST_OUTPUT_BYTES = 64 << 20
 MOST_ERROR_BYTES = 1 << 20
 # A process that has ended has printed all; only what it started could still hold its streams.
 SECONDS_FOR_LAST_OUTPUT = 5.0
+_SECONDS_BETWEEN_LOOKS = 0.25
+# In it, Linux lets a process wait that opens a named pipe whose other end nobody has open.
+_KERNEL_FUNCTION_AT_PIPES = "wait_for_partner"
 _LINE_LIMIT = 1 << 16
 _CHUNK_BYTES = 1 << 16
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -92,6 +96,10 @@ class OutputTooLong(Exception):
     """Raised for a process that printed more than may be kept. It was ended."""
 
 
+class PipeOpened(Exception):
+    """Raised for a process that waited at a named pipe where it expected a file. It was ended."""
+
+
 def _own_environment() -> dict[str, str]:
     """Return this process's variables for another one, which loads nothing that agents have put into
     a folder of theirs.
@@ -121,6 +129,8 @@ class ProcessLaunch:
     # True for what the user starts from a shell: it looks up what that shell would look up.
     keeps_search_path: bool = False
     memory_bytes: int = 0  # The maximum address space that it may use, if the system can limit it.
+    # The same for memory that it fills itself: files that it maps to read them do not count.
+    filled_memory_bytes: int = 0
 
     def __post_init__(self) -> None:
         broken_rule = _find_broken_rule(self)
@@ -413,17 +423,21 @@ def run_process(
     input_bytes: bytes = b"",
     seconds: float | None = None,
     most_bytes: int = MOST_OUTPUT_BYTES,
+    ends_at_pipes: bool = False,
 ) -> FinishedProcess:
     """Run a process in the calling thread, and return its whole output once it has ended.
 
     Raises ProcessTimeout if it takes longer than so many seconds, and OutputTooLong if it prints more
     than so many bytes: part of a list or of a file must not be taken for all of it. Of its errors,
-    the end is kept.
+    the end is kept. `ends_at_pipes`: raise PipeOpened if it waits at a named pipe that nobody else
+    opens, where it expects a file.
     """
     process = _open_process_with_pipes(launch)
     output = _EndOfStream(process, process.stdout, most_bytes, must_be_whole=True)
     errors = _EndOfStream(process, process.stderr, MOST_ERROR_BYTES)
-    finished = _finish_process(process, launch, (output, errors), input_bytes, seconds)
+    finished = _finish_process(
+        process, launch, (output, errors), input_bytes, seconds, ends_at_pipes=ends_at_pipes
+    )
     if output.is_cut:
         raise OutputTooLong(f"{launch.argv[0]} printed more than {most_bytes} bytes")
     return finished
@@ -447,13 +461,16 @@ def run_process_keeping_end(
 
 def _open_process_with_pipes(launch: ProcessLaunch) -> "subprocess.Popen[bytes]":
     environment = environment_of(launch)
-    return subprocess.Popen(
+    process = subprocess.Popen(
         argv_with_program_path(launch, environment),
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
         **_process_options(launch, environment),
     )
+    if launch.filled_memory_bytes:
+        _limit_filled_memory(process.pid, launch.filled_memory_bytes)
+    return process
 
 
 class _EndOfStream:
@@ -500,6 +517,8 @@ def _finish_process(
     streams: tuple[_EndOfStream, _EndOfStream],
     input_bytes: bytes,
     seconds: float | None,
+    *,
+    ends_at_pipes: bool = False,
 ) -> FinishedProcess:
     """Give a process its input and wait for its end. `streams`: its output and its errors.
 
@@ -512,7 +531,10 @@ def _finish_process(
     )
     output, errors = streams
     try:
-        process.wait(seconds)
+        if ends_at_pipes:
+            _wait_unless_at_pipe(process, seconds)
+        else:
+            process.wait(seconds)
     except BaseException:  # Also Ctrl+C: the process must not go on without this one.
         _kill_at_once(process, launch)
         raise
@@ -522,6 +544,32 @@ def _finish_process(
     return FinishedProcess(
         process.args, process.returncode, bytes(output.content), bytes(errors.content)
     )
+
+
+def _wait_unless_at_pipe(process: "subprocess.Popen[bytes]", seconds: float | None) -> None:
+    limit = float("inf")
+    if seconds is not None:
+        limit = seconds
+    end = time.monotonic() + limit
+    while process.poll() is None:
+        seconds_left = end - time.monotonic()
+        if seconds_left <= 0:
+            raise ProcessTimeout(process.args, limit)
+        with suppress(ProcessTimeout):
+            process.wait(min(_SECONDS_BETWEEN_LOOKS, seconds_left))
+        if process.returncode is None and _is_opening_pipe(process.pid):
+            raise PipeOpened("it waits at a pipe")
+
+
+def _is_opening_pipe(pid: int) -> bool:
+    """Whether a process waits until somebody opens the other end of a named pipe. Only Linux says
+    where in the kernel a process waits; some kernels (5.15) do not.
+    """
+    try:
+        waits_in = Path(f"/proc/{pid}/wchan").read_text("ascii", "replace")
+    except OSError:
+        return False
+    return waits_in == _KERNEL_FUNCTION_AT_PIPES
 
 
 def _write_and_close(stream: IO[bytes], content: bytes) -> None:
@@ -596,3 +644,11 @@ def _limit_memory(pid: int, memory_bytes: int) -> None:
 
         with suppress(OSError, ValueError):  # The process may have ended.
             resource.prlimit(pid, resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+
+
+def _limit_filled_memory(pid: int, memory_bytes: int) -> None:
+    if sys.platform.startswith("linux"):
+        import resource
+
+        with suppress(OSError, ValueError):  # The process may have ended.
+            resource.prlimit(pid, resource.RLIMIT_DATA, (memory_bytes, memory_bytes))

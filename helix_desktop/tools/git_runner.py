@@ -22,6 +22,9 @@ LIMIT_SECONDS = 120.0
 # A whole file of a repository, or what a copy of it has that it has not. A few bytes of a hostile
 # repository can stand for far more.
 MOST_OUTPUT_BYTES = 512 << 20
+# Git reads some files of a repository to their end, which a device never has. Packs do not count:
+# git maps them.
+MOST_MEMORY_BYTES = 2 << 30
 _NOTHING = os.devnull
 _SETTINGS = read_word_lists("git_settings")
 _OVERRIDDEN = [setting.replace("{nothing}", _NOTHING) for setting in _SETTINGS["overridden"]]
@@ -220,8 +223,12 @@ _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 def _run_git_process(
     words: list[str], stdin: bytes, environment: Mapping[str, str]
 ) -> starter.FinishedProcess:
-    """Run git with this input. ActionRefused if there is no git, or it takes too long or prints
-    too much.
+    """Run git with this input. ActionRefused if there is no git, or it takes too long, prints
+    too much or waits at a pipe.
+
+    A repository may have a named pipe in the place of any file that git reads, from its settings to
+    a single object. Each such call would hold one of the few threads for work, and with it all else
+    that the window has asked for.
     """
     program = starter.find_own_program(words[0])
     if not program:
@@ -231,11 +238,26 @@ def _run_git_process(
     variables = choose_variables("variables_to_run", "variables_of_author")
     variables.update(environment)
     command_line = [program] + words[1:]
-    launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, command_line, None, variables)
+    launch = starter.ProcessLaunch(
+        starter.CommandAuthor.PROGRAM,
+        command_line,
+        None,
+        variables,
+        filled_memory_bytes=MOST_MEMORY_BYTES,
+    )
     try:
         return run_process(
-            launch, input_bytes=stdin, seconds=LIMIT_SECONDS, most_bytes=MOST_OUTPUT_BYTES
+            launch,
+            input_bytes=stdin,
+            seconds=LIMIT_SECONDS,
+            most_bytes=MOST_OUTPUT_BYTES,
+            ends_at_pipes=True,
         )
+    except starter.PipeOpened as error:
+        raise ActionRefused(
+            "In this repository, a named pipe is in the place of a file that Git reads, so Git was stopped.",
+            remedy="Find the pipe with `find -type p`, and delete it if you do not need it.",
+        ) from error
     except starter.OutputTooLong as error:
         raise ActionRefused(
             f"git printed more than {MOST_OUTPUT_BYTES >> 20} MB and was stopped.",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -236,3 +239,44 @@ def test_the_users_name_is_found_where_git_itself_finds_it(
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Lin")
     run_git(project, "commit", "--allow-empty", "--message", "next")
     assert run_git(project, "log", "-1", "--format=%an %cn").strip() == b"Lin Grace"
+
+
+PLACES_OF_PIPES = (
+    "config", "HEAD", "packed-refs", "commondir", "objects/info/alternates", "info/grafts", "refs/heads/main", "shallow",
+    "objects/pack/multi-pack-index", "objects/info/commit-graph",
+)  # fmt: skip
+
+
+def put_in_place(path: Path, put: Callable[[Path], object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    put(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says where a process waits")
+@pytest.mark.parametrize("place", [*PLACES_OF_PIPES, "included", "an object"])
+def test_git_does_not_wait_at_a_pipe_of_the_repository(project: Path, place: str) -> None:
+    """Each such call held a thread for two minutes, and the window has few."""
+    git = project / ".git"
+    if place == "included":
+        run_git(project, "config", "include.path", "pipe")
+        place = "pipe"
+    elif place == "an object":
+        name = run_git(project, "rev-parse", "HEAD").decode().strip()
+        place = f"objects/{name[:2]}/{name[2:]}"
+    put_in_place(git / place, os.mkfifo)
+    begun = time.monotonic()
+    with pytest.raises(ActionRefused, match="a named pipe is in the place of a file"):
+        run_git(project, "rev-list", "--count", "HEAD", "--not", "--remotes")
+    assert time.monotonic() - begun < git_runner.LIMIT_SECONDS / 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process from outside")
+@pytest.mark.parametrize("place", ["commondir", "objects/info/alternates", "info/grafts"])
+def test_git_fills_no_memory_with_a_file_without_an_end(
+    project: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git_runner, "MOST_MEMORY_BYTES", 200 << 20)
+    put_in_place(project / ".git" / place, lambda path: path.symlink_to("/dev/zero"))
+    with pytest.raises(ActionRefused, match=r"git refused: [Oo]ut of memory"):
+        run_git(project, "rev-list", "--count", "HEAD")
