@@ -5,6 +5,8 @@ could fill the server's memory, or hold all the connections that it can have.
 """
 
 import asyncio
+import contextlib
+import socket
 from typing import Any
 
 import httptools
@@ -14,6 +16,34 @@ MOST_HEADER_BYTES = 65_536  # Agents send only a few kilobytes.
 HEADER_SECONDS = 60.0  # A client must send a request's headers within this time.
 MOST_WAITING_CONNECTIONS = 200
 MOST_QUEUED_REQUESTS = 16  # Of one connection, sent before the answer to the first. Few clients do.
+
+
+# Connections of this process that have not begun to speak encrypted, by the numbers of their open
+# files, in the order in which they came.
+_connections_before_encryption: dict[int, socket.socket] = {}
+
+
+class EncryptedListeningSocket(socket.socket):
+    """Of too many connections that have not begun to speak encrypted, it closes the oldest.
+
+    No protocol hears of a connection before that. Each takes one of the open files that the process
+    may have, and a stranger who took all of them kept everybody else out. On Windows, asyncio accepts
+    connections in another way, so they are not limited there.
+    """
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        connection, address = super().accept()
+        waiting = _connections_before_encryption
+        for number, known_connection in list(waiting.items()):
+            is_closed = known_connection.fileno() != number
+            if is_closed:
+                del waiting[number]
+        waiting[connection.fileno()] = connection
+        if len(waiting) > MOST_WAITING_CONNECTIONS:
+            oldest = waiting.pop(next(iter(waiting)))
+            with contextlib.suppress(OSError):  # The client may have left.
+                oldest.shutdown(socket.SHUT_RDWR)
+        return connection, address
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
@@ -32,6 +62,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        _connections_before_encryption.pop(transport.get_extra_info("socket").fileno(), None)
         self.waiting_since = self.loop.time()
         self._start_deadline()
         self._close_longest_waiting_connection()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import uvicorn
 
 from helix_desktop import concurrency, running_instance
-from helix_desktop.bounded_http_protocol import BoundedHttpProtocol
+from helix_desktop.bounded_http_protocol import BoundedHttpProtocol, EncryptedListeningSocket
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.gateway_socket import BACKLOG
@@ -146,8 +146,11 @@ def _listen(place: PageAddress) -> socket.socket:
     family = socket.AF_INET
     if ":" in place.address:
         family = socket.AF_INET6
+    kind_of_socket = socket.socket
+    if place.is_encrypted:
+        kind_of_socket = EncryptedListeningSocket
     # asyncio sends small packets without delay only on sockets that name their protocol as TCP.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening = kind_of_socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((place.address, place.port))

@@ -11,6 +11,7 @@ import ssl
 import sys
 import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import httpx
 import pytest
 
 from helix_desktop import cli
+from helix_desktop.bounded_http_protocol import MOST_WAITING_CONNECTIONS
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Text
 from helix_desktop.errors import InvalidInput
@@ -209,9 +211,11 @@ def test_only_the_loopback_is_without_encryption() -> None:
     assert page_server.PageAddress("192.168.1.2", 1).own_names == {"192.168.1.2"}
 
 
-async def test_at_an_address_of_the_network_it_is_encrypted_with_its_own_certificate(
-    where: ProgramFolders, devices: PairedDevices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@asynccontextmanager
+async def encrypted_page(
+    where: ProgramFolders, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
+    """Its origin, and what a browser needs that has accepted its certificate."""
     # The tests reach no other address than this, so this one is taken for one of the network.
     monkeypatch.setattr(page_server.PageAddress, "is_encrypted", property(lambda _: True))
     place = page_server.PageAddress("127.0.0.1", free_port())
@@ -221,8 +225,16 @@ async def test_at_an_address_of_the_network_it_is_encrypted_with_its_own_certifi
     with page_server._listen(place) as listening:
         serving = tasks.spawn_task(server.serve(sockets=[listening]), name="serve")
         certificate, _ = page_certificate.ensure_certificate(where.config, "127.0.0.1")
-        context = ssl.create_default_context(cafile=str(certificate))
-        origin = place.url.rstrip("/")
+        yield place.url.rstrip("/"), ssl.create_default_context(cafile=str(certificate))
+        server.should_exit = True
+        await asyncio.wait_for(serving, LIMIT)
+    await hosts.aclose()
+
+
+async def test_at_an_address_of_the_network_it_is_encrypted_with_its_own_certificate(
+    where: ProgramFolders, devices: PairedDevices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with encrypted_page(where, monkeypatch) as (origin, context):
         form = {"code": devices.create_pairing_code(may_allow=True), "name": "Phone"}
         async with httpx.AsyncClient(verify=context, trust_env=False, timeout=LIMIT) as browser:
             answer = await browser.post(f"{origin}/pair", data=form, headers={"origin": origin})
@@ -234,9 +246,36 @@ async def test_at_an_address_of_the_network_it_is_encrypted_with_its_own_certifi
         async with httpx.AsyncClient(trust_env=False, timeout=LIMIT) as stranger:
             with pytest.raises(httpx.ConnectError, match="certificate"):
                 await stranger.get(origin)
-        server.should_exit = True
-        await asyncio.wait_for(serving, LIMIT)
-    await hosts.aclose()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="not limited there")
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02"], ids=["nothing", "a part"])
+async def test_connections_that_never_begin_to_speak_encrypted_do_not_take_all_files(
+    where: ProgramFolders, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Each stayed for a minute, in any number, before anything that limits connections saw it."""
+    async with encrypted_page(where, monkeypatch) as (origin, context):
+        port = int(origin.rpartition(":")[2])
+        strangers: list[socket.socket] = []
+        for _ in range(4):
+            for _ in range(100):
+                stranger = socket.create_connection(("127.0.0.1", port))
+                stranger.sendall(sent)
+                strangers.append(stranger)
+            async with httpx.AsyncClient(verify=context, trust_env=False, timeout=LIMIT) as browser:
+                assert (await browser.get(origin)).status_code in (200, 303, 401)
+        still_open = 0
+        for stranger in strangers:
+            stranger.setblocking(False)
+            try:
+                still_open += stranger.recv(1) != b""
+            except BlockingIOError:
+                still_open += 1
+            except ConnectionError:
+                pass
+            stranger.close()
+        assert still_open <= MOST_WAITING_CONNECTIONS
+        assert strangers
 
 
 def test_the_commands_turn_it_on_pair_show_revoke_and_turn_it_off(
