@@ -2,7 +2,7 @@
 opened. What the parts do for the user is in their own modules.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -312,13 +312,24 @@ class MainWindow(WindowFrame):
         if bench is None:
             return
         self.context_panel_opener.show_policy_if_built(bench.policy_name)
-        self._show_model_and_start_panel()
-        self._show_permissions(bench)
+        allowed_uses = self._list_uses_allowed_in_sight(bench)
+        self._show_model_and_start_panel(allowed_uses)
+        self._show_permissions(bench, allowed_uses)
         for side in self.sides.sides:
             side.measuring.start()
         self._update_window_title()
 
-    def _show_permissions(self, bench: ShownWorkspace) -> None:
+    def _list_uses_allowed_in_sight(self, bench: ShownWorkspace) -> Mapping[str, Sequence[str]]:
+        """Lists what rules allow in the conversations in sight and in a new one, with no name."""
+        conversations = {""}
+        for side in self.sides.sides:
+            _workspace, conversation = side.composer.draft_place
+            conversations.add(conversation)
+        return bench.list_uses_allowed_in(conversations)
+
+    def _show_permissions(
+        self, bench: ShownWorkspace, allowed_uses: Mapping[str, Sequence[str]]
+    ) -> None:
         """Shows beside each message box what the agent may do, which differs by conversation."""
         modes: list[tuple[str, str]] = []
         for name, description in bench.describe_permission_modes().items():
@@ -326,18 +337,23 @@ class MainWindow(WindowFrame):
             if name == ALLOW_ALL_FOR_AN_HOUR and bench.everything_allowed_until:
                 words = _describe_end_of_allowance(bench)
             modes.append((name, words))
-        allowed_by_rules = bench.allowed_by_rules
-        in_any_conversation = allowed_by_rules.get("", ())
         for side in self.sides.sides:
             _workspace, conversation = side.composer.draft_place
-            allowed_uses = allowed_by_rules.get(conversation, in_any_conversation)
-            side.composer.show_permission_modes(modes, bench.permission_mode, allowed_uses)
+            side.composer.show_permission_modes(
+                modes, bench.permission_mode, allowed_uses[conversation]
+            )
 
     def _show_permissions_of_shown_conversation(self) -> None:
-        if self.showing.workspace is not None:
-            self._show_permissions(self.showing.workspace)
+        bench = self.showing.workspace
+        if bench is not None:
+            self._show_permissions(bench, self._list_uses_allowed_in_sight(bench))
 
-    def _show_model_and_start_panel(self) -> None:
+    def _show_model_and_start_panel(
+        self, allowed_uses: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """Shows the model, and in the panel of a new conversation what the agent may do.
+        `allowed_uses`: what rules allow in a new conversation, with no name, if that is known.
+        """
         model = self.showing.main_model
         agent = self.showing.foreign_agent
         if agent:
@@ -351,11 +367,13 @@ class MainWindow(WindowFrame):
         if self.showing.conversation is None and model != DEMO_MODEL:
             model_of_new = model
         if bench is not None:
+            if allowed_uses is None:
+                allowed_uses = bench.list_uses_allowed_in([""])
             self.chat.empty.show_what_agent_may_do(
                 has_folder=bool(bench.allowed_folders),
                 mode=bench.permission_mode,
                 is_foreign_agent=bool(agent),
-                allowed_uses=bench.allowed_by_rules.get("", ()),
+                allowed_uses=allowed_uses[""],
                 model_of_new=model_of_new,
             )
         self.top.fit_top_bar()

@@ -14,7 +14,15 @@ from helix_desktop.fast_dataclass import dataclass
 
 # Only types: a window loads each part of the engine when it needs it.
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Coroutine,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from pathlib import Path
 
     from helix_desktop.engine.cache_entry_rows import (
@@ -295,8 +303,6 @@ class ShownWorkspace(Protocol):
     @property
     def everything_allowed_until(self) -> float: ...
     @property
-    def allowed_by_rules(self) -> Mapping[str, Sequence[str]]: ...
-    @property
     def slash_commands(self) -> ShownSlashCommands: ...
     @property
     def contents(self) -> ContentReader: ...
@@ -306,6 +312,7 @@ class ShownWorkspace(Protocol):
     def conversations_above(self) -> Callable[[str], Sequence[str]]: ...
 
     def describe_permission_modes(self) -> Mapping[str, str]: ...
+    def list_uses_allowed_in(self, conversations: Iterable[str]) -> Mapping[str, Sequence[str]]: ...
     def model_of_conversation(self, conversation: str) -> str: ...
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]: ...
     def list_conversations(self) -> Sequence[ConversationListRow]: ...

@@ -157,6 +157,16 @@ class WorkspacePermissions:
             self._add_rules(chosen_rules, context.conversation, answer.scope)
         return PermissionOutcome("user", answer.scope, answer.device)
 
+    def remove_rule_of_conversation(self, conversation: str, removed: PermissionRule) -> None:
+        """Forget what the user allowed for this conversation alone."""
+        earlier = self.rules_by_conversation.get(conversation, ())
+        kept = tuple(rule for rule in earlier if rule != removed)
+        if kept:
+            self.rules_by_conversation[conversation] = kept
+        else:
+            self.rules_by_conversation.pop(conversation, None)
+        self.tell_unsaved_rule()
+
     def _add_rules(self, choice: Sequence[PermissionRule], conversation: str, scope: str) -> None:
         """Keep the user's answer beyond this call: exactly the rules that the question named."""
         if scope == "conversation":

@@ -61,6 +61,7 @@ from helix_desktop.tools.home_access import CommandOpenings
 from helix_desktop.tools.permission import (
     ActionEffect,
     PermissionMode,
+    PermissionRule,
     ToolAction,
     list_asked_programs,
     list_uses_allowed_by_rules,
@@ -1120,22 +1121,36 @@ class Workbench:
             return 0.0
         return self._permissions.allowance.end_date
 
-    @property
-    def allowed_by_rules(self) -> Mapping[str, Sequence[str]]:
-        """Return what rules allow although the mode asks, as `list_uses_allowed_by_rules` names it:
-        for each conversation with rules of its own, and under "" for all others.
+    def list_uses_allowed_in(self, conversations: Iterable[str]) -> Mapping[str, Sequence[str]]:
+        """Return what rules allow in each of these conversations although the mode asks, as
+        `list_uses_allowed_by_rules` names it. A name that is empty: in a new conversation.
         """
         # Who watches the settings is told before the tools have the new rules.
         saved = system_prompt_and_settings.parse_permissions(self.workspace.settings)
-        rules_by_conversation = {"": saved.rules}
-        for conversation, own_rules in self._permissions.rules_by_conversation.items():
-            rules_by_conversation[conversation] = saved.rules + own_rules
         allowed_uses: dict[str, Sequence[str]] = {}
-        for conversation, rules in rules_by_conversation.items():
+        for conversation in conversations:
+            own_rules = self._permissions.rules_by_conversation.get(conversation, ())
             allowed_uses[conversation] = list_uses_allowed_by_rules(
-                rules, self._permissions.mode_in_force, sandboxed=self._permissions.sandboxed
+                saved.rules + own_rules,
+                self._permissions.mode_in_force,
+                sandboxed=self._permissions.sandboxed,
             )
         return allowed_uses
+
+    def list_rules_by_conversation(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Return what the user allowed for single conversations. It ends when the workspace is
+        closed.
+        """
+        tables_by_conversation: dict[str, Sequence[Mapping[str, Any]]] = {}
+        for conversation, rules in self._permissions.rules_by_conversation.items():
+            tables_by_conversation[conversation] = [rule.as_rule_table() for rule in rules]
+        return tables_by_conversation
+
+    def remove_rule_of_conversation(self, conversation: str, rule: Mapping[str, Any]) -> None:
+        """From now on, the user is asked again in this conversation before what the rule allows."""
+        self._permissions.remove_rule_of_conversation(
+            conversation, PermissionRule.parse_permission_rule(rule)
+        )
 
     def list_programs_of_command(self, command: str) -> tuple[AskedProgram, ...]:
         """Return what a command line would start, where another process asks for it, as a task

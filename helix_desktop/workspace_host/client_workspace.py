@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,9 +118,13 @@ class ClientWorkspace:
     def everything_allowed_until(self) -> float:
         return possible_time(self._description.everything_allowed_until)
 
-    @property
-    def allowed_by_rules(self) -> Mapping[str, Sequence[str]]:
-        return dict(self._description.allowed_by_rules)
+    def list_uses_allowed_in(self, conversations: Iterable[str]) -> Mapping[str, Sequence[str]]:
+        uses_by_conversation = dict(self._description.allowed_by_rules)
+        in_any_conversation = uses_by_conversation.get("", ())
+        allowed_uses: dict[str, Sequence[str]] = {}
+        for conversation in conversations:
+            allowed_uses[conversation] = uses_by_conversation.get(conversation, in_any_conversation)
+        return allowed_uses
 
     def describe_permission_modes(self) -> Mapping[str, str]:
         return dict(self._description.permission_modes)

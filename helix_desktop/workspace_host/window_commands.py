@@ -65,7 +65,9 @@ class WindowCommands:
         for item in bench.slash_commands.list_slash_commands(command.conversation):
             offered_commands.append(OfferedCommand(item.name, item.about))
         allowed_by_rules: list[tuple[str, tuple[str, ...]]] = []
-        for conversation, uses in bench.allowed_by_rules.items():
+        described_conversations = ["", *bench.list_rules_by_conversation()]
+        allowed_uses = bench.list_uses_allowed_in(described_conversations)
+        for conversation, uses in allowed_uses.items():
             allowed_by_rules.append((conversation, tuple(uses)))
         description = WorkspaceDescription(
             folders=tuple(folders),

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import getcoroutinelocals, iscoroutine
 from pathlib import Path
@@ -717,6 +717,7 @@ class FakeWorkbench(StandIn):
         self.permission_mode = "ask"
         self.everything_allowed_until = 0.0
         self.allowed_by_rules: dict[str, Sequence[str]] = {}
+        self.rules_by_conversation: dict[str, list[Mapping[str, Any]]] = {}
         self.rows = {row.id: row for row in rows}
         self.sessions: dict[str, FakeSession] = {}
         self.rules: list[ProjectItem] = []
@@ -919,6 +920,19 @@ class FakeWorkbench(StandIn):
 
     def describe_permission_modes(self) -> Mapping[str, str]:
         return {"ask": "Ask before commands", "plan": "Read only", "all": "Allow everything"}
+
+    def list_uses_allowed_in(self, conversations: Iterable[str]) -> Mapping[str, Sequence[str]]:
+        in_any_conversation = self.allowed_by_rules.get("", ())
+        return {
+            conversation: self.allowed_by_rules.get(conversation, in_any_conversation)
+            for conversation in conversations
+        }
+
+    def list_rules_by_conversation(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        return self.rules_by_conversation
+
+    def remove_rule_of_conversation(self, conversation: str, rule: Mapping[str, Any]) -> None:
+        self.rules_by_conversation[conversation].remove(rule)
 
     async def request_as_sent(
         self, conversation: str, seq: int | None, request: Request

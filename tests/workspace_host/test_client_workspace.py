@@ -227,7 +227,7 @@ async def test_what_others_choose_for_the_workspace_is_told_at_once(
 async def test_what_an_answer_allows_from_now_on_is_told_at_once(
     client: ClientWorkspace, bench: Workbench, scope: str
 ) -> None:
-    assert dict(client.allowed_by_rules) == {"": ()}
+    assert client.list_uses_allowed_in([""]) == {"": ()}
     session = await client.start_users_conversation()
     session.send_message((Text("write b.txt: text"),))
     await until(lambda: bool(session.questions), client)
@@ -238,20 +238,37 @@ async def test_what_an_answer_allows_from_now_on_is_told_at_once(
         in_others = ("edits",)
 
     def allowed_here() -> Sequence[str]:
-        return client.allowed_by_rules.get(session.id, client.allowed_by_rules[""])
+        return client.list_uses_allowed_in([session.id])[session.id]
 
     await until(lambda: allowed_here() == ("edits",), client)
-    assert client.allowed_by_rules[""] == bench.allowed_by_rules[""] == in_others
+    assert client.list_uses_allowed_in([""]) == bench.list_uses_allowed_in([""]) == {"": in_others}
     await bench.choose_permission_mode("allow edits")
     await until(lambda: allowed_here() == (), client)
+
+
+async def test_what_was_allowed_in_a_conversation_can_be_taken_back(
+    client: ClientWorkspace, bench: Workbench
+) -> None:
+    session = await client.start_users_conversation()
+    session.send_message((Text("write b.txt: text"),))
+    await until(lambda: bool(session.questions), client)
+    (number,) = session.questions
+    answer = PermissionAnswer(allowed=True, scope="conversation", rule=0)
+    session.answer_question(number, answer)
+    await until(lambda: session.id in bench.list_rules_by_conversation(), client)
+    for rule in bench.list_rules_by_conversation()[session.id]:
+        bench.remove_rule_of_conversation(session.id, rule)
+    assert not bench.list_rules_by_conversation()
+    await until(lambda: client.list_uses_allowed_in([session.id]) == {session.id: ()}, client)
+    assert not bench.workspace.settings.rules
 
 
 async def test_a_removed_rule_is_told_at_once(client: ClientWorkspace, bench: Workbench) -> None:
     rule = {"decision": "allow", "command": "make *"}
     await bench.change_settings({"permissions.rules": [rule]})
-    await until(lambda: client.allowed_by_rules[""] == ("some commands",), client)
+    await until(lambda: client.list_uses_allowed_in([""])[""] == ("some commands",), client)
     await bench.change_settings({"permissions.rules": []})
-    await until(lambda: client.allowed_by_rules[""] == (), client)
+    await until(lambda: client.list_uses_allowed_in([""])[""] == (), client)
 
 
 async def test_titles_pins_archive_and_trash_reach_the_list(client: ClientWorkspace) -> None:

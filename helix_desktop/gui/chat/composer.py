@@ -394,9 +394,8 @@ class Composer(QWidget):
         self._modes = modes
         self._current_mode = current
         self._allowed_uses = allowed_uses
-        self._mode_words = _name_mode_with_exceptions(current, allowed_uses)
-        if not self._mode_words:
-            self._mode_words = dict(modes).get(current, current)
+        name = dict(modes).get(current, current)
+        self._mode_words = name_mode_with_exceptions(current, name, allowed_uses)
         hint_lines = [
             tr("Permission mode"),
             describe_what_mode_asks(current),
@@ -839,13 +838,13 @@ def describe_what_rules_allow(allowed_uses: Sequence[str]) -> str:
     return tr("Already allowed: {uses}.", uses=QLocale().createSeparatedList(names))
 
 
-def _name_mode_with_exceptions(mode: str, allowed_uses: Sequence[str]) -> str:
-    """Returns a name for a mode that says by its own name that it asks before what rules allow.
-    Nothing for any other mode.
+def name_mode_with_exceptions(mode: str, own_name: str, allowed_uses: Sequence[str]) -> str:
+    """Returns another name for a mode that says by its own name that it asks before what rules
+    allow. Any other mode keeps its own name.
     """
     names = _name_uses(allowed_uses)
     if not names or mode not in MODES_THAT_SAY_WHAT_THEY_ASK:
-        return ""
+        return own_name
     if mode == ALLOW_EDITS:
         names = _name_uses(["edits", *allowed_uses])
     if len(names) > MOST_EXCEPTIONS_IN_NAME:

@@ -6,12 +6,17 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR
+from helix_desktop.gui.chat.composer import (
+    ALLOW_ALL,
+    ALLOW_ALL_FOR_AN_HOUR,
+    name_mode_with_exceptions,
+)
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.common.tool_words import name_tool_of_rule
@@ -86,6 +91,7 @@ class PermissionsPage(WorkspaceSettingsPage):
             "mode", tr("Permission mode"), about_mode, bench.permission_mode, tuple(modes), labels
         )
         self.add_field(mode_field, self._confirm_and_save_permission_mode)
+        self._show_what_rules_allow()
 
         self.add_heading(tr("Folders"))
         for root in bench.workspace.settings.roots:
@@ -103,7 +109,9 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.add_page_layout(self._rules)
         self.add_page_layout(self._build_new_rule_form())
         self.add_page_layout(self._build_rule_trial())
+        self._add_section_of_conversations()
         self._show_permission_rules()
+        self._show_rules_of_conversations()
 
         self._opened = list(bench.workspace.settings.openings)
         self._add_home_folder_section()
@@ -175,7 +183,23 @@ class PermissionsPage(WorkspaceSettingsPage):
             save()
 
     def _save_permission_mode(self, mode: str) -> None:
-        self._runner.run_in_background(self._bench.choose_permission_mode(mode), owner=self)
+        self._runner.run_in_background(
+            self._bench.choose_permission_mode(mode),
+            then=lambda _done: self._show_what_rules_allow(),
+            owner=self,
+        )
+
+    def _show_what_rules_allow(self) -> None:
+        """Names the mode in force as the message box does, with what rules allow beyond it."""
+        field = self.page_content.findChild(QComboBox, "mode")
+        if field is None:
+            return
+        allowed_uses = self._bench.list_uses_allowed_in([""])[""]
+        for name, description in self._bench.describe_permission_modes().items():
+            words = tr(description)
+            if name == self._bench.permission_mode:
+                words = name_mode_with_exceptions(name, words, allowed_uses)
+            field.setItemText(field.findData(name), words)
 
     def _show_permission_mode(self) -> None:
         """Shows the mode in force again after the user rejected another."""
@@ -184,12 +208,74 @@ class PermissionsPage(WorkspaceSettingsPage):
             field.setCurrentIndex(field.findData(self._bench.permission_mode))
 
     def _show_permission_rules(self) -> None:
+        self._shown_rules = self._list_all_rules()
         clear_layout(self._rules)
         for rule in self._bench.workspace.settings.rules:
             self._rules.addWidget(self._build_permission_rule_row(rule))
         if self._removed_rule is not None:
             removed_row = self._build_removed_rule_row(self._removed_rule)
             self._rules.insertWidget(self._removed_rule.row, removed_row)
+        self._show_what_rules_allow()
+
+    def _add_section_of_conversations(self) -> None:
+        """Adds the place for what the user allowed for single conversations, which is hidden while
+        there is nothing of this kind.
+        """
+        self._about_conversations = self.add_sentence(
+            tr("Allowed in single conversations, until the workspace is closed:")
+        )
+        self._rules_of_conversations = QVBoxLayout()
+        self.add_page_layout(self._rules_of_conversations)
+
+    def _show_rules_of_conversations(self) -> None:
+        self._shown_rules = self._list_all_rules()
+        clear_layout(self._rules_of_conversations)
+        for conversation, rules in self._bench.list_rules_by_conversation().items():
+            row = self._bench.conversation_row(conversation)
+            # Nobody can go on in a conversation that is gone.
+            if row is None:
+                continue
+            for rule in rules:
+                rule_row = self._build_row_of_conversation_rule(conversation, row.title, rule)
+                self._rules_of_conversations.addWidget(rule_row)
+        self._about_conversations.setVisible(self._rules_of_conversations.count() > 0)
+
+    def _build_row_of_conversation_rule(
+        self, conversation: str, title: str, rule: Mapping[str, Any]
+    ) -> QWidget:
+        row_widget = widgets.build_surface(self.page_content, "card")
+        label = widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget)
+        line = build_row((label, 1), owner=row_widget, margins=(12, 4, 6, 4), wraps=True)
+        line.addWidget(
+            widgets.build_plain_label(tr("In “{title}”", title=title), "small", row_widget)
+        )
+        remove = partial(self._remove_rule_of_conversation, conversation, rule)
+        accessible_name = tr("Remove the rule {rule}", rule=label.text())
+        remove_button = widgets.build_push_button(
+            tr("Remove"), row_widget, remove, "link", name=accessible_name
+        )
+        line.addWidget(remove_button)
+        return row_widget
+
+    def _remove_rule_of_conversation(self, conversation: str, rule: Mapping[str, Any]) -> None:
+        """Takes back what was allowed. There is no undo: the agent asks, and can be allowed again."""
+        self._bench.remove_rule_of_conversation(conversation, rule)
+        self._show_rules_of_conversations()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Shows what was allowed in the main window while this page was open."""
+        super().changeEvent(event)
+        if event.type() is not QEvent.Type.ActivationChange or not self.isActiveWindow():
+            return
+        # Rows are built anew only for a change, so that the keyboard stays on its button.
+        if self._list_all_rules() != self._shown_rules:
+            self._show_permission_rules()
+            self._show_rules_of_conversations()
+
+    def _list_all_rules(self) -> tuple[object, ...]:
+        rules_by_conversation = self._bench.list_rules_by_conversation()
+        of_conversations = [(name, list(rules)) for name, rules in rules_by_conversation.items()]
+        return list(self._bench.workspace.settings.rules), of_conversations
 
     def _build_removed_rule_row(self, removed: RemovedRule) -> QWidget:
         """Says in the place of a rule that it was removed, until something else is done to them."""

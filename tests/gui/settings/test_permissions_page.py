@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QCheckBox, QFileDialog, QLabel, QMessageBox
+from PySide6.QtWidgets import QCheckBox, QComboBox, QFileDialog, QLabel, QMessageBox
 
 from helix_desktop.gui.common.setting_fields import LongTextField
 from helix_desktop.gui.main_window import MainWindow
@@ -44,6 +44,42 @@ def test_a_removed_rule_can_be_brought_back_to_its_place(
     QTest.mouseClick(button(page, "Undo"), Qt.MouseButton.LeftButton)
     assert bench.workspace.settings.rules == [first, second]
     assert page._rules.count() == 2
+
+
+def test_the_mode_is_named_as_in_the_message_box(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """The page said "Ask before commands" while the message box named what rules allow."""
+    bench.allowed_by_rules = {"": ("some commands",)}
+    page = PermissionsPage(bench, program, window.background_runner)
+    mode = page.page_content.findChild(QComboBox, "mode")
+    assert mode is not None
+    assert mode.currentText() == "Ask, but allow some commands"
+    bench.allowed_by_rules = {}
+    page._command.setText("ls")
+    QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
+    assert mode.currentText() == "Ask before commands"
+    assert mode.itemText(mode.findData("plan")) == "Read only"
+
+
+def test_what_is_allowed_in_a_conversation_is_listed_and_can_be_removed(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    (conversation, *_others) = bench.rows
+    rule = {"decision": "allow", "command": "cargo test *"}
+    page = PermissionsPage(bench, program, window.background_runner)
+    assert page._about_conversations.isHidden()
+    bench.rules_by_conversation = {conversation: [rule], "gone": [rule]}
+    page.show()
+    page.activateWindow()
+    QTest.qWaitForWindowActive(page)
+    assert not page._about_conversations.isHidden()
+    shown = said(page)
+    assert f"In “{bench.rows[conversation].title}”" in shown
+    assert shown.count("Allow · cargo test *") == 1
+    QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
+    assert bench.rules_by_conversation == {conversation: [], "gone": [rule]}
+    assert page._about_conversations.isHidden()
 
 
 def test_a_rule_of_a_file_tool_is_for_a_path_and_one_that_never_applies_says_so(
