@@ -9,6 +9,7 @@ from typing import Any
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
+from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -28,6 +29,7 @@ from helix_desktop.gui.question_dialogs import (
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.settings.installation_port import Installation, RuleProblem
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import read_shown_names, tr, translate_name
 from helix_desktop.gui.workbench_types import HomeOpening, Workbench
 
@@ -49,7 +51,7 @@ def describe_permission_rule(rule: Mapping[str, Any]) -> str:
         limits.append(name_tool_of_rule(str(rule["tool"])))
     for name in ("path", "command"):
         if rule.get(name):
-            limits.append(str(rule[name]))
+            limits.append(mark_on_one_line(str(rule[name])))
     if not limits:
         limits.append(tr("everything"))
     parts += limits
@@ -246,9 +248,8 @@ class PermissionsPage(WorkspaceSettingsPage):
         row_widget = widgets.build_surface(self.page_content, "card")
         label = widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget)
         line = build_row((label, 1), owner=row_widget, margins=(12, 4, 6, 4), wraps=True)
-        line.addWidget(
-            widgets.build_plain_label(tr("In “{title}”", title=title), "small", row_widget)
-        )
+        place = tr("In “{title}”", title=make_safe_text(title))
+        line.addWidget(widgets.build_plain_label(place, "small", row_widget))
         remove = partial(self._remove_rule_of_conversation, conversation, rule)
         accessible_name = tr("Remove the rule {rule}", rule=label.text())
         remove_button = widgets.build_push_button(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
@@ -80,6 +82,22 @@ def test_what_is_allowed_in_a_conversation_is_listed_and_can_be_removed(
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
     assert bench.rules_by_conversation == {conversation: [], "gone": [rule]}
     assert page._about_conversations.isHidden()
+
+
+def test_nothing_is_hidden_in_a_rule_or_in_the_title_of_its_conversation(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """Rules come with an imported workspace, and a title may be a model's."""
+    (conversation, *_others) = bench.rows
+    hidden = "cargo \N{RIGHT-TO-LEFT OVERRIDE}tset"
+    rule = {"decision": "allow", "command": hidden}
+    bench.workspace.settings.rules.append(rule)
+    bench.rules_by_conversation = {conversation: [rule]}
+    bench.rows[conversation] = replace(bench.rows[conversation], title=hidden)
+    page = PermissionsPage(bench, program, window.background_runner)
+    shown = said(page)
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in shown
+    assert shown.count("⟨202E⟩") == 3
 
 
 def test_a_rule_of_a_file_tool_is_for_a_path_and_one_that_never_applies_says_so(
