@@ -75,9 +75,10 @@ class ConversationSpending:
         self,
         heard: Callable[[], None] = lambda: None,
         retrying: Callable[[RetryDelay], None] = lambda _: None,
+        wrote: Callable[[], None] | None = None,
     ) -> ModelInquiry:
         return ModelInquiry(
-            self._conversation.append_facts, self.refuse_past_limit, heard, retrying
+            self._conversation.append_facts, self.refuse_past_limit, heard, retrying, wrote
         )
 
     def refuse_past_limit(self) -> None:

@@ -275,6 +275,8 @@ class FoldDocumentWriter:
     _next_failure: asyncio.Future[None] | None = None
     # When the last piece of a document was written. Each one has the whole time limit.
     _piece_done_at: float = -math.inf
+    # When a model last wrote a word, unless it has written far more than it was asked for.
+    _wrote_at: float = -math.inf
 
     async def write_document(
         self,
@@ -292,6 +294,7 @@ class FoldDocumentWriter:
         self.heard_at = math.inf
         self.forget_failed_tries()
         self._piece_done_at = -math.inf
+        self._wrote_at = -math.inf
         start_time = self.clock.steady_time()
         reason = reason_not_to_fold(material)
         if reason:
@@ -307,7 +310,9 @@ class FoldDocumentWriter:
             )
             return WrittenDocument(fold, material)
 
-        inquiry = self.spending.build_model_inquiry(self._note_activity, self._note_failed_try)
+        inquiry = self.spending.build_model_inquiry(
+            self._note_activity, self._note_failed_try, self._remember_time_of_words
+        )
         question = await self._build_question(material, document_plan.state)
         task = _WritingTask(material, document_plan, question, inquiry, seconds)
         all_attempts = list(self._writing_attempts(material))
@@ -414,30 +419,34 @@ class FoldDocumentWriter:
     ) -> str:
         """Wait for a document as long as a turn may. Return an empty string once it is written,
         or why it is given up: it took too long, or no model said anything for too long.
+
+        A slow model may write for many minutes. As long as words come, it is waited for: the limit
+        is the time without a word of the document.
         """
         loop = asyncio.get_running_loop()
         start_time = loop.time()
         most_seconds = seconds + self.seconds_added_for_document()
         most_silence = policy.panic_silence + round(self.seconds_of_silent_reading())
         while not work.done():
-            # Each piece of a document has the whole time.
-            piece_began_at = max(start_time, self._piece_done_at)
+            # Each piece of a document has the whole time, and after each word it begins anew.
+            last_progress = max(start_time, self._piece_done_at, self._wrote_at)
             if self._failed.why:
                 # A server that answers with an error usually has the same answer for the message: it
                 # is waited for, so that the agent keeps what it knows, but not as long as one that
                 # reads and writes.
-                end_of_tries = piece_began_at + seconds
+                end_of_tries = last_progress + seconds
                 if max(loop.time(), self._next_try_at) >= end_of_tries:
                     return _as_one_reason(self._failed.describe_tries(loop.time() - self.heard_at))
                 seconds_left = end_of_tries - loop.time()
                 silence_left = math.inf
             else:
-                seconds_left = piece_began_at + most_seconds - loop.time()
+                seconds_left = last_progress + most_seconds - loop.time()
                 # As long as no model has been asked, the silence may last for ever.
                 end_of_silence = max(start_time, self.heard_at) + most_silence
                 silence_left = end_of_silence - loop.time()
             if seconds_left <= 0:
-                return f"the summary was not finished within {most_seconds:.0f} seconds"
+                seconds_waited = loop.time() - start_time
+                return f"the summary was not finished within {seconds_waited:.0f} seconds"
             if silence_left <= 0:
                 return f"there was no response for {most_silence:g} seconds"
             # A model may be asked or speak meanwhile, so no wait is longer than a silence.
@@ -469,6 +478,9 @@ class FoldDocumentWriter:
         self.forget_failed_tries()
         if had_failed:
             self.notify_retry()
+
+    def _remember_time_of_words(self) -> None:
+        self._wrote_at = asyncio.get_running_loop().time()
 
     def _note_failed_try(self, delay: RetryDelay) -> None:
         self._failed.add_failed_try(delay.why)

@@ -423,7 +423,10 @@ THRESHOLDS = (
         name="summary_wait",
         group="Safety",
         title="Time limit for a summary",
-        sentence=("How long a model may take to write a summary before another model is tried."),
+        sentence=(
+            "How long a model that writes a summary may go without a word before another model is "
+            "tried."
+        ),
         default=180.0,
         low=0.01,
         high=3600,
@@ -434,8 +437,8 @@ THRESHOLDS = (
         group="Safety",
         title="Time limit for a summary when the context window is full",
         sentence=(
-            "How long to wait for a summary before continuing without one, if the next request "
-            "wouldn't fit in the context window."
+            "How long to wait without a word of a summary before continuing without one, if the "
+            "next request wouldn't fit in the context window."
         ),
         default=60.0,
         low=0,

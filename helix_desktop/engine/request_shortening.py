@@ -246,7 +246,9 @@ class RequestShortener:
         conversation = self._conversation
         name = conversation.new_fold_name(FoldKind.HANDOVER)
         ways = self._aid.failed.ways_left(FoldKind.HANDOVER)
-        writing = self._writer.write_document(material, name, seconds, ways)
+        # A slow model that is waited for longer is also asked for longer.
+        most_seconds = seconds + self._writer.seconds_added_for_document()
+        writing = self._writer.write_document(material, name, most_seconds, ways)
         writing_task = self._aid.spawn(writing, name=f"handover of {conversation.id}")
         try:
             with self._aid.show_writing(material.plan, writing_task):

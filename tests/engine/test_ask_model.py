@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from helix_desktop.engine import request_building
-from helix_desktop.engine.ask_model import MOST_TRIES, append_question, build_material_request
+from helix_desktop.engine.ask_model import (
+    MOST_TRIES,
+    WAITED_FOR_CHARACTERS,
+    append_question,
+    build_material_request,
+)
 from helix_desktop.engine.facts import Purpose, Reasoning, Spent, Stop, Text, Usage
 from helix_desktop.engine.messages import Delta, Reply, Request, TextDelta
 from helix_desktop.errors import ModelFailed, ModelOverloaded
@@ -129,6 +135,57 @@ async def test_a_stream_without_a_reply_has_failed() -> None:
         await inquiry().ask_for_text(
             Endless(), build_material_request("m", "q", Purpose.HANDOVER), 5
         )
+
+
+@dataclass
+class Rambling:
+    """A model that writes words without end."""
+
+    words: int = 0
+    model_name: str = "rambling"
+
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
+        while True:
+            self.words += 1
+            yield TextDelta("word ")
+            await asyncio.sleep(0.001)
+
+
+async def test_a_model_that_writes_without_end_is_waited_for_until_it_wrote_far_too_much() -> None:
+    model = Rambling()
+    moved = list[int]()
+    asking = replace(inquiry(), wrote=lambda: moved.append(model.words))
+    request = build_material_request("m", "q", Purpose.HANDOVER, 50)
+    async with asyncio.timeout(60):
+        with pytest.raises(ModelFailed, match="did not finish within"):
+            await asking.ask_for_text(model, request, 0.5)
+    assert moved == list(range(1, 50 * WAITED_FOR_CHARACTERS // len("word ") + 1))
+
+
+@dataclass
+class OneAtATime:
+    """A slow server that answers a request once it is done with the one before."""
+
+    free: asyncio.Lock = field(default_factory=asyncio.Lock)
+    model_name: str = "slow"
+
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
+        async with self.free:
+            for _ in range(60):
+                await asyncio.sleep(0.05)
+                yield TextDelta("word ")
+            yield Reply((Text("words"),), Stop.END)
+
+
+async def test_a_reply_that_has_to_wait_for_another_one_is_waited_for_while_that_is_written() -> (
+    None
+):
+    asking = replace(inquiry(), wrote=lambda: None)
+    request = build_material_request("m", "q", Purpose.HANDOVER, 500)
+    model = OneAtATime()
+    # Each reply takes three seconds.
+    replies = await asyncio.gather(*[asking.ask_for_text(model, request, 2) for _ in range(3)])
+    assert replies == ["words"] * 3
 
 
 def test_requests_of_both_ways_are_legal() -> None:

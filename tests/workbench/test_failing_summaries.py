@@ -7,25 +7,36 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.engine.facts import FoldFailed, ModelReplied, ModelRole, ModelSet, Text
+from helix_desktop.engine.facts import (
+    Folded,
+    FoldFailed,
+    FoldKind,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    Text,
+)
+from helix_desktop.engine.fold_document_writer import LOST_PART
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FoldProgress
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
-from tests.peers.chat_server import ChatServer, refused, reply, too_long
-from tests.peers.peer import Answer, Pause, Seen
+from tests.peers.chat_server import ChatServer, chunk, refused, reply, too_long
+from tests.peers.peer import Answer, Pause, Piece, Seen, sse
 from tests.workbench.recorded import ASIDES, texts_of
 
 SILENCE = 1.0  # A message waits so long for a model that says nothing,
 LONGEST_WAIT = 4.0  # and so long for one that fails, if its next try is not later.
 BUSY = 10.0  # A busy computer may take so much longer. The defects waited for 20 seconds or more.
+SLOW_WAIT = 8.0  # A message waits so long for a model that has not written a word.
+SECONDS_OF_WORD = 0.2
 INTERNAL_ERROR = "peer says: internal error."
 
 
@@ -80,7 +91,10 @@ class Waiting:
 
 @asynccontextmanager
 async def waiting_conversation(
-    home: Path, answer: Callable[[], Answer], longest_wait: float = LONGEST_WAIT
+    home: Path,
+    answer: Callable[[], Answer],
+    longest_wait: float = LONGEST_WAIT,
+    silence: float = SILENCE,
 ) -> AsyncIterator[Waiting]:
     """With the real clock: what is tried is how long a message waits."""
     places = program_folders.find_program_folders(home / "home")
@@ -93,7 +107,7 @@ async def waiting_conversation(
         folder.mkdir()
         bench = await desk.create_workspace("Pairs", folder)
         await bench.choose_context_policy(
-            "layered", {"panic_silence": SILENCE, "panic_wait": longest_wait}
+            "layered", {"panic_silence": silence, "panic_wait": longest_wait}
         )
         await bench.choose_model_for_role("peer/large")
         session = await bench.start_conversation()
@@ -235,3 +249,33 @@ async def test_a_summary_that_is_stopped_while_a_message_waits_is_not_begun_agai
         assert await waiting.seconds_until_sent() < LONGEST_WAIT + BUSY
         assert [one.done for one in waiting.told] == [False, False, True]
         assert waiting.reasons() == []
+
+
+@pytest.mark.parametrize("field", ["content", "reasoning_content"])
+async def test_a_model_that_writes_slowly_is_waited_for_as_long_as_words_come(
+    tmp_path: Path, field: str
+) -> None:
+    """The defect: a model on a slow computer, which writes five tokens a second, was cut off after
+    a minute in the middle of its summary, and the message was sent without one.
+    """
+    summary = reply("The story is about words.")
+    word = sse(chunk({field: "word "}))[0]
+    slow_words: list[Piece] = []
+    # They take longer than the message waits for a model that says nothing.
+    for _ in range(round(SLOW_WAIT * 1.5 / SECONDS_OF_WORD)):
+        slow_words += [word, Pause(SECONDS_OF_WORD)]
+    slow = replace(summary, pieces=(*slow_words, *summary.pieces))
+    async with waiting_conversation(
+        tmp_path, lambda: summary, longest_wait=SLOW_WAIT, silence=50.0
+    ) as waiting:
+        answers = iter([slow])
+        waiting.server.answer_to_asides = lambda: next(answers, summary)
+        seconds = await waiting.seconds_until_sent()
+        assert waiting.reasons() == []
+        assert seconds > SLOW_WAIT
+        folds = [one.fact for one in waiting.session.all_facts if isinstance(one.fact, Folded)]
+        (handover,) = [fold for fold in folds if fold.kind is FoldKind.HANDOVER]
+        assert handover.model == "peer/small"
+        # The part that was written slowly is in the summary too.
+        asked = [texts_of(body["messages"][-1]) for body in waiting.server.bodies]
+        assert not any(LOST_PART in question for question in asked)
