@@ -154,6 +154,7 @@ def _print_run_summary(arguments: Namespace, statuses: Sequence[dict[str, Any]])
     figures_by_conversation = {}
     unrecorded = ""
     unfolded = ""
+    unserved = ""
     unread = UnreadSum()
     beside = 0
     for status in statuses:
@@ -166,12 +167,14 @@ def _print_run_summary(arguments: Namespace, statuses: Sequence[dict[str, Any]])
             unrecorded = status.get("unrecorded", "")
         if not unfolded:
             unfolded = status.get("unfolded", "")
+        if not unserved:
+            unserved = status.get("unserved", "")
     all_figures = list(figures_by_conversation.values())
     if arguments.json:
         summary = json.dumps(all_figures)
     else:
         summary = wrapped_agent.format_run_summary(
-            all_figures, unrecorded, beside, unfolded, describe_unread_requests(unread)
+            all_figures, unrecorded, beside, unfolded, describe_unread_requests(unread), unserved
         )
     print_text(summary, file=sys.stderr)
 

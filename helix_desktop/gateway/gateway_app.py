@@ -222,6 +222,9 @@ class GatewayApp:
         reason_not_folded = self.memory.unfolded.get(registration.token)
         if reason_not_folded:
             status["unfolded"] = reason_not_folded
+        reason_not_served = self.memory.unserved.get(registration.token)
+        if reason_not_served:
+            status["unserved"] = reason_not_served
         unread = self.memory.unread.get(registration.token)
         if unread is not None:
             status["unread"] = asdict(unread)

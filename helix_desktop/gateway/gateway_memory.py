@@ -67,7 +67,8 @@ class GatewayMemory:
     default one). `recording_behind`: by session, the tasks that record a request which
     was forwarded before. `unrecorded`: by token, why its requests were not recorded.
     `unfolded`: by token, why its requests were recorded and not folded. `unread`: by token, what
-    is known of its requests that became no facts.
+    is known of its requests that became no facts. `unserved`: by token, why its provider does not
+    answer in the protocol that the agent uses.
     `refused_conversations`: whose provider refused the recall tools.
     """
 
@@ -85,6 +86,7 @@ class GatewayMemory:
     unrecorded: dict[str, str] = field(default_factory=dict)
     unfolded: dict[str, str] = field(default_factory=dict)
     unread: dict[str, UnreadSum] = field(default_factory=dict)
+    unserved: dict[str, str] = field(default_factory=dict)
     agent_activity: dict[str, AgentActivity] = field(default_factory=dict)
     last_arrival: LastArrival | None = None
     tasks: OwnedTasks = field(default_factory=lambda: OwnedTasks("gateway"))

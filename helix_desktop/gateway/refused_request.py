@@ -22,7 +22,7 @@ from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.sent_body import AnsweredBody, SentBody, build_sent_body
 from helix_desktop.json_values import text_at
 from helix_desktop.protocols.known_refusals import CONTEXT_TOO_LONG, TOO_LONG_FOR_GATEWAY
-from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.protocols.protocol_table import PROTOCOL_TITLES, WIRE_MODULES
 from helix_desktop.protocols.provider_failures import window_in_refusal
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ REFUSED_WITHOUT = (
 )
 TOO_LONG_PHRASES = [phrase.encode() for phrase in TOO_LONG_FOR_GATEWAY]
 LONGEST_REASON = 10_000  # Of a refusal's text, this many characters are looked at.
+# The statuses of a server that does not have the path, and so not the protocol.
+WITHOUT_PATH = (404, 405, 501)
 ABOUT_THE_FORM = (400, 422)  # The statuses of a refusal because of what the request says.
 
 
@@ -69,6 +71,11 @@ class RefusedRequest:
             was_something_taken_out = own_body.pieces is not None
             if was_something_taken_out and not is_too_long:
                 refusal = _refusal_without_what_was_taken_out(refusal)
+        if _is_about_protocol(refusal):
+            status = refusal.response.status_code
+            self.memory.unserved[self.sending.incoming.registration.token] = (
+                describe_missing_protocol(self.sending.url, self.request.body.wire, status)
+            )
         await self.sending.send_refusal(refusal)
         return None
 
@@ -157,6 +164,31 @@ def _is_about_length(refusal: ProviderRefusal) -> bool:
         if phrase in text:
             return True
     return CONTEXT_TOO_LONG.search(_text_of_refusal(refusal)) is not None
+
+
+def _is_about_protocol(refusal: ProviderRefusal) -> bool:
+    """Whether the server seems to lack the protocol. It may also answer so about an unknown model,
+    and then names the word.
+    """
+    if refusal.response.status_code not in WITHOUT_PATH:
+        return False
+    words = _text_of_refusal(refusal).lower()
+    return "model" not in words and "deployment" not in words
+
+
+def describe_missing_protocol(url: str, asked: str, status: int) -> str:
+    """Describe that a server has no path for a protocol, and what to do."""
+    host = httpx.URL(url).netloc.decode()
+    title = PROTOCOL_TITLES[asked]
+    return f"{host} answered requests in {title} with {status}, so it does not seem to have this protocol. Check the address, let the agent use another protocol, or name a server that has {title}."
+
+
+def describe_other_protocol(url: str, asked: str, answered: str) -> str:
+    """Describe that a server answers in another protocol than it was asked in, and what to do."""
+    host = httpx.URL(url).netloc.decode()
+    title = PROTOCOL_TITLES[asked]
+    title_of_answer = PROTOCOL_TITLES[answered]
+    return f"{host} answered a request in {title} with a reply in {title_of_answer}, which the agent cannot read. Let the agent use {title_of_answer}, or name a server that has {title}."
 
 
 def _text_of_refusal(refusal: ProviderRefusal) -> str:

@@ -45,7 +45,11 @@ from helix_desktop.protocols.gateway_message import (
 )
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter
-from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
+from helix_desktop.protocols.protocol_table import (
+    MESSAGE_FIELDS,
+    WIRE_MODULES,
+    find_protocol_of_reply,
+)
 from helix_desktop.protocols.provider_failures import retry_after_seconds
 
 log = logging.getLogger(__name__)
@@ -126,6 +130,8 @@ class ReplyRelay:
     on_first_bytes: Callable[[], object] | None = None
     # Called before the provider is asked again, behind a reply that is recorded.
     on_asking_again: Callable[[], object] = lambda: None
+    # The protocol of what the provider answered, as soon as its reply says it.
+    answered_protocol: str = ""
     _started: float = field(default_factory=time.monotonic)
     _has_reply_begun: bool = False  # The provider has sent an event that is no error.
     # What the agent sees of all replies so far as one message: their texts and its own calls.
@@ -333,6 +339,8 @@ class ReplyRelay:
             stream.assembler.add_reply_event(event)
             if not _is_error_event(event):
                 self._has_reply_begun = True
+            if not self.answered_protocol:
+                self.answered_protocol = find_protocol_of_reply(event)
         bytes_for_agent = b""
         if self.tools:
             bytes_for_agent = self.call_filter.filter_event(raw, event)
@@ -406,6 +414,7 @@ class ReplyRelay:
         coding = provider_reply_bodies.coding_of_reply(response)
         try:
             value = await provider_reply_bodies.parse_whole_reply(raw, coding)
+            self.answered_protocol = find_protocol_of_reply(value)
             answer = self._parse_answer(value)
         except _UNREADABLE:
             await self._send_in_one_piece(response, raw)

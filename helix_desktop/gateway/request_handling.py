@@ -27,7 +27,7 @@ from helix_desktop.gateway.gateway_memory import GatewayMemory
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.provider_choice import address_of_provider
 from helix_desktop.gateway.provider_reply_bodies import read_refusal
-from helix_desktop.gateway.refused_request import RefusedRequest
+from helix_desktop.gateway.refused_request import RefusedRequest, describe_other_protocol
 from helix_desktop.gateway.reply_relay import (
     RecordedRequest,
     ReplyRelay,
@@ -171,7 +171,8 @@ class AgentRequestHandler:
                 await self._relay_and_record(found_request, answered, conversations)
             else:
                 await self._send_again(found_request, body, response, conversations)
-            activity.failure = ""
+            token = self.sending.incoming.registration.token
+            activity.failure = self.memory.unserved.get(token, "")
         except (httpx.HTTPError, ProviderUnreachable) as error:
             if self.sending.is_begun:
                 # The agent has a part of the reply, so it was not refused.
@@ -444,7 +445,20 @@ class AgentRequestHandler:
                 conversations,
                 is_unchanged=is_unchanged,
             )
-        await relay.relay_until_answered(answered.response)
+        try:
+            await relay.relay_until_answered(answered.response)
+        finally:
+            self._note_answered_protocol(wire, relay.answered_protocol)
+
+    def _note_answered_protocol(self, asked: str, answered: str) -> None:
+        """Remember whether the provider answers in the agent's protocol, for the status. `answered`
+        is empty if the reply does not say it.
+        """
+        token = self.sending.incoming.registration.token
+        if answered == asked:
+            self.memory.unserved.pop(token, None)
+        elif answered:
+            self.memory.unserved[token] = describe_other_protocol(self.sending.url, asked, answered)
 
     def _remember_sent(
         self,

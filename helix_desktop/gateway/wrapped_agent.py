@@ -139,12 +139,16 @@ def format_run_summary(
     beside: int = 0,
     unfolded: str = "",
     unread: str = "",
+    unserved: str = "",
 ) -> str:
     """Return what is known of a run's cost and savings. `unrecorded`: why requests were
     not recorded. `beside`: so many were answered that belong to no conversation here.
     `unfolded`: why nothing was shortened. `unread`: a sentence about requests that went on unread.
+    `unserved`: why the provider does not answer in the agent's protocol.
     """
     unpaid: list[str] = []
+    if unserved:
+        unpaid.append(unserved)
     if unfolded:
         unpaid.append(f"nothing was shortened. {unfolded}")
     if unrecorded:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
+from helix_desktop.json_values import text_at
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gateway_message import Json
 from helix_desktop.protocols.gateway_protocol import GatewayProtocol
@@ -25,6 +26,30 @@ MESSAGE_FIELDS: Mapping[str, str] = {
 CALL_FILTERS: Mapping[str, Callable[..., HiddenCallFilter]] = {
     name: protocol.call_filter for name, protocol in PROTOCOLS.items()
 }
+# What people know the protocols by.
+PROTOCOL_TITLES: Mapping[str, str] = {
+    anthropic_gateway.NAME: "Anthropic Messages",
+    chat_gateway.NAME: "OpenAI Chat Completions",
+    responses_gateway.NAME: "OpenAI Responses",
+    gemini_gateway.NAME: "Gemini",
+}
+
+
+def find_protocol_of_reply(value: Json) -> str:
+    """Return the protocol of a whole reply or of an event of a stream, or an empty string if
+    the value alone does not say it.
+    """
+    kind = text_at(value, "type")
+    object_kind = text_at(value, "object")
+    if object_kind.startswith("chat.completion"):
+        return chat_gateway.NAME
+    if object_kind == "response" or kind.startswith("response."):
+        return responses_gateway.NAME
+    if kind in ("message", "message_start"):
+        return anthropic_gateway.NAME
+    if isinstance(value, dict) and "candidates" in value:
+        return gemini_gateway.NAME
+    return ""
 
 
 def with_messages(wire: str, body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:

@@ -290,6 +290,44 @@ async def test_the_window_is_told_why_an_agents_last_request_was_not_answered(
         assert (agent["requests"], agent["failure"]) == (2, "")
 
 
+CHAT_EVENTS = b"".join(
+    b'data: {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": '
+    + delta
+    + b"}]}\n\n"
+    for delta in (b'{"role": "assistant", "content": "Hello"}', b"{}")
+)
+CHAT_REPLY = Raw(CHAT_EVENTS + b"data: [DONE]\n\n", media_type="text/event-stream")
+NO_PATH = Raw(b'{"error": {"message": "File Not Found"}}', status=404)
+NO_MODEL = Raw(b'{"error": {"message": "The model x does not exist"}}', status=404)
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (CHAT_REPLY, "with a reply in OpenAI Chat Completions, which the agent cannot read. Let"),
+        (NO_PATH, "OpenAI Responses with 404, so it does not seem to have this protocol. Check"),
+        (NO_MODEL, ""),
+    ],
+)
+async def test_a_server_without_the_agents_protocol_is_named_until_one_answers(
+    tmp_path: Path, reply: Raw, words: str
+) -> None:
+    """The agent only said that a stream had ended, and eight requests got no answer."""
+    async with running(tmp_path, sees_all=True) as here:
+        replies: list[Any] = [reply, [Says("Hello")]]
+        here.provider.script = lambda _: replies.pop(0)
+        agent = Agent("openai-responses", here.url)
+        agent.say("look")
+        await here.client.post(agent.url + agent.path, json=agent.body())
+        (row,) = (await here.status())["agents"]
+        assert words in row["failure"]
+        assert bool(row["failure"]) == bool(words)
+        assert here.app.memory.unserved.get("token", "") == row["failure"]
+        await here.client.post(agent.url + agent.path, json=agent.body())
+        (row,) = (await here.status())["agents"]
+        assert row["failure"] == ""
+
+
 async def test_requests_of_a_workspace_that_cannot_be_opened_go_on_unfolded(
     tmp_path: Path, expect: Expect
 ) -> None:

@@ -170,6 +170,9 @@ def test_the_closing_line_says_nothing_it_does_not_know() -> None:
     assert wrapped_agent.format_run_summary([one], unfolded="Why.").splitlines()[1:] == [
         "Helix Desktop: nothing was shortened. Why."
     ]
+    assert wrapped_agent.format_run_summary([one], unserved="Why.").splitlines()[1:] == [
+        "Helix Desktop: Why."
+    ]
     assert wrapped_agent.format_run_summary([], unread="1 request.") == "Helix Desktop: 1 request."
     assert wrapped_agent.format_run_summary([], beside=1) == beside
     assert wrapped_agent.format_run_summary([one], "The disk is full.", 1).splitlines()[1:] == [
