@@ -43,6 +43,8 @@ LEAST_SHOWN_DOLLARS = 0.0005  # A smaller cost would be shown as nothing.
 BAR = 60  # The minimum width of the meter in pixels.
 MOST_BAR = 132  # The maximum width of the meter in pixels, at 100 % text size.
 LEAST_BAR = 20  # The minimum width of the meter where there is no room for the figures.
+# Beside several ways to send, so many pixels of the permission mode's name can be read.
+READ_OF_MODE = 150
 LEAST_BESIDE_WAYS = 110  # Attach, a shortened mode and a short bar need so many pixels.
 # In a window of less height, queued messages, attachments and a text leave no room for margins.
 LOW_WINDOW = 440
@@ -710,8 +712,7 @@ class Composer(QWidget):
         self._is_stop_beside = False
         self._send.setText(self._send_words)
         self._steer.setText(tr("Send now"))
-        least_beside = self._theme.zoomed_pixels(LEAST_BESIDE_WAYS)
-        needed_for_one_line = self._width_of_shown(self._ways()) + least_beside
+        needed_for_one_line = self._width_of_shown(self._ways()) + self._width_beside_ways()
         height_of_row = 0
         if self._inner_width() < needed_for_one_line:
             self._row.setDirection(QBoxLayout.Direction.TopToBottom)
@@ -732,6 +733,22 @@ class Composer(QWidget):
             self._beside.insertWidget(2, self._stop)
         elif was_stop_beside and not self._is_stop_beside:
             self._ways_row.insertWidget(2, self._stop)
+
+    def _width_beside_ways(self) -> int:
+        """The pixels that the controls beside the ways to send need."""
+        px = self._theme.zoomed_pixels
+        shown_ways = [button for button in self._ways() if not button.isHidden()]
+        if len(shown_ways) < 2 or self._is_window_low():
+            return px(LEAST_BESIDE_WAYS)
+        self._attach.setText("+")
+        width = self._width_of_shown((self._attach, self._mode))
+        self._attach.setText(tr("+ Attach"))
+        if not self._mode.isHidden():
+            name_width = self._mode.fontMetrics().horizontalAdvance(self._mode_words)
+            width -= max(name_width - px(READ_OF_MODE), 0)
+        if self._measured.window > 0:
+            width += self._figures.sizeHint().width() + px(22)
+        return max(width, px(LEAST_BESIDE_WAYS))
 
     def _do_ways_fit(self) -> bool:
         width = self._width_of_shown(self._ways()) - self._theme.zoomed_pixels(10)

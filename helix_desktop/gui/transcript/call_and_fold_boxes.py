@@ -12,6 +12,7 @@ from helix_desktop.gui.translation import tr
 
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 _DASHES = [1.75, 1.0]
+_COLONS = (": ", "：")  # The second one is Chinese.
 # The corners of an arrow, in steps from the left and from the middle of its line.
 _ARROW_RIGHT = ((1.5, -1.0), (2.5, 0.0), (1.5, 1.0))
 _ARROW_DOWN = ((1.0, -0.5), (2.0, 0.5), (3.0, -0.5))
@@ -185,11 +186,10 @@ class FoldLineBox(LayoutBox):
         """
         super().__init__(ink, width)
         self.height = ink.scaled_pixels(18)
-        self._words = words
         self._ending = ""
         if undone:
             self._ending = " · " + tr("undone")
-        self.text = self._words + self._ending
+        self.text = words + self._ending
         self._words_font = QFont(ink.small)
         self._words_font.setStrikeOut(undone)
         self._link = link
@@ -201,6 +201,11 @@ class FoldLineBox(LayoutBox):
         content_width = min(words_width + self._link_width, room)
         self._content_area = QRectF((width - content_width) / 2, 0, content_width, self.height)
         self.hot_spots = [HotSpot(self._content_area, act, words)]
+
+        metrics = QFontMetricsF(self._words_font)
+        room_for_words = content_width - self._link_width + 1
+        room_for_words -= metrics.horizontalAdvance(self._ending)
+        self.shown_words = _elide_before_figures(words, metrics, room_for_words)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         """Draws one line from left to right: the words, which are shortened if there is no room
@@ -220,15 +225,13 @@ class FoldLineBox(LayoutBox):
         at_left = _MIDDLE | Qt.AlignmentFlag.AlignLeft
         metrics = QFontMetricsF(self._words_font)
         words_area = self._content_area.adjusted(0, 0, -self._link_width, 0)
-        room = words_area.width() + 1 - metrics.horizontalAdvance(self._ending)
-        shown_words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
         painter.setFont(self._words_font)
         painter.setPen(ink.token_colour(words_colour))
-        painter.drawText(words_area, at_left, shown_words)
+        painter.drawText(words_area, at_left, self.shown_words)
 
         # What says that the fold was undone is not struck out itself.
         painter.setFont(ink.small)
-        ending_area = words_area.adjusted(metrics.horizontalAdvance(shown_words), 0, 0, 0)
+        ending_area = words_area.adjusted(metrics.horizontalAdvance(self.shown_words), 0, 0, 0)
         painter.drawText(ending_area, at_left, self._ending)
         painter.setPen(ink.token_colour("accent"))
         painter.drawText(self._content_area, _MIDDLE | Qt.AlignmentFlag.AlignRight, self._link)
@@ -243,6 +246,23 @@ class FoldLineBox(LayoutBox):
         right_line = QRectF(right_start, middle, self.width - right_start, 1)
         painter.fillRect(left_line, colour)
         painter.fillRect(right_line, colour)
+
+
+def _elide_before_figures(words: str, metrics: QFontMetricsF, room: float) -> str:
+    """Shortens words so that the figures after the last colon stay whole, if they find room."""
+    if metrics.horizontalAdvance(words) <= room:
+        return words
+    colon_place = max(words.rfind(colon) for colon in _COLONS)
+    if colon_place > 0:
+        figures = words[colon_place:]
+        room_before_figures = room - metrics.horizontalAdvance(figures)
+        if room_before_figures >= room / 4:
+            before_figures = words[:colon_place]
+            elided = metrics.elidedText(
+                before_figures, Qt.TextElideMode.ElideRight, room_before_figures
+            )
+            return elided + figures
+    return metrics.elidedText(words, Qt.TextElideMode.ElideRight, room)
 
 
 class ExpandableHeaderBox(LayoutBox):

@@ -11,7 +11,7 @@ from PySide6.QtGui import (
     QPaintEvent,
 )
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QMenu, QPushButton, QToolTip, QWidget
+from PySide6.QtWidgets import QApplication, QBoxLayout, QMenu, QPushButton, QToolTip, QWidget
 
 from helix_desktop.engine.context_usage import NextMessageCost, WindowMeter
 from helix_desktop.engine.facts import Attachment, Recorded, Text, UserSaid
@@ -26,6 +26,7 @@ from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode
 from helix_desktop.gui.chat.composer import (
     ALLOW_ALL,
     LEAST_BAR,
+    LOW_WINDOW,
     Composer,
     describe_what_mode_asks,
     describe_what_rules_allow,
@@ -550,6 +551,36 @@ def test_a_mode_that_asks_is_shortened_so_that_the_figures_are_in_sight(composer
     assert composer._mode.text().endswith("… ▾")
     composer.show_permission_modes([("allow all", words)], "allow all")
     assert composer._mode.text() == f"{words} ▾"
+    composer.setParent(None)
+
+
+def test_the_mode_and_the_figures_are_read_beside_three_ways(composer: Composer) -> None:
+    """At 200 % in German, with the agent at work, “Vor Änderungen und Befehlen fragen” was “Vor
+    Änder…”, beside a meter of a few pixels. The ways to send have a row of their own then.
+    """
+    words = "Vor Änderungen und Befehlen fragen"
+    composer.show_window_meter(meter(10_000, 32_000), Savings(2, 100, 100, 0, 0.5, 0.5))
+    composer.show_permission_modes([("ask", words)], "ask")
+    composer.setMinimumWidth(0)
+    owner = QWidget()
+    owner.resize(800, 600)
+    composer.setParent(owner)
+    composer.show_run_state(ConversationActivity.TOOLS)
+    composer.text.setPlainText("next")
+    widths_in_one_row: list[int] = []
+    for width in range(500, 800, 10):
+        composer.setGeometry(0, 0, width, 200)
+        composer._fit_controls_to_width()
+        assert not composer._figures.isHidden(), width
+        assert composer._mode.text().startswith("Vor Änderung"), width
+        if composer._row.direction() == QBoxLayout.Direction.LeftToRight:
+            widths_in_one_row.append(width)
+    assert widths_in_one_row
+    # Where the window is low, a second row would take the text's room.
+    owner.resize(800, LOW_WINDOW - 100)
+    composer.setGeometry(0, 0, 580, 200)
+    composer._fit_controls_to_width()
+    assert composer._row.direction() == QBoxLayout.Direction.LeftToRight
     composer.setParent(None)
 
 
