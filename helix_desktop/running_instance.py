@@ -46,6 +46,11 @@ VERSION = 1
 HEADER = struct.Struct(">cI")
 LARGEST = PIECE
 HELLO_SECONDS = 10.0  # A running program that hangs delays other programs by at most this time.
+# Until a caller has said what it wants, it is nobody yet: any program can connect and say nothing.
+OPENING_SECONDS = 60.0
+MOST_OPENINGS = 200
+MOST_ARGUMENT_BYTES = 64 << 20  # An import names each of its files.
+MOST_PIECE_BYTES = 512 << 20  # One piece of input may be a message with everything attached to it.
 SOCKETS = sys.platform != "win32"
 LATER = 75  # The exit code that tells another process of this program: "ask again in a moment".
 GIVEN_WAY_SECONDS = (
@@ -80,6 +85,10 @@ class FrameConnection:
             raise InvalidInput("The data on the socket is not from this program.")
         return kind, await self._reader.readexactly(length)
 
+    def abort(self) -> None:
+        """Closes at once, without sending what has not been sent."""
+        self._writer.transport.abort()
+
     async def close(self) -> None:
         self._writer.close()
         with contextlib.suppress(OSError):
@@ -97,15 +106,23 @@ class CallerConsole:
         self._wire = wire
         self._input: asyncio.Queue[bytes] = asyncio.Queue()
         self._parts = bytearray()
+        self._pieces_asked_for = 0
 
     def handle_frame(self, kind: bytes, content: bytes) -> None:
+        """Raises InvalidInput for input that nobody asked for, or without an end: it would all be
+        kept.
+        """
+        if not self._pieces_asked_for or len(self._parts) + len(content) > MOST_PIECE_BYTES:
+            raise InvalidInput("The caller sent input that was not asked for.")
         if kind == b"I":
             self._parts += content
         elif kind == b"D":
+            self._pieces_asked_for -= 1
             self._input.put_nowait(bytes(self._parts))
             self._parts.clear()
 
     async def read_input(self) -> bytes:
+        self._pieces_asked_for += 1
         await self._wire.send_frame(b"R")
         return await self._input.get()
 
@@ -132,6 +149,8 @@ class RequestListener:
         self._tasks = OwnedTasks("requests")
         self._token = secrets.token_hex(32)
         self._server: asyncio.Server | None = None
+        # Callers that have not yet said what they want, in the order in which they came.
+        self._openings: dict[FrameConnection, None] = {}
 
     async def start_listening(self, *, sockets: bool) -> None:
         """Starts listening. No await separates creating and storing the socket:
@@ -194,14 +213,28 @@ class RequestListener:
     async def _serve_request(self, wire: FrameConnection) -> None:
         try:
             self._check_peer_user(wire)
-            arguments = _decode_request_arguments(await self._receive_opening(wire))
+            self._openings[wire] = None
+            self._close_longest_opening()
+            try:
+                async with asyncio.timeout(OPENING_SECONDS):
+                    opening = await self._receive_opening(wire)
+            finally:
+                self._openings.pop(wire, None)
+            arguments = _decode_request_arguments(opening)
             await self._run_request(wire, arguments)
-        except (EOFError, ConnectionError):
+        except (EOFError, ConnectionError, TimeoutError):
             log.info("a caller went away")
         except HelixError as error:
             log.warning("a caller was refused: %s", error.what)
         finally:
             await wire.close()
+
+    def _close_longest_opening(self) -> None:
+        """Each takes one of the open files that this process may have."""
+        if len(self._openings) > MOST_OPENINGS:
+            longest = next(iter(self._openings))
+            del self._openings[longest]
+            longest.abort()
 
     def _check_peer_user(self, wire: FrameConnection) -> None:
         peer = wire.peer_socket()
@@ -214,14 +247,16 @@ class RequestListener:
             if kind != b"T" or not hmac.compare_digest(content, self._token.encode()):
                 raise ActionRefused("The request came from a program without the token.")
         await wire.send_frame(b"H")
-        kind, content = await wire.receive_frame()
-        last = content
+        kind, last = await wire.receive_frame()
+        arguments = bytearray(last)
         while kind == b"A" and len(last) == LARGEST:
             kind, last = await wire.receive_frame()
-            content += last
+            arguments += last
+            if len(arguments) > MOST_ARGUMENT_BYTES:
+                raise InvalidInput("The arguments of a request are too long.")
         if kind != b"A":
             raise InvalidInput("A request must start with its arguments.")
-        return content
+        return bytes(arguments)
 
     async def _run_request(self, wire: FrameConnection, arguments: list[str]) -> None:
         """Runs the command while receiving its input. If the caller disconnects, the

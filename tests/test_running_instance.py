@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -456,3 +456,94 @@ async def test_arguments_of_any_length_arrive(run: Path, size: int) -> None:
     async with owner(run, hear), asyncio.timeout(60):
         assert await hand_over(run, ["x" * (size - shell)], MemoryConsole()) == 0
     assert [len(one) for (one,) in heard] == [size - shell]
+
+
+OPENINGS_WITHOUT_AN_END = {
+    "nothing": b"",
+    "half a frame": HEADER.pack(b"A", 100) + b"{",
+    "arguments": HEADER.pack(b"A", running_instance.LARGEST) + b" " * running_instance.LARGEST,
+}
+
+
+@KINDS
+@pytest.mark.parametrize("begin", OPENINGS_WITHOUT_AN_END)
+async def test_a_caller_that_never_says_what_it_wants_is_let_go(
+    run: Path, begin: str, sockets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any program of this user could hold a connection for ever."""
+    monkeypatch.setattr(running_instance, "OPENING_SECONDS", 0.3)
+    async with owner(run, echo, sockets=sockets), asyncio.timeout(60):
+        reader, writer = await connect_by_hand(run, sockets=sockets)
+        writer.write(OPENINGS_WITHOUT_AN_END[begin])
+        with suppress(ConnectionError):
+            assert await reader.read() in (b"", HEADER.pack(b"H", 0))
+        writer.close()
+
+
+@KINDS
+async def test_callers_that_say_nothing_do_not_take_all_files(run: Path, sockets: bool) -> None:
+    async with owner(run, echo, sockets=sockets), asyncio.timeout(60):
+        strangers = []
+        for _ in range(running_instance.MOST_OPENINGS + 50):
+            strangers.append(await connect_by_hand(run, sockets=sockets))
+        assert await hand_over(run, ["a"], MemoryConsole(), sockets=sockets) == 1
+        # The oldest were closed: of all others, each would have to be waited for.
+        for reader, _ in strangers[:50]:
+            with suppress(ConnectionError):
+                assert await reader.read() in (b"", HEADER.pack(b"H", 0))
+        for _, writer in strangers:
+            writer.close()
+
+
+async def test_arguments_without_an_end_are_refused(
+    run: Path, expect: Expect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect("a caller was refused")
+    monkeypatch.setattr(running_instance, "MOST_ARGUMENT_BYTES", 3 * running_instance.LARGEST)
+    async with owner(run, echo), asyncio.timeout(60):
+        reader, writer = await connect_by_hand(run)
+        with suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(OPENINGS_WITHOUT_AN_END["arguments"])
+                await writer.drain()
+                await asyncio.sleep(0)
+        writer.close()
+
+
+@pytest.mark.parametrize("sent", ["unasked", "endless"])
+async def test_input_that_nobody_reads_is_not_kept(
+    run: Path, sent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was all kept in memory, as long as the command ran."""
+    monkeypatch.setattr(running_instance, "MOST_PIECE_BYTES", 3 * running_instance.LARGEST)
+    command = Lasting()
+    if sent == "endless":
+        answer: Callable[[list[str], Console], Awaitable[int]] = echo
+    else:
+        answer = command
+    async with owner(run, answer), asyncio.timeout(60):
+        reader, writer = await connect_by_hand(run)
+        content = json.dumps({"version": 1, "arguments": []}).encode()
+        writer.write(HEADER.pack(b"A", len(content)) + content)
+        if sent == "endless":
+            assert await reader.readexactly(2 * HEADER.size) == HEADER.pack(b"H", 0) + HEADER.pack(b"R", 0)  # fmt: skip
+        piece = HEADER.pack(b"I", running_instance.LARGEST) + bytes(running_instance.LARGEST)
+        with suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+        if sent == "unasked":
+            await command.ended.wait()
+        writer.close()
+
+
+async def connect_by_hand(
+    run: Path, *, sockets: bool = True
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if sockets:
+        return await asyncio.open_unix_connection(run / "it.sock")
+    at = json.loads((run / "it.port").read_text())
+    reader, writer = await asyncio.open_connection("127.0.0.1", at["port"])
+    writer.write(HEADER.pack(b"T", len(at["token"])) + at["token"].encode())
+    return reader, writer
