@@ -22,7 +22,7 @@ ALLOWED = {
     "histories/chatgpt_history.py": {"zipfile"},
     # compresses the page of a scan
     "documents/readers/pdf_reader.py": {"zlib"},
-    # its client limits each reply before anybody reads it (`reply_limits.py`)
+    # its client limits each reply before anybody reads it (`server_message_limits.py`)
     "mcp_client/oauth_sign_in.py": {"a reply read as a whole"},
     # reads the program's own request, before it is sent
     "providers/lent_http_transport.py": {"aread"},

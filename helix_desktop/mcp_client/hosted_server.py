@@ -417,7 +417,7 @@ class HostedServer:
         import mcp_types as types
 
         from helix_desktop.mcp_client.process_transport import ServerLog
-        from helix_desktop.mcp_client.reply_limits import limit_unasked_messages
+        from helix_desktop.mcp_client.server_message_limits import limit_unasked_messages
 
         self.log = self.log or ServerLog()
         self.log.why = ""
@@ -461,7 +461,7 @@ class HostedServer:
         elif config.kind == "sse":
             from mcp.client.sse import sse_client
 
-            from helix_desktop.mcp_client.reply_limits import create_limited_client
+            from helix_desktop.mcp_client.server_message_limits import create_limited_client
 
             yield sse_client(
                 config.url, headers=dict(config.headers), httpx_client_factory=create_limited_client
@@ -496,7 +496,7 @@ class HostedServer:
         signing in.
         """
         if any(name.lower() == "authorization" for name in config.headers):
-            from helix_desktop.mcp_client.reply_limits import create_limited_client
+            from helix_desktop.mcp_client.server_message_limits import create_limited_client
 
             async with create_limited_client(headers=dict(config.headers)) as http:
                 yield http

@@ -25,7 +25,7 @@ from helix_desktop.cancellation import end_if_cancelled
 from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import text_at
-from helix_desktop.mcp_client.reply_limits import create_limited_client, limit_reply_body
+from helix_desktop.mcp_client.server_message_limits import create_limited_client, limit_reply_body
 from helix_desktop.secrets import McpSignIn
 
 SECONDS = 300.0  # The user has this many seconds to sign in.

@@ -26,8 +26,8 @@ from helix_desktop.mcp_client.hosted_server import (
     McpConnectionState,
     McpServerTool,
 )
-from helix_desktop.mcp_client.reply_limits import MOST_OPEN_REQUESTS
 from helix_desktop.mcp_client.server_config import ServerConfig
+from helix_desktop.mcp_client.server_message_limits import MOST_OPEN_REQUESTS
 from tests.conftest import Expect
 from tests.mcp_client.world import hosting, strange
 

@@ -15,8 +15,8 @@ import mcp_types as types
 import pytest
 from mcp.shared.message import SessionMessage
 
-from helix_desktop.mcp_client import reply_limits
-from helix_desktop.mcp_client.reply_limits import (
+from helix_desktop.mcp_client import server_message_limits
+from helix_desktop.mcp_client.server_message_limits import (
     MOST_OPEN_REQUESTS,
     MOST_UNASKED_AT_ONCE,
     UNASKED_PER_SECOND,
@@ -53,8 +53,8 @@ async def read(pieces: Sequence[bytes], **headers: str) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_limits, "MOST_VALUES", 10)
-    monkeypatch.setattr(reply_limits, "LONGEST", 1_000)
+    monkeypatch.setattr(server_message_limits, "MOST_VALUES", 10)
+    monkeypatch.setattr(server_message_limits, "LONGEST", 1_000)
 
 
 async def test_a_reply_is_read_and_decompressed_once() -> None:
