@@ -12,7 +12,11 @@ from helix_desktop.engine.ports import NOT_RUN
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.common.figure_formats import format_byte_size, format_time_ago
+from helix_desktop.gui.common.figure_formats import (
+    format_byte_size,
+    format_time_ago,
+    format_time_with_seconds,
+)
 from helix_desktop.gui.common.tool_words import words_for_tool
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.transcript.safe_text import make_safe_text
@@ -20,10 +24,12 @@ from helix_desktop.gui.translation import format_number, tr, translate_name
 
 LONGEST_TOOL = 200  # Longer names of tools are cut to this many characters.
 LONGEST_SOURCE = 400
+SECONDS_OF_DAY = 86_400
 USER = "user"  # What is called the tool of a file that the user attached.
 # What the program has stored of itself, as `store/FORMATS.md` names it.
 IMPORT = "import"
 LINES_OF_FILE = "lines of "
+VERSION = "version"
 COPY = "copy"
 COPY_OF_FOLDER = "copy of "
 TOOLS_OF_OWN_SOURCES = frozenset({USER, "handover", ""})
@@ -141,6 +147,10 @@ def _uses(row: EntryRow, _now: float) -> str:
 
 
 def _time_stored(row: EntryRow, now: float) -> str:
+    # An agent stores many versions of one file within a minute.
+    is_version = row.about.tool == VERSION or row.about.tool in TOOLS_THAT_WRITE_FILES
+    if is_version and now - row.time < SECONDS_OF_DAY:
+        return format_time_with_seconds(row.time)
     return format_time_ago(row.time, now)
 
 

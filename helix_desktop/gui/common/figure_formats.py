@@ -51,6 +51,12 @@ def format_time_of_day(moment: float) -> str:
     return _format_local_time(moment, QLocale().timeFormat(QLocale.FormatType.ShortFormat))
 
 
+def format_time_with_seconds(moment: float) -> str:
+    """Formats a time of day as the user's language does, for what happens within one minute."""
+    time_of_day = QLocale().timeFormat(QLocale.FormatType.ShortFormat)
+    return _format_local_time(moment, time_of_day.replace("mm", "mm:ss"))
+
+
 def format_date_and_time(moment: float) -> str:
     return f"{format_date(moment)} {format_time_of_day(moment)}"
 

@@ -129,6 +129,25 @@ def test_two_entries_of_one_origin_are_told_apart(
     assert column.text(row, 0.0) == words
 
 
+def test_versions_of_a_file_within_a_minute_have_seconds() -> None:
+    """Two rows said "app.py, Version of a file, 349 B, 7 min ago"."""
+    stored = Stored(Digest.of_content(b"x"), 1, 1, "text/plain")
+    column = ENTRY_COLUMNS[number_of_column("time")]
+    moment = 1_779_999_972.0  # 12 seconds past a minute, in every time zone.
+
+    def cells(tool: str, now: float) -> list[str]:
+        about = EntryOrigin(tool, "app.py", "text/plain")
+        rows = [EntryRow(stored, about, 1, 1, moment + seconds) for seconds in (0, 3)]
+        return [column.text(row, now) for row in rows]
+
+    soon = moment + 425
+    assert cells("read_file", soon) == ["7 min ago", "7 min ago"]
+    first, second = cells("version", soon)
+    assert ":12" in first
+    assert ":15" in second
+    assert cells("version", moment + 3 * 86_400 + 5) == ["3 days ago", "3 days ago"]
+
+
 @pytest.mark.parametrize(
     ("tool", "source", "words"),
     [
