@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,10 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel, QL
 
 from helix_desktop import concurrency, program_folders
 from helix_desktop.desktop.window_program import WindowProgram
+from helix_desktop.engine.conversation_context import NeededSummary
 from helix_desktop.engine.facts import (
     Fact,
+    FoldKind,
     ModelReplied,
     Stop,
     Text,
@@ -44,11 +47,12 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.session_events import ConversationActivity, FoldProgress
 from helix_desktop.gateway import wrapped_agent
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gui.colours import contrast_ratio
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
+from helix_desktop.gui.message_sending import MessageToSend
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.transcript.basic_boxes import ToggleSection
 from helix_desktop.gui.transcript.chat_actions import OpenFile
@@ -337,7 +341,15 @@ class Tour:
         await until(lambda: window.current_workbench is not None)
         await opened(self.front, "storage-engine")
         await self.full()
-        for part in (self.chat, self.preview, self.pages, self.dialogs, self.fleet, self.settings):
+        for part in (
+            self.chat,
+            self.summary,
+            self.preview,
+            self.pages,
+            self.dialogs,
+            self.fleet,
+            self.settings,
+        ):
             await part()
 
     async def open(self, title: str) -> None:
@@ -396,6 +408,35 @@ class Tour:
             await asyncio.sleep(1.5)
             self.act("refuse")
             await asyncio.sleep(1)
+
+    async def summary(self) -> None:
+        """What a message that waits for a summary says, and the question before a large one."""
+        if not self.wants("17-summary", "17-summary-retry", "17-summary-question"):
+            return
+        window = self.window
+        view = window.chat.transcript.view
+        await self.open("Extract the lock")
+        session = window.current_session
+        bench = window.current_workbench
+        assert session is not None
+        assert bench is not None
+        window.chat.composer.show_run_state(ConversationActivity.THINKING)
+        why = "the next request would not fit"
+        waited_for = FoldProgress(session.id, FoldKind.HANDOVER, why, is_waited_for=True)
+        view.apply_events([waited_for])
+        await self.shot("17-summary")
+        error = "openrouter says: the model is overloaded, try again later (529)."
+        retry = replace(waited_for, is_update=True, retry_why=error, retry_seconds=12.0)
+        view.apply_events([retry])
+        await self.shot("17-summary-retry")
+        view.apply_events([replace(waited_for, done=True)])
+        window.chat.composer.show_run_state(ConversationActivity.IDLE)
+        message = MessageToSend(
+            window.messages, bench, session, (Text("Go on."),), not_sent=lambda _: None
+        )
+        message._ask_to_summarize(NeededSummary(1_240_000, 200_000, 20_000, 9, 1.2, True))
+        await self.shot("17-summary-question")
+        await self.close()
 
     async def preview(self) -> None:
         """Documents in the message box, queued messages, and files at the right."""

@@ -12,7 +12,8 @@ from helix_desktop.gui.translation import tr
 
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 _DASHES = [1.75, 1.0]
-_COLONS = (": ", "：")  # The second one is Chinese.
+_COLONS = (": ", "：")  # The second one is Chinese, as below.
+_SENTENCE_ENDS = (". ", "。")
 # The corners of an arrow, in steps from the left and from the middle of its line.
 _ARROW_RIGHT = ((1.5, -1.0), (2.5, 0.0), (1.5, 1.0))
 _ARROW_DOWN = ((1.0, -0.5), (2.0, 0.5), (3.0, -0.5))
@@ -254,10 +255,13 @@ def _elide_before_figures(words: str, metrics: QFontMetricsF, room: float) -> st
         return words
     colon_place = max(words.rfind(colon) for colon in _COLONS)
     if colon_place > 0:
+        # What stands behind the figures only explains them, so it is left out first.
         figures = words[colon_place:]
+        for sentence_end in _SENTENCE_ENDS:
+            figures = figures.partition(sentence_end)[0]
+        before_figures = words[:colon_place]
         room_before_figures = room - metrics.horizontalAdvance(figures)
         if room_before_figures >= room / 4:
-            before_figures = words[:colon_place]
             elided = metrics.elidedText(
                 before_figures, Qt.TextElideMode.ElideRight, room_before_figures
             )

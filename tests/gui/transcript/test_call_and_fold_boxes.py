@@ -250,10 +250,13 @@ def test_a_line_that_opens_a_section_ends_with_an_ellipsis_where_the_column_ends
 
 def test_the_figure_of_a_fold_stays_whole_where_its_words_find_no_room(theme: Theme) -> None:
     """In German at 200 %, a summary's line ended with “98,9K → 8,6…”."""
-    words = "Ältere Nachrichten wurden zu einer Zusammenfassung: 98,9K → 8,6K Tokens"
+    words = "Ältere Nachrichten wurden zu einer Zusammenfassung: 98,9K → 8,6K Tokens. Das Ersetzte bleibt hier."
     act = ToggleSection(("any",))
     narrow = FoldLineBox(DrawingStyle(theme), 420.0, words, "Anzeigen", act, undone=True)
     assert narrow.shown_words.startswith("Ältere Nach")
     assert narrow.shown_words.endswith(": 98,9K → 8,6K Tokens")
-    wide = FoldLineBox(DrawingStyle(theme), 900.0, words, "Anzeigen", act)
+    # The sentence that explains it goes first.
+    medium = FoldLineBox(DrawingStyle(theme), 680.0, words, "Anzeigen", act)
+    assert medium.shown_words == words.partition(". ")[0]
+    wide = FoldLineBox(DrawingStyle(theme), 1200.0, words, "Anzeigen", act)
     assert wide.shown_words == words
