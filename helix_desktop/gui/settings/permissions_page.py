@@ -202,6 +202,9 @@ class PermissionsPage(WorkspaceSettingsPage):
             if name == self._bench.permission_mode:
                 words = name_mode_with_exceptions(name, words, allowed_uses)
             field.setItemText(field.findData(name), words)
+        # The name with what rules allow may be longer than all that the field was made for.
+        field.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        field.setMaximumWidth(max(field.maximumWidth(), field.sizeHint().width()))
 
     def _show_permission_mode(self) -> None:
         """Shows the mode in force again after the user rejected another."""

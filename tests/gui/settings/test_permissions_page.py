@@ -57,6 +57,10 @@ def test_the_mode_is_named_as_in_the_message_box(
     mode = page.page_content.findChild(QComboBox, "mode")
     assert mode is not None
     assert mode.currentText() == "Ask, but allow some commands"
+    bench.allowed_by_rules = {"": ("some edits", "some commands")}
+    page._show_what_rules_allow()
+    assert mode.currentText() == "Ask, but allow some edits and some commands"
+    assert mode.maximumWidth() >= mode.sizeHint().width()
     bench.allowed_by_rules = {}
     page._command.setText("ls")
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
