@@ -1,7 +1,7 @@
 """Keeps a conversation's waiting messages, and runs turns that answer them, with hooks."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -28,6 +28,17 @@ LONGEST_TITLE = 60  # In characters.
 # So often may hooks make the agent continue after one message of the user.
 MOST_CONTINUATIONS_BY_HOOKS = 3
 BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote is lost, and you can continue."
+
+
+def find_queued_message(queue: Iterable[QueuedMessage], message: QueuedMessage) -> int | None:
+    """Return where a message waits, even if it was moved or made to steer since."""
+    for index, waiting in enumerate(queue):
+        if waiting.command_id != message.command_id:
+            continue
+        # Of one command there is one message. Its parts have their tokens only once it is queued.
+        if message.command_id or waiting.parts == message.parts:
+            return index
+    return None
 
 
 class MessageQueue(list[QueuedMessage]):
@@ -68,6 +79,14 @@ class MessageQueue(list[QueuedMessage]):
         self.insert(index, QueuedMessage(counted_parts, steer, by, rewinds_to, command_id))
         self._notify_queue()
         self._tell_of_steering()
+
+    async def take_back_message(self, message: QueuedMessage) -> bool:
+        """Take a message back if it still waits. It may have been moved or made to steer since."""
+        index = find_queued_message(self, message)
+        if index is None:
+            return False
+        self.take_back_queued(index)
+        return True
 
     def take_back_queued(self, index: int) -> tuple[facts.UserPart, ...]:
         """Take a waiting message back, to edit or drop it."""

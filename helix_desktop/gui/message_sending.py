@@ -443,27 +443,40 @@ class MessageSender(QObject):
         unsent = UnsentMessage(message.parts, draft_id=message.command_id or new_draft_id())
         self.sides.unsent_messages.keep_until_sent(place, unsent)
         self.parts.run_for_window(
-            self.parts.state_file.write_and_wait(),
-            then=lambda _written: self._take_back_to_edit(queue, message, place, unsent),
+            self._write_and_take_back(queue, message),
+            then=lambda was_taken: self._put_back_to_edit(place, unsent, was_taken=was_taken),
         )
 
-    def _take_back_to_edit(
-        self, queue: ShownQueue, message: QueuedMessage, place: DraftPlace, unsent: UnsentMessage
+    async def _write_and_take_back(self, queue: ShownQueue, message: QueuedMessage) -> bool:
+        await self.parts.state_file.write_and_wait()
+        return await queue.take_back_message(message)
+
+    def _put_back_to_edit(
+        self, place: DraftPlace, unsent: UnsentMessage, *, was_taken: bool
     ) -> None:
-        index = find_queued_message(queue, message)
-        if index is None:  # It was sent meanwhile.
+        if not was_taken:  # It was sent meanwhile.
             self.sides.unsent_messages.forget_message(unsent.draft_id)
             return
-        queue.take_back_queued(index)
         put_message_back = self.build_message_returner(unsent, place)
         put_message_back(None)
 
     def _discard_queued_message(self, index: int) -> None:
         session = self._showing.conversation
-        if session is None or self._find_queue_as_shown() is None:
+        queue = self._find_queue_as_shown()
+        if session is None or queue is None:
             return
-        removed_message: tuple[UserPart, ...] = session.queue.take_back_queued(index)
-        send_again = partial(session.send_message, removed_message, command_id=new_draft_id())
+        message = list(queue)[index]
+        self.parts.run_for_window(
+            queue.take_back_message(message),
+            then=lambda was_taken: self._tell_removed(session, message, was_taken=was_taken),
+        )
+
+    def _tell_removed(
+        self, session: ShownSession, message: QueuedMessage, *, was_taken: bool
+    ) -> None:
+        if not was_taken:  # It was sent meanwhile, which the chat shows.
+            return
+        send_again = partial(session.send_message, message.parts, command_id=new_draft_id())
         self.parts.notices.show_notice(tr("The message was removed."), act=send_again)
 
     # --- What the agent does, and what it asks
@@ -665,14 +678,6 @@ class NewConversation:
         place_of_new = (self.bench.id, NEW)
         for later_message in self._pop_later_messages():
             sides.add_to_message_and_tell_if_current(place_of_new, later_message.parts)
-
-
-def find_queued_message(queue: ShownQueue, message: QueuedMessage) -> int | None:
-    """Returns where a message waits, even if it was moved or made to steer since."""
-    for index, waiting in enumerate(queue):
-        if waiting.command_id == message.command_id and waiting.parts == message.parts:
-            return index
-    return None
 
 
 def is_message_sent(session: ShownSession, draft_id: str) -> bool:

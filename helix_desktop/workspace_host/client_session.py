@@ -36,6 +36,7 @@ from helix_desktop.engine.message_cost_forecast import (
     estimate_next_message,
     forecast_message_cost,
 )
+from helix_desktop.engine.message_queue import find_queued_message
 from helix_desktop.engine.messages import Request, RetryDelay, TextDelta
 from helix_desktop.engine.ports import ContentReader, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.request_costs import RequestCost
@@ -487,6 +488,8 @@ class ClientQueue:
         self._at_host: list[QueuedMessage] = []
         self._unsent: list[UnconfirmedMessage] = []
         self._sending: dict[str, asyncio.Task[None]] = {}
+        # Of the unconfirmed messages that a host may have.
+        self._offered_ids: set[str] = set()
         # Messages are sent one after the other, in the user's order.
         self._order = asyncio.Lock()
 
@@ -521,18 +524,40 @@ class ClientQueue:
         )
         self._sending[unsent.command_id] = task
 
-    def take_back_queued(self, index: int) -> tuple[UserPart, ...]:
-        """Takes a waiting message back, to edit or drop it."""
+    async def take_back_message(self, message: QueuedMessage) -> bool:
+        """Takes a waiting message back once the host does not have it any more, as its words are
+        kept elsewhere from then on. Returns False if it was sent meanwhile.
+        """
+        if message.command_id in self._offered_ids:
+            # Only the host knows whether it has this message.
+            await asyncio.wait([self._sending[message.command_id]])
+        index = find_queued_message(self, message)
+        if index is None:
+            return False
         if index >= len(self._at_host):
-            unsent = self._unsent[index - len(self._at_host)]
-            self._sending[unsent.command_id].cancel()
-            self._remove_unsent(unsent)
-            return unsent.message.parts
-        message = self._at_host[index]
-        self._start_change(index, QueueChange.TAKE_BACK)
-        self._at_host.remove(message)
-        self._notify(message)
-        return message.parts
+            self._sending[message.command_id].cancel()
+            self._remove_unsent(self._unsent[index - len(self._at_host)])
+            return True
+        return await self._take_back_at_host(index, message)
+
+    async def _take_back_at_host(self, index: int, message: QueuedMessage) -> bool:
+        line = self._session.workspace.line
+        first_host = line.host
+        command = self._change_of_message(index, QueueChange.TAKE_BACK)
+        try:
+            await self._session.run_for_conversation(command)
+        except ActionRefused:
+            if first_host is None or line.host is first_host:
+                return False
+            # The first host may have done it, and ended before it could say so.
+            await self._session.wait_until_told_by(await line.wait_for_host())
+            commands_of_messages = self._session.conversation.state.record.commands_of_messages
+            is_recorded = message.command_id in commands_of_messages
+            return not is_recorded and find_queued_message(self, message) is None
+        if message in self._at_host:
+            self._at_host.remove(message)
+            self._notify(message)
+        return True
 
     def move_message(self, index: int, new_index: int) -> None:
         self._start_change(index, QueueChange.MOVE, new_index)
@@ -546,11 +571,14 @@ class ClientQueue:
     def _start_change(self, index: int, change: QueueChange, new_index: int = 0) -> None:
         if index >= len(self._at_host):
             return  # The host does not know it yet. It has its place when it is there.
+        self._session.start_command(self._change_of_message(index, change, new_index))
+
+    def _change_of_message(
+        self, index: int, change: QueueChange, new_index: int = 0
+    ) -> host_interface.ChangeWaitingMessage:
         fingerprint = message_fingerprint(self._at_host[index].parts)
-        self._session.start_command(
-            host_interface.ChangeWaitingMessage(
-                self._session.id, index, fingerprint, change, new_index
-            )
+        return host_interface.ChangeWaitingMessage(
+            self._session.id, index, fingerprint, change, new_index
         )
 
     # --- Sending
@@ -569,6 +597,7 @@ class ClientQueue:
             self._remove_unsent(unsent)
         finally:
             self._sending.pop(unsent.command_id, None)
+            self._offered_ids.discard(unsent.command_id)
 
     async def _send_until_confirmed(self, unsent: UnconfirmedMessage) -> None:
         session = self._session
@@ -588,6 +617,7 @@ class ClientQueue:
             if unsent not in self._unsent:
                 return
             was_sent_before = True
+            self._offered_ids.add(unsent.command_id)
             try:
                 await host.run_host_command(command, unsent.command_id)
             except OwnerEnded:

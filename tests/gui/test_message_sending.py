@@ -575,6 +575,36 @@ def test_a_waiting_message_that_is_edited_survives_a_kill(
     assert text_after_kill(with_queue, theme, session) == composer.text.toPlainText()
 
 
+@pytest.mark.parametrize("is_sent_meanwhile", [False, True])
+def test_a_waiting_message_is_in_the_box_once_its_host_has_it_no_more(
+    with_queue: MainWindow,
+    session: FakeSession,
+    theme: Theme,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_sent_meanwhile: bool,
+) -> None:
+    """The host of another process may be killed before it takes the message out of its queue."""
+    composer = with_queue.chat.composer
+    composer.text.setPlainText("a draft")
+    looks: list[tuple[str, str]] = []
+
+    async def take_back(message: QueuedMessage) -> bool:
+        found_after_kill = text_after_kill(with_queue, theme, session)
+        looks.append((composer.text.toPlainText(), found_after_kill))
+        session.queue.remove(message)
+        return not is_sent_meanwhile
+
+    monkeypatch.setattr(session.queue, "take_back_message", take_back)
+    composer.waiting.editing.emit(0)
+    assert looks == [("a draft", "a draft")]
+    words = sorted(composer.text.toPlainText().split("\n\n"))
+    if is_sent_meanwhile:
+        assert words == ["a draft"]
+    else:
+        assert words == ["a draft", "first"]
+
+
 @pytest.mark.parametrize("is_command", [False, True])
 def test_a_first_message_that_is_asked_about_survives_a_kill(
     window: MainWindow,

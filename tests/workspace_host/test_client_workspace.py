@@ -185,10 +185,35 @@ async def test_a_message_is_at_one_place_at_a_time(client: ClientWorkspace) -> N
     for event in queues:
         words = [part.text for parts in event.messages for part in parts if isinstance(part, Text)]
         assert len(words) == len(set(words))
-    (taken_back,) = session.queue.take_back_queued(0)
-    assert isinstance(taken_back, Text)
-    assert taken_back.text == "and then"
-    await until(lambda: not session.queue, client)
+    (waiting,) = session.queue
+    assert waiting.parts[0] == Text("and then", 2)
+    assert await session.queue.take_back_message(waiting)
+    assert not session.queue
+    session.answer_question(1, PermissionAnswer(allowed=False))
+    await until(lambda: is_done(session), client)
+    assert texts_said(session) == ["write b.txt: text"]
+
+
+@pytest.mark.parametrize("steps_on_its_way", [0, 1, 3, 8, 20, 50])
+async def test_a_message_is_taken_back_once_its_host_has_it_no_more(
+    client: ClientWorkspace, bench: Workbench, steps_on_its_way: int
+) -> None:
+    """The window keeps its words from then on. It took them at once, and after a kill of both they
+    were there twice.
+    """
+    session = await client.start_users_conversation()
+    session.send_message((Text("write b.txt: text"),))
+    await until(lambda: bool(session.questions), client)
+    own = await bench.open_session(session.id)
+    session.send_message((Text("and then"),))
+    for _ in range(steps_on_its_way):
+        await asyncio.sleep(0)
+    (waiting,) = session.queue
+    # It may be on its way to the host, which says first that it has it.
+    while not await session.queue.take_back_message(waiting):
+        await until(lambda: bool(session.queue), client)
+    assert list(own.queue) == []
+    assert list(session.queue) == []
     session.answer_question(1, PermissionAnswer(allowed=False))
     await until(lambda: is_done(session), client)
     assert texts_said(session) == ["write b.txt: text"]
