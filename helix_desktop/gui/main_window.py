@@ -459,11 +459,11 @@ class MainWindow(WindowFrame):
             return
         sentences = [
             describe_working_agents(working_count),
-            tr("Agents can go on without the window. To see it again, start Helix Desktop again."),
+            tr("Work can go on without the window. To see it, start Helix Desktop again."),
         ]
         choices = [
-            DialogChoice(tr("Let them go on"), hide_until_done),
-            DialogChoice(tr("Stop them"), partial(self.key_lending.ask_and_quit, quit_now)),
+            DialogChoice(tr("Close the window only"), hide_until_done),
+            DialogChoice(tr("Stop and quit"), partial(self.key_lending.ask_and_quit, quit_now)),
         ]
         box = ask_to_choose_one(
             self, tr("Quit"), "\n".join(sentences), choices, cancel_label=tr("Cancel")

@@ -576,11 +576,11 @@ def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeS
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert done == ["quit"]
     quit_window()
-    click_way(window, "Let them go on")
+    click_way(window, "Close the window only")
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert done == ["quit", "hidden"]
     quit_window()
-    click_way(window, "Stop them")
+    click_way(window, "Stop and quit")
     assert done == ["quit", "hidden", "quit"]
 
 

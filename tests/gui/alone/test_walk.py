@@ -199,7 +199,7 @@ def allowed(screen: Screen, what: str, done: Callable[[], object]) -> None:
 
 def quit_program(screen: Screen, process: subprocess.Popen[str], seconds: float = 3.5) -> None:
     """Quit. While an agent works, the program asks first; Cancel has the focus, and
-    “Stop them” stands beside it.
+    “Stop and quit” stands beside it.
     """
     screen.key("ctrl+q")
     wait_for(
