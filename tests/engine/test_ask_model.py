@@ -137,6 +137,10 @@ async def test_a_stream_without_a_reply_has_failed() -> None:
         )
 
 
+# A busy computer may stand still between two words, but hardly for so many seconds.
+LIMIT_BETWEEN_WORDS = 4.5
+
+
 @dataclass
 class Rambling:
     """A model that writes words without end."""
@@ -158,7 +162,7 @@ async def test_a_model_that_writes_without_end_is_waited_for_until_it_wrote_far_
     request = build_material_request("m", "q", Purpose.HANDOVER, 50)
     async with asyncio.timeout(60):
         with pytest.raises(ModelFailed, match="did not finish within"):
-            await asking.ask_for_text(model, request, 0.5)
+            await asking.ask_for_text(model, request, LIMIT_BETWEEN_WORDS)
     assert moved == list(range(1, 50 * WAITED_FOR_CHARACTERS // len("word ") + 1))
 
 
@@ -183,8 +187,9 @@ async def test_a_reply_that_has_to_wait_for_another_one_is_waited_for_while_that
     asking = replace(inquiry(), wrote=lambda: None)
     request = build_material_request("m", "q", Purpose.HANDOVER, 500)
     model = OneAtATime()
-    # Each reply takes three seconds.
-    replies = await asyncio.gather(*[asking.ask_for_text(model, request, 2) for _ in range(3)])
+    # Each reply takes three seconds, so the first word of the third one comes after six.
+    asked = [asking.ask_for_text(model, request, LIMIT_BETWEEN_WORDS) for _ in range(3)]
+    replies = await asyncio.gather(*asked)
     assert replies == ["words"] * 3
 
 
