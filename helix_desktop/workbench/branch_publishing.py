@@ -33,6 +33,7 @@ from helix_desktop.engine.pull_request_text import (
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.leaked_keys import mask_keys
 from helix_desktop.json_values import (
     first_text,
     has_more_values,
@@ -206,11 +207,13 @@ class BranchPublishing:
         await asyncio.to_thread(_push_branch, state)
 
     async def write_text(self, state: BranchState, conversation: str) -> PullRequestText:
+        """Of what looks like a key, only the ends stand there: many people can read a pull request."""
         session = await self._open_session(conversation)
         branch_contents = await asyncio.to_thread(_read_branch_contents, state)
-        return await write_pull_request_text(
+        text = await write_pull_request_text(
             session.conversation.state, self._cache, branch_contents
         )
+        return PullRequestText(mask_keys(text.title), mask_keys(text.body))
 
     async def open_pull_request(self, state: BranchState, text: PullRequestText) -> str:
         """Returns the address of the new pull request."""

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 
+from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.pull_request_text import PullRequestText
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.processes.starter import FinishedProcess
@@ -196,6 +197,17 @@ async def test_the_text_names_what_the_branch_has_committed_and_nothing_else(
     _, state = await publishing_of(bench)
     text = await publishing.write_text(state, session.id)
     assert "## What changed\n\n- `b`\n- Committed: more work\n\n" in text.body
+
+
+async def test_a_key_that_the_user_wrote_is_not_in_the_text(desks: Desks, project: Path) -> None:
+    key = "ghp_" + "aB3d" * 9
+    bench = await bench_on(desks, project)
+    session = await bench.start_conversation()
+    await session.conversation.append_facts(UserSaid((Text(f"use {key} for the tests"),)))
+    publishing, state = await publishing_of(bench)
+    text = await publishing.write_text(state, session.id)
+    assert key not in text.title + text.body
+    assert "use ghp_aB3…3d for the tests" in text.body
 
 
 async def test_the_branch_that_pull_requests_go_to_is_known(project: Path, desks: Desks) -> None:
