@@ -120,7 +120,7 @@ SEEDS = range(FIRST_SEED, FIRST_SEED + STORIES)
 MOMENTS = 25
 OWN_SUMMARIES = 3  # The number of the story's own one, which no other has.
 NAMED_ROWS = {
-    *(context_kind_name(kind) for kind in ContextKind), "Shortened outputs, can be recalled", "Cost so far", "Sent",
+    *(context_kind_name(kind) for kind in ContextKind), "Originals of shortened outputs", "Cost so far", "Sent",
     "Resent at a reduced price",
 }  # fmt: skip
 
@@ -1037,9 +1037,14 @@ def test_the_crawler_finds_sums_that_do_not_add_up() -> None:
 
 def test_the_crawler_finds_rows_that_a_reader_cannot_add_up_to_the_head() -> None:
     head = "Saved about 245.8K tokens (33%), compared with sending everything as long as it fits."
-    rows = ["saved 200.3K tokens", "4.1K → 300 tokens", "saved 45.7K tokens", "saved 12 tokens"]
+    rows = [
+        "saved about 200.3K tokens in 9 requests",
+        "4.1K → 300 tokens",
+        "saved about 45.7K tokens in 2 requests",
+        "saved about 12 tokens in 1 request",
+    ]
     assert len(rows_do_not_add_up(head, rows)) == 1
-    rows[0] = "saved 200.1K tokens"
+    rows[0] = "saved about 200.1K tokens in 9 requests"
     assert rows_do_not_add_up(head, rows) == []
 
 

@@ -248,8 +248,8 @@ def name_recallable_outputs(state: Moment) -> str:
     if equal ones count once.
     """
     if state.has_equal_recallable_outputs():
-        return tr("Shortened outputs, equal ones counted once")
-    return tr("Shortened outputs, can be recalled")
+        return tr("Originals of outputs, equal ones once")
+    return tr("Originals of shortened outputs")
 
 
 def build_next_message_boxes(

@@ -113,7 +113,9 @@ def describe_preset_cost(cost: PresetCost) -> str:
     or that it would have been too long.
     """
     if not cost.fits:
-        return tr("too long: {peak} of the context window", peak=format_percent(cost.peak))
+        # A little more than the window is not "100% of the context window": that would fit.
+        shown_peak = max(cost.peak, 1.01)
+        return tr("too long: {peak} of the context window", peak=format_percent(shown_peak))
     amount = format_amount(cost)
     if cost.is_baseline:
         return amount

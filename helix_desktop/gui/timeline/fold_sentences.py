@@ -204,7 +204,9 @@ def _describe_share_of_event(event: TimelineEvent, kept_out: int) -> str:
     if not amount:
         return ""
     if share > 0:
-        return tr("saved {amount}", amount=amount)
+        # Without the number of requests, readers subtracted the one figure from the size of the text.
+        requests = format_count(event.saved.counted, "{n} request", "{n} requests")
+        return tr("saved about {amount} in {requests}", amount=amount, requests=requests)
     if kept_out:
         return tr("writing it took {amount} more than it has saved", amount=amount)
     return tr("writing it took {amount}", amount=amount)
@@ -447,7 +449,7 @@ def describe_context_after_undo(after: ContextAfterUndo) -> str:
             "Undo would leave no room for the reply and a summary, so this cannot be undone now."
         )
     share = format_percent(after.used_share)
-    sentences = [tr("After Undo, the context would be {share} full.", share=share)]
+    sentences = [tr("After Undo, the context would be about {share} full.", share=share)]
     if after.behind_summary:
         sentences.append(
             tr("Some of these texts add nothing, because a summary stands in their place.")
@@ -485,9 +487,17 @@ def describe_fold_details(event: TimelineEvent) -> str:
         sentences.append(
             tr("In {n} of them, the full text would not have fit.", n=format_number(missed))
         )
+    if saved.counted:
+        sentences.append(
+            tr(
+                "What was saved is the sum over these requests, as the model counts, compared with sending everything as long as it fits."
+            )
+        )
     writing = _describe_writing(event)
     if writing:
         sentences.append(tr("Writing it took {amount}.", amount=writing))
+    if writing and saved.counted:
+        sentences.append(tr("That is already subtracted from what was saved."))
     details = event.current_folds[0].details
     if details.found:
         sentences.append(

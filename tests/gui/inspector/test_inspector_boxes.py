@@ -148,12 +148,12 @@ def test_outputs_that_can_be_recalled_have_a_line_of_their_own(ink: DrawingStyle
     content = stored("a long log")
     talk.reply("", "c1:read_file")
     seq = talk.add(ToolReturned("c1", content, 17_000, head="a long log"))
-    assert "Shortened outputs, can be recalled  17K" not in lines(
+    assert "Originals of shortened outputs  17K" not in lines(
         build_context_boxes(ink, 300.0, talk.state, METER, [])
     )
     marker = Folded("e1", FoldKind.MARKER, PartRef(seq), "short", 31, 17_000)
     talk.add(replace(marker, entries=(content.digest,)))
-    assert "Shortened outputs, can be recalled  17K" in lines(
+    assert "Originals of shortened outputs  17K" in lines(
         build_context_boxes(ink, 300.0, talk.state, METER, [])
     )
 

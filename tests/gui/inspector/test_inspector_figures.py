@@ -144,10 +144,10 @@ def test_equal_outputs_that_count_once_are_named_as_such() -> None:
         talk.add(replace(marker, entries=(content.digest,)))
         if number == 0:
             assert inspector_boxes.name_recallable_outputs(talk.state) == (
-                "Shortened outputs, can be recalled"
+                "Originals of shortened outputs"
             )
     assert inspector_boxes.name_recallable_outputs(talk.state) == (
-        "Shortened outputs, equal ones counted once"
+        "Originals of outputs, equal ones once"
     )
 
 

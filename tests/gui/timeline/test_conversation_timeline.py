@@ -61,9 +61,13 @@ from helix_desktop.gui.timeline.conversation_timeline import (
     group_timeline_events,
     merge_timeline_events,
 )
+from helix_desktop.gui.translation import format_count
 from tests.gui import story as story_model
 from tests.gui.timeline.conftest import Written
 from tests.reckoner.histories import history
+
+SUM = "What was saved is the sum over these requests, as the model counts, compared with sending everything as long as it fits."
+SUBTRACTED = "That is already subtracted from what was saved."
 
 
 def story_of(written: Written) -> ConversationTimeline:
@@ -273,13 +277,13 @@ def test_a_row_says_what_writing_it_took() -> None:
     effect = fold_sentences.describe_effect(event)
     assert effect.endswith("writing it took $0.249 more than it has saved")
     assert fold_sentences.describe_fold_details(event).startswith(
-        "1 request had the shorter text. Writing it took $0.250."
+        f"1 request had the shorter text. {SUM} Writing it took $0.250. {SUBTRACTED}"
     )
     before = replace(event)
     written.step(23_000)
     (event,) = story_of(written).events
     assert fold_sentences.describe_fold_details(event).startswith(
-        "2 requests had the shorter text. Writing it took $0.250."
+        f"2 requests had the shorter text. {SUM} Writing it took $0.250. {SUBTRACTED}"
     )
     assert (event.tokens_after_folds, event.writing) == (before.tokens_after_folds, before.writing)
 
@@ -430,7 +434,8 @@ def test_a_row_never_takes_back_what_it_said_when_more_requests_come(
     saved = (before - after) * requests
     amount = describe_token_count(abs(saved - writing))
     if saved > writing:
-        assert words == f"saved {amount}"
+        counted = format_count(requests, "{n} request", "{n} requests")
+        assert words == f"saved about {amount} in {counted}"
     elif saved and saved < writing:
         assert words == f"writing it took {amount} more than it has saved"
     elif saved < writing:

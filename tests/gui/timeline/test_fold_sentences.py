@@ -49,6 +49,8 @@ from helix_desktop.gui.timeline.conversation_timeline import (
 from tests.gui import story as told
 from tests.gui.timeline.conftest import HASH, Written
 
+SUM = "What was saved is the sum over these requests, as the model counts, compared with sending everything as long as it fits."
+
 
 def story_of(written: Written) -> ConversationTimeline:
     story = ConversationTimeline()
@@ -75,14 +77,17 @@ def test_titles_and_lines(written: Written) -> None:
         assert fold_sentences.describe_event_briefly(story.events[0]) == "长对话设置：最省钱"
     finally:
         spoken.set_translations({})
-    assert fold_sentences.describe_event_briefly(story.events[1]) == "saved $0.047"
+    assert (
+        fold_sentences.describe_event_briefly(story.events[1]) == "saved about $0.047 in 3 requests"
+    )
     assert fold_sentences.describe_fold_figures(story.events[1]) == "15K → 90 tokens"
     assert (
-        fold_sentences.describe_fold_details(story.events[1]) == "3 requests had the shorter text."
+        fold_sentences.describe_fold_details(story.events[1])
+        == f"3 requests had the shorter text. {SUM}"
     )
     assert fold_sentences.describe_fold_figures(story.events[3]).endswith(" · written by fast")
     assert fold_sentences.describe_fold_details(story.events[3]) == (
-        "1 request had the shorter text. Important details found: 42. The model kept 38 of them. Helix Desktop added 3 to the summary and 1 to a stored text beside it."
+        f"1 request had the shorter text. {SUM} Important details found: 42. The model kept 38 of them. Helix Desktop added 3 to the summary and 1 to a stored text beside it."
     )
 
 
@@ -304,7 +309,7 @@ def test_a_row_says_whether_a_request_was_sent_with_it() -> None:
     words = "5K → 400 tokens from the next request on"
     assert fold_sentences.describe_effect(event) == words
     sent = event_of(CALL, OUTPUT, excerpt(), ANSWER)
-    assert fold_sentences.describe_effect(sent) == "saved 4.6K tokens"
+    assert fold_sentences.describe_effect(sent) == "saved about 4.6K tokens in 1 request"
     undone = event_of(CALL, OUTPUT, excerpt(), Unfolded(excerpt().fold))
     assert fold_sentences.describe_effect(undone) == "5K → 400 tokens"
 
@@ -419,7 +424,7 @@ def test_a_row_of_several_events_says_what_all_of_them_saved() -> None:
     for seq, fact in enumerate(happened, 1):
         story.read_next_fact(Recorded("c", seq, float(seq), fact))
     merged = _merge_two_events(*story.folded_events)
-    assert fold_sentences.describe_effect(merged) == "saved 13.8K tokens"
+    assert fold_sentences.describe_effect(merged) == "saved about 13.8K tokens in 2 requests"
     assert merged.saved.tokens == sum(event.saved.tokens for event in story.folded_events)
 
 
@@ -434,7 +439,7 @@ def test_a_row_says_in_which_requests_its_full_text_would_not_have_fit() -> None
     longer_answer = replace(ANSWER, parts=(Text("So.", 700),))
     medium: list[Fact] = [larger, CALL, OUTPUT, excerpt(output=3), *[longer_answer] * 3]
     assert fold_sentences.describe_fold_details(event_of(*medium)) == (
-        "3 requests had the shorter text. In 1 of them, the full text would not have fit."
+        f"3 requests had the shorter text. In 1 of them, the full text would not have fit. {SUM}"
     )
 
 
@@ -518,7 +523,7 @@ def after_undo(used: int) -> ContextAfterUndo:
 def test_an_undo_says_how_full_the_context_is_then() -> None:
     """Seven figures were told of one Undo, in two counts."""
     assert fold_sentences.describe_context_after_undo(after_undo(6_249)) == (
-        "After Undo, the context would be 76% full."
+        "After Undo, the context would be about 76% full."
     )
 
 
@@ -530,7 +535,7 @@ def test_an_undo_that_adds_nothing_says_why() -> None:
     )
     two_of_three = replace(after_undo(2_600), folds=3, behind_summary=2)
     assert fold_sentences.describe_context_after_undo(two_of_three) == (
-        "After Undo, the context would be 32% full."
+        "After Undo, the context would be about 32% full."
         " Some of these texts add nothing, because a summary stands in their place."
     )
 

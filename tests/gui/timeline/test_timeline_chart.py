@@ -127,7 +127,7 @@ def test_a_step_in_words(theme: Theme, written: Written) -> None:
     assert chart.describe_point(0).startswith("step 1 · 20K tokens · ")
     assert chart.describe_point(0).endswith("\n$0.010 so far")
     assert chart.describe_point(story.events[2].point).startswith("Summary 1 · ")
-    assert "saved $0.047" in chart.describe_point(story.events[1].point)
+    assert "saved about $0.047 in 3 requests" in chart.describe_point(story.events[1].point)
     assert " steps, 3 places shortened, now " in chart.accessibleDescription()
 
 

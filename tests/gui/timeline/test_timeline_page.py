@@ -1030,7 +1030,7 @@ def test_what_an_undo_leads_to_stands_beside_it_and_a_full_window_is_asked_about
     made._choose_event(batch)
     settle()
     words = made.panel.undo_button.toolTip()
-    assert words.startswith("After Undo, the context would be ")
+    assert words.startswith("After Undo, the context would be about ")
     assert "The next message would then cost about $" in words
     assert "shortened again" not in words
     assert words in shown_words(made)
