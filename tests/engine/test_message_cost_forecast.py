@@ -242,3 +242,36 @@ def test_what_an_undo_adds_is_the_same_after_a_restart() -> None:
     read_again = estimate_context_after_undo(build_state(talk.facts), policy, ["e"], 0.0)
     assert running == read_again
     assert running.used > 5_000
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_between_turns_meter_and_undo_say_the_same_and_a_restart_changes_neither(
+    is_stopped: bool,
+) -> None:
+    """An Undo that was to fill 54% of the window filled 52%, and the meter went from 88% to 81% by
+    a restart alone: it went by an estimate that is not recorded, after the turn it was made for.
+    """
+    policy = context_policy.preset_policy("layered")
+    talk = Talk()
+    talk.add(ModelSet(ModelRole.MAIN, "m", 32_000))
+    ledger = talk.state.record.ledger
+    talk.user("Read it.", tokens=10)
+    ledger.set_estimated_factor("m", talk.state.seq, 1.2)
+    output = talk.step("c1", tokens=5_266)
+    talk.fold("e", PartRef(output), kind=FoldKind.EXCERPT, tokens=185)
+    ledger.set_estimated_factor("m", talk.state.seq, 1.4)
+    talk.reply("So.", billed=330)
+    talk.add(TurnEnded(TurnEnd.DONE))
+    if is_stopped:
+        talk.user("Tell me more.", tokens=700)
+        ledger.set_estimated_factor("m", talk.state.seq, 1.7)
+        estimated = context_usage.measure_window(talk.state, policy).used
+        assert estimated == round(talk.state.counted_tokens * talk.state.billed_per_counted_token())
+        talk.add(ModelReplied((Text("Once", 3),), "m", Stop.STOPPED))
+        talk.add(TurnEnded(TurnEnd.STOPPED))
+    running = context_usage.measure_window(talk.state, policy)
+    read_again = context_usage.measure_window(build_state(talk.facts), policy)
+    assert running == read_again
+    announced = estimate_context_after_undo(talk.state, policy, ["e"], 0.0)
+    talk.add(Unfolded("e"))
+    assert context_usage.measure_window(talk.state, policy).used == announced.used

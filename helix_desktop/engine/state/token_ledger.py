@@ -558,6 +558,8 @@ class TokenLedger:
         """
         if self._has_measured(model, seq):
             return self.measured[model].factor
+        if self._goes_by_record(model, seq):
+            return self._recorded_factor(model, seq)
         expected = self._expected_factor(model, seq)
         reports = self._sound_reports(model, seq)
         if not reports:
@@ -660,8 +662,8 @@ class TokenLedger:
         if self._has_measured(model, seq):
             return None
         report = self._last_recorded_report(model, seq)
-        if report is None:
-            return None
+        if report is None or self._goes_by_record(model, seq):
+            return report
         estimates = self.estimated.get(model, [])
         if any(report.seq < estimate.seq <= seq for estimate in estimates[-1:]):
             return None
@@ -682,6 +684,20 @@ class TokenLedger:
         if not LEAST_RATE <= report.factor <= MOST_RATE:
             return None
         return report
+
+    def _goes_by_record(self, model: str, seq: int) -> bool:
+        """Whether the turn of the last estimate is over, and the provider has reported a request.
+
+        The next turn estimates anew before it sends anything. Until then, the record alone says
+        what the meter and an Undo say, so that they agree, also once it is read again.
+        """
+        estimates = self.estimated.get(model, [])
+        row = bisect_right(estimates, seq, key=lambda estimate: estimate.seq) - 1
+        turns_until_now = bisect_right(self.turn_ends, seq)
+        if row < 0 or not turns_until_now:
+            return False
+        is_turn_over = estimates[row].seq < self.turn_ends[turns_until_now - 1]
+        return is_turn_over and self._last_recorded_report(model, seq) is not None
 
     def _runs_leading_to(self, seq: int) -> list[Run]:
         """Return the facts that lead to `seq`, without what rewinds left, the newest run first."""
