@@ -353,6 +353,17 @@ async def connect_to_owner(
     return wire
 
 
+def is_listening(run: Path, name: str, *, sockets: bool = SOCKETS) -> bool:
+    """Whether the owner of `name` listens already. A killed one can leave a socket at which nobody
+    listens.
+    """
+    address = _address_of_owner(run, name, sockets=sockets)
+    if not sockets or not address.exists():
+        return address.exists()
+    with socket.socket(socket.AF_UNIX) as asking:
+        return asking.connect_ex(str(address)) == 0
+
+
 async def _open_connection(address: Path, *, sockets: bool) -> FrameConnection:
     if sockets:
         return FrameConnection(*await asyncio.open_unix_connection(address, limit=LARGEST))

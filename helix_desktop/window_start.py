@@ -41,10 +41,10 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     where = program_folders.find_folders_at_start(home or arguments.home)
     further = None
     if _is_other_window_listening(where.run):
-        from helix_desktop.desktop import window_program
+        from helix_desktop.desktop import open_windows, window_program
 
         if arguments.new_window:
-            further = window_program.claim_further_window(where)
+            further = open_windows.claim_further_window(where)
         elif window_program.hand_over_to_running_window(where, arguments.link):
             return 0
     application = _create_qt_application()

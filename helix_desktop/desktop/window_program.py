@@ -28,9 +28,15 @@ from helix_desktop import (
     resources,
     running_instance,
 )
+from helix_desktop.desktop import open_windows
 from helix_desktop.desktop.event_loop import WindowEventLoop
+from helix_desktop.desktop.open_windows import (
+    NAME,
+    FurtherWindow,
+    name_window,
+    start_window_process,
+)
 from helix_desktop.errors import HelixError, InvalidInput
-from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import translation
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.widgets import run_after_events
@@ -66,7 +72,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NAME = "window"
 # Closing takes at most this many seconds. Everything that was confirmed is already on
 # the disk.
 LONGEST_CLOSING_SECONDS = 1.6
@@ -119,33 +124,15 @@ def hand_over_to_running_window(where: ProgramFolders, link: str) -> bool:
         if connection is None:
             return False
         with Terminal() as console:
-            exit_code = await running_instance.run_at_owner(connection, ["show", link], console)
+            exit_code = await running_instance.run_at_owner(
+                connection, [open_windows.SHOW, link], console
+            )
         return exit_code == 0
 
     try:
         return asyncio.run(ask_running_window())
     except (HelixError, OSError):
         return False
-
-
-@dataclass(frozen=True, slots=True)
-class FurtherWindow:
-    """A window beside the first one. Its layout and drafts are stored under its number, which no
-    other window has as long as `claim`, an open file, is held.
-    """
-
-    number: int
-    claim: IO[bytes]
-
-
-def claim_further_window(where: ProgramFolders) -> FurtherWindow:
-    """Claims the lowest number from 2 that no open window has."""
-    number = 2
-    claim = running_instance.claim_instance(where.run, f"{NAME}-{number}")
-    while claim is None:
-        number += 1
-        claim = running_instance.claim_instance(where.run, f"{NAME}-{number}")
-    return FurtherWindow(number, claim)
 
 
 class WindowProgram:
@@ -188,8 +175,14 @@ class WindowProgram:
         self._desk: Workbenches | None = None
         self._connections: HostConnections | None = None
         self._owner: running_instance.RequestListener | None = None
+        self._claim: IO[bytes] | None = None
+        self._own_number = 1
+        if further is not None:
+            self._claim = further.claim
+            self._own_number = further.number
         self._is_closing = False
-        self._starts_again = False  # Once it has ended.
+        # The windows to start once this one has ended: what each showed, by its number.
+        self._windows_to_start: dict[int, str] = {}
         self._agents_done_timer = QtCore.QTimer(interval=AGENTS_DONE_MS)
         self._agents_done_timer.timeout.connect(self._close_if_agents_are_done)
         self._state_file = top_window.state_file
@@ -236,10 +229,22 @@ class WindowProgram:
         )
 
     def _restart_or_ask(self) -> None:
-        self.window.quit_or_ask(self._close_and_start_again, self._hide_until_agents_are_done)
+        """Restarts the program with all its windows. If any has work running, it asks first."""
+        counting = open_windows.count_work_of_other_windows(self._where.run, self._own_number)
+        self.window.parts.run_for_window(counting, then=self._restart_or_ask_about_work)
 
-    def _close_and_start_again(self) -> None:
-        self._starts_again = True
+    def _restart_or_ask_about_work(self, working_elsewhere: int) -> None:
+        self.window.restart_or_ask(self._close_others_and_restart, working_elsewhere)
+
+    def _close_others_and_restart(self) -> None:
+        closing = open_windows.close_other_windows_for_restart(self._where.run, self._own_number)
+        self.window.parts.run_for_window(closing, then=self._close_and_start_windows_again)
+
+    def _close_and_start_windows_again(self, links: dict[int, str]) -> None:
+        own_place = ""  # The first window opens what it showed last by itself.
+        if self._further is not None:
+            own_place = self._format_link_to_shown_workspace()
+        self._windows_to_start = {**links, self._own_number: own_place}
         self._close_window()
 
     def run_until_closed(self) -> int:
@@ -250,7 +255,7 @@ class WindowProgram:
         QtCore.QTimer.singleShot(0, self._begin_start)
         with loop:
             loop.run_forever()
-        if self._starts_again:
+        if self._windows_to_start:
             self._start_program_again()
         self._stop_log()
         # A Qt message after Python's end would crash the process.
@@ -259,12 +264,14 @@ class WindowProgram:
         return 0
 
     def _start_program_again(self) -> None:
-        """Starts the window anew. This one answers no second start any more."""
+        """Starts the windows anew. This one answers no second start any more."""
         from helix_desktop.gateway import wrapped_agent
 
+        if self._claim is not None:
+            self._claim.close()
         command = wrapped_agent.command_of_this_program(self._where)
         try:
-            _start_window_process(command)
+            open_windows.start_windows_again(command, self._where.run, self._windows_to_start)
         except OSError as error:
             log.warning("the program could not be started again: %s", error)
 
@@ -283,8 +290,8 @@ class WindowProgram:
         self._tasks.spawn_task(
             asyncio.to_thread(_warm_up_text_rendering), name="what texts are read with"
         )
+        await self._listen_for_other_windows()
         if self._further is None:
-            await self._listen_for_second_start()
             self._dialogs.turn_gateway_on_again()
         if self._link:
             self._show_link_target(self._link)
@@ -361,26 +368,49 @@ class WindowProgram:
 
         return await workspace_access.listen_for_commands(workspace, self._where)
 
-    async def _listen_for_second_start(self) -> None:
-        """Listens for a second start of the program. Only the holder of the claim answers."""
+    async def _listen_for_other_windows(self) -> None:
+        """Listens for a second start of the program, and for the other windows. Only the holder of
+        the claim answers.
+        """
+        own_name = name_window(self._own_number)
         try:
-            self._claim = running_instance.claim_instance(self._where.run, NAME)
+            if self._claim is None:
+                self._claim = running_instance.claim_instance(self._where.run, own_name)
             if self._claim is not None:
                 self._owner = await running_instance.listen_for_requests(
-                    self._where.run, NAME, self._answer_second_start
+                    self._where.run,
+                    own_name,
+                    self._answer_other_window,
+                    patience=LONGEST_CLOSING_OF_TASKS_SECONDS,
                 )
         except (HelixError, OSError) as error:
             log.warning("a second start will not find this window: %s", error)
 
-    async def _answer_second_start(self, arguments: list[str], _console: "Console") -> int:
-        """Answers a second start: shows the window and opens its link."""
-        if arguments[:1] != ["show"]:
+    async def _answer_other_window(self, arguments: list[str], console: "Console") -> int:
+        """Answers a second start, which shows the window and opens its link, and a window that
+        wants to restart the program.
+        """
+        question = arguments[:1]
+        if question == [open_windows.COUNT_WORK]:
+            await console.print_line(str(self.window.workspaces.count_working_agents()))
+        elif question == [open_windows.CLOSE_FOR_RESTART]:
+            await console.print_line(self._format_link_to_shown_workspace())
+            QtCore.QTimer.singleShot(0, self._close_window)
+        elif question == [open_windows.SHOW]:
+            link = ""
+            if len(arguments) > 1:
+                link = arguments[1]
+            self._show_link_target(link)
+        else:
             raise InvalidInput("The open window accepts only the command `show`.")
-        link = ""
-        if len(arguments) > 1:
-            link = arguments[1]
-        self._show_link_target(link)
         return 0
+
+    def _format_link_to_shown_workspace(self) -> str:
+        """Returns the link to the shown workspace. Empty for one of another computer."""
+        workspace = self.window.showing.workspace_id
+        if not workspace or workspace.startswith(OTHER_COMPUTER):
+            return ""
+        return format_deep_link(WindowPlace("workspace", workspace))
 
     def _open_further_window(self) -> None:
         """Opens another window, on the workspace that this one shows. It is a process of its own."""
@@ -388,12 +418,11 @@ class WindowProgram:
 
         command = wrapped_agent.command_of_this_program(self._where)
         command.append("--new-window")
-        workspace = self.window.showing.workspace_id
-        if workspace and not workspace.startswith(OTHER_COMPUTER):
-            link = format_deep_link(WindowPlace("workspace", workspace))
+        link = self._format_link_to_shown_workspace()
+        if link:
             command.append(link)
         try:
-            process = _start_window_process(command)
+            process = start_window_process(command)
         except OSError as error:
             failure = HelixError(f"The window could not be opened: {error.strerror}.")
             self.window.notices.show_error_notice(failure)
@@ -512,7 +541,8 @@ class WindowProgram:
                 # A start that is still under way would reopen the workspaces that are closed below.
                 await self._beginning.aclose(limit=LONGEST_CLOSING_OF_TASKS_SECONDS)
                 if self._owner is not None:
-                    await self._owner.aclose()
+                    # Another window may still wait for this one's answer.
+                    await self._owner.finish_requests()
                 if self._connections is not None:
                     await self._connections.close_all_clients()
                 if self._desk is not None:
@@ -537,18 +567,6 @@ def _warm_up_text_rendering() -> None:
     importlib.import_module("markdown_it")
     for language in ("python", "json", "bash"):
         code_highlighting.find_lexer(language)
-
-
-def _start_window_process(command: Sequence[str]) -> "ChildProcess":
-    from helix_desktop.processes.starter import (
-        DEVNULL,
-        CommandAuthor,
-        ProcessLaunch,
-        open_process,
-    )
-
-    launch = ProcessLaunch(CommandAuthor.PROGRAM, command, has_own_session=True)
-    return open_process(launch, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
 
 
 def _import_modules(names: Sequence[str]) -> None:

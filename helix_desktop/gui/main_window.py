@@ -45,7 +45,7 @@ from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.shown_workspace import ShownWorkspace, client_of_host
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.view_actions import ViewActions
 from helix_desktop.gui.window_actions import ActionRegistry
 from helix_desktop.gui.window_contents import WindowContents
@@ -469,6 +469,35 @@ class MainWindow(WindowFrame):
             self, tr("Quit"), "\n".join(sentences), choices, cancel_label=tr("Cancel")
         )
         box.setObjectName("quit")
+
+    def restart_or_ask(self, restart: Callable[[], object], working_elsewhere: int) -> None:
+        """Restarts the program. If agents are working, here or in other windows, it asks first:
+        the restart stops them.
+        """
+        working_here = self.workspaces.count_working_agents()
+        restart_unless_key_is_lent = partial(self.key_lending.ask_and_quit, restart)
+        if working_here + working_elsewhere == 0:
+            restart_unless_key_is_lent()
+            return
+        if self.findChild(QMessageBox, "restart") is not None:
+            return
+        sentences: list[str] = []
+        if working_here:
+            sentences.append(describe_working_agents(working_here))
+        if working_elsewhere:
+            sentences.append(
+                format_count(
+                    working_elsewhere,
+                    "In another window, {n} agent is still working.",
+                    "In other windows, {n} agents are still working.",
+                )
+            )
+        sentences.append(tr("A restart stops this work. What was done until then is kept."))
+        choices = [DialogChoice(tr("Stop and restart"), restart_unless_key_is_lent)]
+        box = ask_to_choose_one(
+            self, tr("Restart now"), "\n".join(sentences), choices, cancel_label=tr("Cancel")
+        )
+        box.setObjectName("restart")
 
     def save_window_state(self) -> None:
         self.save_window_layout()

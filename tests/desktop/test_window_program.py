@@ -13,7 +13,8 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit
 
 from helix_desktop import cli, window_start
-from helix_desktop.desktop.window_program import InterruptHandler, claim_further_window
+from helix_desktop.desktop.open_windows import claim_further_window
+from helix_desktop.desktop.window_program import InterruptHandler
 from helix_desktop.gui.theme import Theme
 from helix_desktop.program_folders import find_program_folders
 

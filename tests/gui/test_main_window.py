@@ -584,6 +584,27 @@ def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeS
     assert done == ["quit", "hidden", "quit"]
 
 
+def test_a_restart_asks_while_agents_work_in_this_window_or_another(
+    window: MainWindow, session: FakeSession
+) -> None:
+    done: list[str] = []
+
+    def restart(working_elsewhere: int) -> None:
+        window.restart_or_ask(lambda: done.append("restarted"), working_elsewhere)
+
+    restart(0)
+    assert done == ["restarted"]
+    restart(1)
+    assert click_way(window, "Cancel").startswith("In another window, 1 agent is still working.")
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    session.tell(ActivityChanged(session.id, ConversationActivity.TOOLS))
+    window.workspaces.shown_activity._bridge.emit_waiting_events()
+    restart(0)
+    assert done == ["restarted"]
+    assert click_way(window, "Stop and restart").startswith("1 agent is still working.")
+    assert done == ["restarted", "restarted"]
+
+
 def test_quitting_just_after_a_stop_does_not_ask_about_the_agent_that_was_stopped(
     window: MainWindow, session: FakeSession
 ) -> None:
