@@ -497,10 +497,12 @@ class ConversationFolding:
         if is_behind_history:
             read_tokens = situation.meter.used
         longest_document = most_tokens + fold_document_writer.FRAME_TOKENS
-        least_freed = (material.leaving - longest_document) * situation.meter.factor
+        # A text is rarely as long as it may be: with the longest one, "235 less" were 1,100.
+        document_tokens = min(handover.expected_document_tokens(situation), longest_document)
+        expected_freed = (material.leaving - document_tokens) * situation.meter.factor
         return FoldForecast(
             sent=read_tokens + fold_economics.QUESTION_TOKENS,
-            freed=max(0, round(least_freed)),
+            freed=max(0, round(expected_freed)),
             dollars=self._estimate_writing_dollars(kind, plan, most_tokens),
         )
 

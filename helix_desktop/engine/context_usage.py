@@ -132,9 +132,10 @@ class NextMessageCost:
 
 @dataclass(frozen=True, slots=True)
 class FoldForecast:
-    """What shortening now takes and brings, in billed tokens. `sent`: what is sent to the model
-    that writes the text; 0 if no model is asked. `freed`: by how many tokens each later request is
-    shorter at least. `dollars`: what the text costs at most, or None where no price is known.
+    """What shortening now takes and brings, in billed tokens. `sent`: what one try sends to the
+    model that writes the text; 0 if no model is asked. `freed`: by how many tokens each later
+    request is probably shorter. `dollars`: what a try costs at most, or None where no price is
+    known.
     """
 
     sent: int

@@ -43,6 +43,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.fold_document_writer import NoDocumentWritten
 from helix_desktop.engine.fold_economics import QUESTION_TOKENS
+from helix_desktop.engine.messages import Request
 from helix_desktop.engine.prompt_cache_terms import HOUR_SECONDS, USUAL_SECONDS
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.session_events import Event, FoldProgress
@@ -359,21 +360,44 @@ async def test_what_a_fold_sends_and_frees_is_known_before_it_is_made(kind: Fold
     before = kept.folding.current_situation().meter.used
     await kept.folding.fold_on_demand(kind)
     freed = before - kept.folding.current_situation().meter.used
-    assert 0 < forecast.freed <= freed
+    # "At least about 235 tokens less" were 1,100.
+    assert 0.9 * forecast.freed <= freed <= 1.6 * forecast.freed
     requests = [request for writer in kept.writers.values() for request in writer.requests]
     if kind is FoldKind.MARKER:
         assert requests == []
         assert forecast.sent == 0
         assert freed <= 1.2 * forecast.freed
     else:
-        texts = [
-            getattr(part, "text", "") + getattr(part, "arguments", "")
-            for request in requests
-            for message in request.messages
-            for part in message.parts
-        ]
-        sent = sum(kept.tokens.count_tokens(text) for text in texts)
+        sent = sum(count_sent_tokens(kept, request) for request in requests)
         assert forecast.sent == pytest.approx(sent, rel=0.15)
+
+
+def count_sent_tokens(kept: Keeping, request: Request) -> int:
+    texts = [
+        getattr(part, "text", "") + getattr(part, "arguments", "")
+        for message in request.messages
+        for part in message.parts
+    ]
+    return sum(kept.tokens.count_tokens(text) for text in texts)
+
+
+async def test_each_further_try_sends_about_as_much_as_the_first() -> None:
+    """6.4K tokens were announced, and 10.8K used: the first answer had not the form that was asked."""
+    kept = await keeping(window=100_000, answer=writers.wrong_form)
+    for number in range(6):
+        await kept.say(words(150, f"asked{number}"))
+        await worked(kept, 2, 600)
+        await kept.answer(words(60, f"answered{number}"))
+        await kept.end()
+    forecast = kept.folding.forecast_fold_on_demand(FoldKind.HANDOVER)
+    assert forecast is not None
+    await kept.folding.fold_on_demand(FoldKind.HANDOVER)
+    requests = [request for writer in kept.writers.values() for request in writer.requests]
+    sent_tokens = [count_sent_tokens(kept, request) for request in requests]
+    first, second, sections_that_were_missing = sent_tokens
+    assert first == pytest.approx(forecast.sent, rel=0.2)
+    assert second == pytest.approx(forecast.sent, rel=0.2)
+    assert sections_that_were_missing < 100
 
 
 async def test_nothing_is_forecast_where_no_old_output_is_long_enough_for_a_line() -> None:

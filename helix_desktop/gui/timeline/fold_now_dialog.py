@@ -77,10 +77,14 @@ class FoldNowDialog(widgets.TransientDialog):
         if forecast is None:
             return translate_sentences(NOTHING_TO_FOLD)
         sentences = [self._describe_sending(forecast)]
+        if forecast.sent:
+            sentences.append(
+                tr("If the text cannot be used, another try sends about as much again.")
+            )
         if forecast.freed:
             freed = describe_token_count(forecast.freed)
             sentences.append(
-                tr("Then each request sends at least about {amount} less.", amount=freed)
+                tr("Afterwards, each request sends about {amount} less.", amount=freed)
             )
         return " ".join(sentences)
 

@@ -16,6 +16,8 @@ from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from tests.gui.fake_desk import FakeSession, now
 from tests.gui.timeline.conftest import Written
 
+ANOTHER_TRY = "If the text cannot be used, another try sends about as much again."
+
 
 class Folded(FakeSession):
     """Notes what it was asked to fold. `forecast`: what folds by a model would take and bring."""
@@ -70,12 +72,11 @@ def test_what_it_sends_costs_and_brings_is_said_and_said_anew_for_another_way(
     dialog = dialog_of(folded, parent)
     assert dialog.forecast.text() == (
         "This sends about 8.8K tokens to a model, which writes the text for at most about $0.030."
-        " Then each request sends at least about 2K tokens less."
+        f" {ANOTHER_TRY} Afterwards, each request sends about 2K tokens less."
     )
     dialog.kind.setCurrentIndex(dialog.kind.count() - 1)
     assert dialog.forecast.text() == (
-        "This sends nothing: no model is used."
-        " Then each request sends at least about 700 tokens less."
+        "This sends nothing: no model is used. Afterwards, each request sends about 700 tokens less."
     )
 
 
@@ -90,13 +91,16 @@ def test_a_text_without_a_known_price_is_never_said_to_cost_nothing(
     """The dialog said "This costs nothing", and 8.8K tokens were sent."""
     folded.forecast = FoldForecast(sent=8_800, freed=0, dollars=None)
     sends = "This sends about 8.8K tokens to a model, which writes the text."
-    assert dialog_of(folded, parent).forecast.text() == sends
+    assert dialog_of(folded, parent).forecast.text() == f"{sends} {ANOTHER_TRY}"
     elsewhere = dialog_of(folded, parent, can_forecast=False)
     assert "its provider may charge for it" in elsewhere.forecast.text()
     folded.append(ModelSet(ModelRole.MAIN, "elsewhere/m", 128_000, 8_000, 0.0, 0.0, 0.0, 0.0))
-    assert dialog_of(folded, parent).forecast.text() == f"{sends} The price is not known."
+    assert (
+        dialog_of(folded, parent).forecast.text()
+        == f"{sends} The price is not known. {ANOTHER_TRY}"
+    )
     folded.append(ModelSet(ModelRole.MAIN, "ollama/m", 128_000, 8_000, 0.0, 0.0, 0.0, 0.0))
-    assert dialog_of(folded, parent).forecast.text() == sends
+    assert dialog_of(folded, parent).forecast.text() == f"{sends} {ANOTHER_TRY}"
 
 
 def test_start_shortens_as_chosen_with_the_wish_and_closes(folded: Folded, parent: QWidget) -> None:
