@@ -39,6 +39,7 @@ from helix_desktop.gui.question_dialogs import (
     ask_to_choose_one,
 )
 from helix_desktop.gui.saved_layouts_and_drafts import new_draft_id
+from helix_desktop.gui.sentence_translation import join_sentences
 from helix_desktop.gui.shown_workspace import (
     ShownQueue,
     ShownSession,
@@ -834,7 +835,7 @@ class MessageToSend:
             sentences.append(tr("Did you mean /{name}?", name=similar_name))
         choices = [DialogChoice(tr("Send as text"), self.send_or_ask_about_price)]
         widget = self.sender.parts.widget
-        box = ask_to_choose_one(widget, tr("Unknown command"), " ".join(sentences), choices)
+        box = ask_to_choose_one(widget, tr("Unknown command"), join_sentences(*sentences), choices)
         box.rejected.connect(partial(self.not_sent, None))
 
     def send_or_ask_about_price(self) -> None:
@@ -889,7 +890,7 @@ class MessageToSend:
             price = format_dollars(needed.dollars)
             sentences.append(tr("That costs about {price}.", price=price))
         sentences.append(tr("Nothing is lost: everything can be searched and put back."))
-        question = " ".join(sentences)
+        question = join_sentences(*sentences)
         title = tr("Summarize the older messages?")
         choices = [DialogChoice(tr("Summarize and send"), self.send_now)]
         widget = self.sender.parts.widget

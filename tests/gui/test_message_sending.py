@@ -4,6 +4,7 @@ not sent.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from helix_desktop.engine.session_setup import QueuedMessage
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused, StoreFailed
+from helix_desktop.gui import translation
 from helix_desktop.gui.chat.composer import ALLOW_ALL, ALLOW_ALL_FOR_AN_HOUR, Composer
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
@@ -164,6 +166,23 @@ def test_before_an_imported_history_is_summarized_it_is_said_what_that_takes(
     assert "First, long outputs and messages are shortened. Then about 44 requests" in box.text()
     next(each for each in box.buttons() if each.text() == "Summarize and send").click()
     assert len(session.state.facts) > before
+
+
+def test_chinese_sentences_of_a_question_have_no_space_between_them(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """The defect: a space stood behind "。", which has its own width."""
+    catalogue = translation.translation_catalogue_path("zh_CN").read_text("utf-8")
+    translation.set_translations(json.loads(catalogue))
+    try:
+        session.needed_summary = NeededSummary(90_000, 8_192, 1_228, 44, 0.62)
+        write(window, "go on")
+    finally:
+        translation.set_translations({})
+    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
+    assert box.text().count("。") >= 4
+    assert "。 " not in box.text()
+    box.reject()
 
 
 def test_a_message_that_cannot_be_sent_leaves_the_reader_in_place(

@@ -28,7 +28,7 @@ from helix_desktop.gui.question_dialogs import (
     show_text_box,
 )
 from helix_desktop.gui.rows_and_columns import build_column, build_row
-from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
@@ -401,7 +401,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
         else:
             self._close.setFocus()
         sentences = _describe_import_outcome(outcome)
-        self._message_label.setText(" ".join(sentences))
+        self._message_label.setText(join_sentences(*sentences))
         has_changed_something = bool(outcome.new_count or outcome.grown_count)
         self._undo.setVisible(has_changed_something)
         key_count = len(outcome.masked_keys)
@@ -439,7 +439,7 @@ class ImportConversationsDialog(widgets.TransientDialog):
                 "{n} conversations were kept because you continued them in Helix Desktop.",
             )
             sentences.append(kept_sentence)
-        self._message_label.setText(" ".join(sentences))
+        self._message_label.setText(join_sentences(*sentences))
         self._on_conversations_changed()
 
     def _ask_to_forget_keys(self) -> None:

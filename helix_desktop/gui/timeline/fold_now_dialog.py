@@ -10,7 +10,7 @@ from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.context_meter import describe_token_count
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.rows_and_columns import build_column
-from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.shown_workspace import ShownSession
 from helix_desktop.gui.translation import read_shown_names, tr, translate_name
 
@@ -86,7 +86,7 @@ class FoldNowDialog(widgets.TransientDialog):
             sentences.append(
                 tr("Afterwards, each request sends about {amount} less.", amount=freed)
             )
-        return " ".join(sentences)
+        return join_sentences(*sentences)
 
     def _describe_sending(self, forecast: FoldForecast) -> str:
         if not forecast.sent:

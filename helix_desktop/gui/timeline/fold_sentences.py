@@ -25,7 +25,7 @@ from helix_desktop.gui.context_meter import (
     describe_token_count,
 )
 from helix_desktop.gui.model_setup_port import lacks_price
-from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
     TimelineEvent,
@@ -465,7 +465,7 @@ def describe_context_after_undo(after: ContextAfterUndo) -> str:
         sentences.append(
             tr("That is so much that the next message would first be shortened again.")
         )
-    return " ".join(sentences)
+    return join_sentences(*sentences)
 
 
 def describe_fold_details(event: TimelineEvent) -> str:
@@ -509,7 +509,7 @@ def describe_fold_details(event: TimelineEvent) -> str:
                 entry=details.entry,
             )
         )
-    return " ".join(sentences)
+    return join_sentences(*sentences)
 
 
 def split_document_sections(text: str) -> list[tuple[str, str]]:
