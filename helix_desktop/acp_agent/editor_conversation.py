@@ -257,6 +257,9 @@ class EditorConversation:
         for recorded in session.conversation.state.facts_on_path():
             async for update in self._updates.updates_of_fact(recorded.fact, is_replay=True):
                 await self.send_update(update)
+        next_try = session.turns.next_try
+        if next_try is not None:
+            await self._send_event(session_events.ReplyStreamed(self.id, next_try))
         await self.send_commands_and_usage()
 
     async def send_commands_and_usage(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from helix_desktop.engine import facts, turn_loop
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
+from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion, TokenCounter
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity, MessagesQueued
 from helix_desktop.engine.session_setup import (
@@ -220,11 +221,19 @@ class TurnRunner:
             return 0.0
         return self._folding.spending.cost_of_turn()
 
+    @property
+    def next_try(self) -> RetryDelay | None:
+        """Return why the turn's model is asked again, and in how many seconds, as of now."""
+        if self._running_turn is None:
+            return None
+        return self._running_turn.next_try_after_pause
+
     def retry_immediately(self) -> None:
         """End the wait before a failed request is sent again: the turn's, or one for a summary."""
         self._folding.ask_writer_again_now()
-        if self._running_turn is not None and self._running_turn.wake is not None:
-            self._running_turn.wake()
+        next_try = self.next_try
+        if next_try is not None and next_try.wake is not None:
+            next_try.wake()
 
     def start_turn_if_due(
         self, ask: AskUser, set_activity: SetActivity, *, even_without_words: bool = False

@@ -4,8 +4,8 @@ is left to do.
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
 from helix_desktop import errors
@@ -14,7 +14,7 @@ from helix_desktop.engine import context_usage, facts, request_building
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.changes.undo_notes_for_model import UNDO, read_undone_files
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
-from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, View
+from helix_desktop.engine.messages import Delta, Image, Reply, Request, RetryDelay, View
 from helix_desktop.engine.ports import CountingModelClient, CuttingModelClient, ModelClient
 from helix_desktop.engine.repeated_text import RepetitionWatch
 from helix_desktop.engine.session_events import (
@@ -203,8 +203,9 @@ class TurnLoop:
         self._folding = folding
         self._contents = contents
         self._callbacks = callbacks
-        # Ends the wait, so that the model is asked at once.
-        self.wake: Callable[[], object] | None = None
+        # The pause before a failed request is sent again. It is over when something comes.
+        self._retry: RetryDelay | None = None
+        self._retry_time = 0.0
         # While a reply is written: its end, which comes at once if the user sends something now.
         self._end_of_streaming: asyncio.Timeout | None = None
         self._step_count = 0
@@ -484,11 +485,13 @@ class TurnLoop:
         first_word_seconds = 0.0
         reply = Reply((), facts.Stop.CUT)
         stream = self._main_model_client().stream_reply(request)
-        async with aclosing(stream) as deltas:  # type: ignore[type-var]
+        async with AsyncExitStack() as until_over:
+            until_over.callback(
+                self._note_or_end_pause, None
+            )  # Whatever ends it, no pause is left.
+            deltas = await until_over.enter_async_context(aclosing(stream))  # type: ignore[type-var]
             async for delta in deltas:
-                self.wake = None
-                if isinstance(delta, RetryDelay):
-                    self.wake = delta.wake
+                self._note_or_end_pause(delta)
                 self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
                 if isinstance(delta, RetryDelay):
                     continue
@@ -501,6 +504,20 @@ class TurnLoop:
                     reply = _reply_without_repetitions(watch)
                     break
         return _TimedReply(reply, first_word_seconds)
+
+    def _note_or_end_pause(self, delta: Delta | None) -> None:
+        self._retry = None
+        if isinstance(delta, RetryDelay):
+            self._retry = delta
+            self._retry_time = self._services.clock.steady_time() + delta.seconds
+
+    @property
+    def next_try_after_pause(self) -> RetryDelay | None:
+        """Return why the model is asked again, and what is left of the pause before it."""
+        if self._retry is None:
+            return None
+        seconds_left = self._retry_time - self._services.clock.steady_time()
+        return replace(self._retry, seconds=max(0.0, seconds_left))
 
     async def _record_reply(
         self, reply: Reply, prepared: _PreparedRequest, start_time: float

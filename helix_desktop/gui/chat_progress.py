@@ -67,6 +67,9 @@ class ChatProgress(QObject):
         self._show_waiting_messages_and_questions(side, session)
         if session is not None and session.folding.progress is not None:
             side.transcript.view.apply_events([session.folding.progress])
+        if session is not None and session.turns.next_try is not None:
+            delayed = session_events.ReplyStreamed(session.id, session.turns.next_try)
+            side.transcript.view.apply_events([delayed])
         side.turn_end_help.show_last_turn_end(session)
         side.rewrite_cost.explain_costs_of_last_turn(session)
         self._update_meter_and_price(side)

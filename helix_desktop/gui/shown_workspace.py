@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.facts import Attachment, Cover, FoldKind, Recorded, UserPart
     from helix_desktop.engine.list_rows import ConversationListRow
     from helix_desktop.engine.message_cost_forecast import MessageCostForecast, NextMessageEstimate
-    from helix_desktop.engine.messages import Request
+    from helix_desktop.engine.messages import Request, RetryDelay
     from helix_desktop.engine.ports import (
         ClosedSearchResult,
         PermissionAnswer,
@@ -145,6 +145,8 @@ class ShownFolding(Protocol):
 
 
 class ShownTurns(Protocol):
+    @property
+    def next_try(self) -> RetryDelay | None: ...
     def retry_immediately(self) -> None: ...
 
 

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from helix_desktop.concurrency import OwnedTasks
@@ -349,9 +350,7 @@ class ClientSession:
                 self.newest_facts = ()
                 self._apply_live_state(event)
             case ReplyDelayed():
-                delay = RetryDelay(event.why, event.seconds)
-                delayed = session_events.ReplyStreamed(self.id, delay)
-                self.conversation.notify_listeners(delayed)
+                self._apply_retry(event)
             case _:
                 self._apply_session_event(event)
 
@@ -372,14 +371,17 @@ class ClientSession:
             case session_events.ActivityChanged():
                 self.running = event.running
                 self.why = event.why
+                self.turns.note_retry(None)
             case session_events.QuestionAsked():
                 self.questions[event.number] = event.question
             case session_events.QuestionAnswered():
                 self.questions.pop(event.number, None)
             case session_events.FoldProgress():
                 self.folding.note_progress(event)
-            case session_events.ReplyStreamed(delta=TextDelta(text)):
-                self._streamed_reply += text
+            case session_events.ReplyStreamed(delta=delta):
+                self.turns.note_retry(None)
+                if isinstance(delta, TextDelta):
+                    self._streamed_reply += delta.text
         self.conversation.notify_listeners(event)
 
     async def _take_over_fact(self, recorded: Recorded) -> None:
@@ -390,6 +392,7 @@ class ClientSession:
         fact = recorded.fact
         if isinstance(fact, facts.ModelReplied | facts.TurnEnded):
             self._streamed_reply = ""
+            self.turns.note_retry(None)
         if isinstance(fact, facts.UserSaid) and not fact.by:
             self.queue.note_recorded_message(recorded.seq, fact)
         # The history from before it was opened is news to nobody.
@@ -407,6 +410,13 @@ class ClientSession:
         self.queue.take_over_from_host(live.queued)
         self._apply_questions_and_activity(live)
         self._apply_fold_in_work(live.fold)
+        if live.retry is not None:
+            self._apply_retry(live.retry)
+
+    def _apply_retry(self, delayed: ReplyDelayed) -> None:
+        delay = RetryDelay(delayed.why, delayed.seconds)
+        self.turns.note_retry(delay)
+        self.conversation.notify_listeners(session_events.ReplyStreamed(self.id, delay))
 
     def _apply_fold_in_work(self, fold: session_events.FoldProgress | None) -> None:
         """Tells of a fold that was begun, or has ended, while nobody listened here."""
@@ -836,6 +846,20 @@ class ClientFolding:
 class ClientTurns:
     def __init__(self, session: ClientSession) -> None:
         self._session = session
+        self._retry: RetryDelay | None = None
+        self._retry_time = 0.0
+
+    def note_retry(self, delay: RetryDelay | None) -> None:
+        self._retry = delay
+        if delay is not None:
+            self._retry_time = time.monotonic() + delay.seconds
+
+    @property
+    def next_try(self) -> RetryDelay | None:
+        if self._retry is None:
+            return None
+        seconds_left = self._retry_time - time.monotonic()
+        return replace(self._retry, seconds=max(0.0, seconds_left))
 
     def retry_immediately(self) -> None:
         self._session.start_command(host_interface.RetryModelNow(self._session.id))

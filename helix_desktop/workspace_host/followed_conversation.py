@@ -43,16 +43,18 @@ class FollowedConversation:
         self._retry_why = ""
         self._retry_at = 0.0
         self._awaited_fold: FoldProgress | None = None
+        self._fold_retry_at = 0.0
 
     def describe_wait(self) -> str:
         """Return what the turn waits for besides the model: the pause before it is asked again, or
         a summary of older messages. Empty: for nothing else.
         """
-        seconds_left = self._retry_at - time.monotonic()
         if self._retry_why:
+            seconds_left = self._retry_at - time.monotonic()
             return session_events.describe_retry(seconds_left, self._retry_why)
         if self._awaited_fold is None:
             return ""
+        seconds_left = self._fold_retry_at - time.monotonic()
         progress = replace(self._awaited_fold, retry_seconds=seconds_left)
         return session_events.describe_wait_for_summary(progress)
 
@@ -91,8 +93,7 @@ class FollowedConversation:
     def _note_wait(self, event: ConversationEvent) -> None:
         match event:
             case ReplyDelayed():
-                self._retry_why = event.why
-                self._retry_at = time.monotonic() + event.seconds
+                self._note_told_retry(event)
             case session_events.ReplyStreamed() | session_events.ActivityChanged():
                 self._retry_why = ""
             case FoldProgress():
@@ -100,11 +101,17 @@ class FollowedConversation:
             case _:
                 pass  # It waits as before.
 
+    def _note_told_retry(self, delayed: ReplyDelayed | None) -> None:
+        self._retry_why = ""
+        if delayed is not None:
+            self._retry_why = delayed.why
+            self._retry_at = time.monotonic() + delayed.seconds
+
     def _note_fold_progress(self, progress: FoldProgress | None) -> None:
         self._awaited_fold = None
         if progress is not None and not progress.done:
             self._awaited_fold = progress
-            self._retry_at = time.monotonic() + progress.retry_seconds
+            self._fold_retry_at = time.monotonic() + progress.retry_seconds
 
     def _replace_live_state(self, live: LiveState) -> None:
         self.running = live.running
@@ -112,7 +119,7 @@ class FollowedConversation:
         self.questions = {asked.number: asked.question for asked in live.questions}
         self.queued = live.queued
         self.reply_text = live.reply_text
-        self._retry_why = ""
+        self._note_told_retry(live.retry)
         self._note_fold_progress(live.fold)
 
 

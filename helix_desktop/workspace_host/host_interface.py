@@ -644,6 +644,15 @@ class HistoryReplaced:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyDelayed:
+    """The model is asked again after a pause."""
+
+    conversation: str
+    why: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LiveState:
     """What is not stored, at the moment when all facts have been told: at the beginning, and again
     when events were left out because the client was slow.
@@ -658,15 +667,7 @@ class LiveState:
     reply_text: str  # What the model has written of the reply that is not a fact yet.
     is_early: bool = False
     fold: session_events.FoldProgress | None = None  # What is being made and, if so, waited for.
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyDelayed:
-    """The model is asked again after a pause."""
-
-    conversation: str
-    why: str
-    seconds: float
+    retry: ReplyDelayed | None = None  # With what is left of the pause that the turn is in.
 
 
 ConversationEvent = (

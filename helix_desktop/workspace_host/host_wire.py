@@ -347,6 +347,8 @@ class _LiveStateOnWire(msgspec.Struct, frozen=True):
     reply_text: str
     is_early: bool
     fold: session_events.FoldProgress | None = None
+    # Nothing here from a host of an earlier version, and a client of one passes over it.
+    retry: ReplyDelayed | None = None
 
 
 class _StreamedTextOnWire(msgspec.Struct, frozen=True):
@@ -398,7 +400,14 @@ def encode_host_event(number: int, event: ConversationEvent) -> bytes:
 def _encode_live_state(live: LiveState) -> _LiveStateOnWire:
     queued = _encode_queued(live.queued)
     return _LiveStateOnWire(
-        live.running, live.why, live.questions, queued, live.reply_text, live.is_early, live.fold
+        live.running,
+        live.why,
+        live.questions,
+        queued,
+        live.reply_text,
+        live.is_early,
+        live.fold,
+        live.retry,
     )
 
 
@@ -503,6 +512,7 @@ def _decode_other_event(message: EventSent) -> ConversationEvent:
         live = msgspec.msgpack.decode(body, type=_LiveStateOnWire)
         queued = _decode_queued(live.queued)
         _require_valid_delay(live.fold)
+        _require_valid_delay(live.retry)
         return LiveState(
             live.running,
             live.why,
@@ -511,6 +521,7 @@ def _decode_other_event(message: EventSent) -> ConversationEvent:
             live.reply_text,
             live.is_early,
             live.fold,
+            live.retry,
         )
     if name == "MessagesQueued":
         return _decode_queued(msgspec.msgpack.decode(body, type=_QueuedOnWire))

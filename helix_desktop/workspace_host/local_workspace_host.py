@@ -414,6 +414,10 @@ class LocalConversationFollower:
             # Hooks run before a message is recorded. Until then, the session tells no activity.
             running = session_events.ConversationActivity.THINKING
         reply_text = self._bench.text_of_reply_in_progress(session.id)
+        retry: ReplyDelayed | None = None
+        next_try = session.turns.next_try
+        if next_try is not None:
+            retry = ReplyDelayed(session.id, next_try.why, next_try.seconds)
         return LiveState(
             running,
             session.why,
@@ -422,6 +426,7 @@ class LocalConversationFollower:
             reply_text,
             is_early,
             session.folding.progress,
+            retry,
         )
 
     def _pop_events(self) -> tuple[ConversationEvent, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from acp import RequestError
 from acp.helpers import update_agent_message_text
 
+from helix_desktop import program_folders
 from helix_desktop.acp_agent import editor_conversation
 from helix_desktop.acp_agent.agent_description import SIGN_IN
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities
@@ -30,9 +32,17 @@ from helix_desktop.engine.facts import (
     TurnEnd,
     TurnEnded,
 )
+from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
-from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity
-from helix_desktop.workbench import Workbench
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    Event,
+    ReplyStreamed,
+)
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbench, Workbenches
 from tests.acp_agent.editor_in_process import (
     EditorInProcess,
     choose,
@@ -41,6 +51,7 @@ from tests.acp_agent.editor_in_process import (
     words,
 )
 from tests.acp_agent.test_conversation_updates import AnsweringClient
+from tests.peers.chat_server import ChatServer, refused
 from tests.texts_and_calls import user_texts
 from tests.workbench.conftest import Desks
 from tests.workbench.test_hook_runner import hooks
@@ -408,6 +419,37 @@ async def test_a_loaded_conversation_is_told_from_its_beginning_and_then_its_com
         assert said(editor) == live
         first = editor.updates_of("user_message_chunk")[0]
         assert first["content"]["text"] == "read README.md"
+
+
+async def test_a_conversation_that_is_loaded_in_a_pause_says_why_nothing_comes(
+    tmp_path: Path,
+) -> None:
+    places = program_folders.find_program_folders(tmp_path / "home")
+    # With the real clock: the pause lasts until the end of the test.
+    desk = Workbenches(places, SecretStorage(places.key_file, environ={}))
+    busy = refused(503, "overloaded", retry_after=40)
+    with ChatServer([busy]) as server:
+        desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
+        (tmp_path / "project").mkdir()
+        bench = await desk.create_workspace("w", tmp_path / "project")
+        await bench.choose_model_for_role("peer/scripted")
+        own = await bench.start_conversation()
+        has_paused = asyncio.Event()
+
+        def note_pause(event: Event) -> None:
+            if isinstance(event, ReplyStreamed) and isinstance(event.delta, RetryDelay):
+                has_paused.set()
+
+        own.subscribe_to_events(note_pause)
+        own.send_message((Text("hello"),))
+        await asyncio.wait_for(has_paused.wait(), 60)
+        async with connected(bench) as editor:
+            await editor.request(
+                "session/load", sessionId=own.id, cwd=str(bench.main_folder), mcpServers=[]
+            )
+            (wait,) = editor.updates_of("agent_thought_chunk")
+            assert re.match(r"Retrying in \d+ s: peer", wait["content"]["text"])
+        await desk.aclose()
 
 
 async def test_a_file_is_read_from_the_disk_once_an_editor_did_not_send_it_in_time(

@@ -57,7 +57,7 @@ from helix_desktop.engine.message_cost_forecast import (
     forecast_message_cost,
 )
 from helix_desktop.engine.message_queue import MessageQueue
-from helix_desktop.engine.messages import ContextKind, Request, TextDelta, View
+from helix_desktop.engine.messages import ContextKind, Request, RetryDelay, TextDelta, View
 from helix_desktop.engine.ports import (
     ClosedSearchResult,
     EmptyTrashResult,
@@ -192,6 +192,7 @@ class FakeSession(StandIn):
     """
 
     progress: FoldProgress | None = None
+    next_try: RetryDelay | None = None
     fold_cost: float | None = 0.03
     first_price = 0.0  # known once it is ready
     agents_cost = 0.0

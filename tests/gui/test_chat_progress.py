@@ -16,6 +16,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, FoldProgress
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.subagents_dialog import SubagentsDialog
@@ -167,3 +168,14 @@ def test_a_meter_that_jumps_because_the_window_is_another_says_so(
     session.append(ModelSet(ModelRole.MAIN, "another", 32_000))
     window.chat.bridge.emit_waiting_events()
     assert window.notices.shown_text == "", "the user chose another model"
+
+
+def test_a_conversation_that_is_shown_in_a_pause_says_why_nothing_comes(
+    window: MainWindow, session: FakeSession
+) -> None:
+    session.set_running(ConversationActivity.THINKING)
+    session.next_try = RetryDelay("The provider is busy.", 12.0)
+    window.sides.begin_new_conversation()
+    window.sides.go_to_conversation(session.id)
+    items = window.chat.transcript.view.items
+    assert items.all[items.retry_wait_item].text == "The provider is busy."

@@ -325,6 +325,13 @@ def test_a_pause_before_the_model_is_asked_again_is_said_with_its_reason() -> No
     assert words_of(page_rendering.build_live(shown)) == ""
 
 
+def test_a_summary_that_is_begun_meanwhile_does_not_stop_the_count_of_a_pause() -> None:
+    shown = doing(ConversationActivity.THINKING)
+    shown.apply_event(ReplyDelayed("c1", "It is busy.", 12.2))
+    shown.apply_event(FoldProgress("c1", facts.FoldKind.HANDOVER))
+    assert words_of(page_rendering.build_live(shown)) == "Retrying in 12 s: It is busy."
+
+
 def test_a_message_that_waits_for_a_summary_says_so() -> None:
     shown = doing(ConversationActivity.THINKING)
     begun = FoldProgress("c1", facts.FoldKind.HANDOVER)

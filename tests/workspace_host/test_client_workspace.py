@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from helix_desktop import program_folders
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import (
     FoldKind,
@@ -29,10 +32,13 @@ from helix_desktop.engine.session_events import (
     Event,
     FoldProgress,
     MessagesQueued,
+    ReplyStreamed,
 )
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, OwnerEnded
-from helix_desktop.workbench import Workbench
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.file_preview import PreviewKind
 from helix_desktop.workspace_host.client_session import AT_REST, ClientSession
 from helix_desktop.workspace_host.client_workspace import (
@@ -47,8 +53,10 @@ from helix_desktop.workspace_host.host_server import serve_host_client
 from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
 from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
 from tests.conftest import Expect
-from tests.workspace_host.conftest import socket_streams
+from tests.peers.chat_server import ChatServer, refused, reply
+from tests.workspace_host.conftest import open_over_socket, socket_streams
 from tests.workspace_host.test_conformance_stories import record_long_history
+from tests.workspace_host.viewer import Viewer
 
 LIMIT = 60.0
 
@@ -436,6 +444,57 @@ async def test_a_line_that_breaks_comes_back_with_what_was_missed(
     assert LineStage.CONNECTED in stages
     title_of_row = client.conversation_row(session.id)
     assert title_of_row is not None
+
+
+async def test_who_comes_in_the_middle_of_a_pause_is_told_why_nothing_comes_and_until_when(
+    tmp_path: Path,
+) -> None:
+    """The defect: "thinking…" stood in a page or window that was opened while a model was busy."""
+    places = program_folders.find_program_folders(tmp_path / "home")
+    # With the real clock: what is left of the pause counts down.
+    desk = Workbenches(places, SecretStorage(places.key_file, environ={}))
+    busy = refused(503, "overloaded", retry_after="40")
+    with ChatServer([busy, reply("here at last")]) as server:
+        desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
+        (tmp_path / "project").mkdir()
+        bench = await desk.create_workspace("Pairs", tmp_path / "project")
+        await bench.choose_model_for_role("peer/scripted")
+        own = await bench.start_conversation()
+        delays: list[RetryDelay] = []
+        has_paused = asyncio.Event()
+
+        def note_delay(event: Event) -> None:
+            if isinstance(event, ReplyStreamed) and isinstance(event.delta, RetryDelay):
+                delays.append(event.delta)
+                has_paused.set()
+
+        own.subscribe_to_events(note_delay)
+        line = BreakableLine(bench)
+        client = await opened(line)
+        own.send_message((Text("hello"),))
+        await asyncio.wait_for(has_paused.wait(), LIMIT)
+        session = await client.open_session(own.id)
+        async with AsyncExitStack() as until_closed:
+            host = await open_over_socket(bench, until_closed)
+            page = await Viewer.begin(host, own.id)
+            said = re.fullmatch(r"Retrying in (\d+) s: (.*)", page.describe_wait())
+            assert said is not None, page.describe_wait()
+            assert 0 < int(said[1]) <= round(delays[0].seconds)
+            assert said[2] == delays[0].why
+            await until(lambda: session.turns.next_try is not None, client)
+            assert session.turns.next_try is not None
+            assert session.turns.next_try.why == delays[0].why
+            assert 0 < session.turns.next_try.seconds <= delays[0].seconds
+            session.turns.retry_immediately()
+            await page.until_ended(1)
+            assert page.describe_wait() == ""
+            await until(lambda: is_done(session, 1), client)
+            assert session.turns.next_try is None
+            assert own.turns.next_try is None
+            await page.close()
+        await client.end_client()
+        await line.aclose()
+        await desk.aclose()
 
 
 async def test_a_summary_that_is_waited_for_is_told_to_who_comes_later_and_its_end_after_a_broken_line(

@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -63,6 +64,9 @@ EVENTS: list[ConversationEvent] = [
     LiveState(
         ConversationActivity.IDLE, "", (), MessagesQueued("c", ()), "", fold=FoldProgress("c", facts.FoldKind.HANDOVER, "why")
     ),
+    LiveState(
+        ConversationActivity.THINKING, "", (), MessagesQueued("c", ()), "", retry=ReplyDelayed("c", "busy", 2.5)
+    ),
     ReplyDelayed("c", "busy", 2.5),
     ReplyStreamed("c", TextDelta("a")),
     ReplyStreamed("c", ReasoningDelta("b")),
@@ -96,9 +100,32 @@ def test_a_pause_of_no_length_is_refused(seconds: float) -> None:
     """A window would count it down, and rounding it is an error."""
     fold = FoldProgress("c", facts.FoldKind.HANDOVER, retry_why="busy", retry_seconds=seconds)
     live = LiveState(ConversationActivity.IDLE, "", (), MessagesQueued("c", ()), "", fold=fold)
-    for event in (ReplyDelayed("c", "busy", seconds), fold, live):
+    delayed = ReplyDelayed("c", "busy", seconds)
+    live_in_pause = replace(live, fold=None, retry=delayed)
+    for event in (delayed, fold, live, live_in_pause):
         with pytest.raises(BrokenStream, match="cannot be read"):
             decoded(host_wire.encode_host_event(7, event))
+
+
+class _LiveStateOfEarlierVersion(msgspec.Struct, frozen=True):
+    running: ConversationActivity
+    why: str
+    fold: FoldProgress | None = None
+
+
+def test_hosts_and_clients_of_an_earlier_version_do_without_the_pause() -> None:
+    queued = MessagesQueued("c", ())
+    delayed = ReplyDelayed("c", "busy", 2.5)
+    live = LiveState(ConversationActivity.THINKING, "", (), queued, "", retry=delayed)
+    frame = host_wire.encode_host_event(7, live)
+    message = host_wire.decode_host_message(frame[host_wire.LENGTH.size :])
+    assert isinstance(message, host_wire.EventSent)
+    read_by_earlier = msgspec.msgpack.decode(message.body, type=_LiveStateOfEarlierVersion)
+    assert read_by_earlier.running is ConversationActivity.THINKING
+    fields = msgspec.msgpack.decode(message.body)
+    assert fields.pop("retry") is not None
+    told_by_earlier = host_wire.EventSent(7, "LiveState", msgspec.msgpack.encode(fields))
+    assert host_wire.decode_event(told_by_earlier) == replace(live, retry=None)
 
 
 def test_a_long_history_takes_a_fraction_of_its_bytes_on_the_line() -> None:
