@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from typing import Any, Protocol
 
 from helix_desktop.cancellation import finish_ignoring_cancellation
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Decided, ToolCall, ToolSpec
 from helix_desktop.engine.ports import (
     NOT_RUN,
@@ -20,6 +21,7 @@ from helix_desktop.engine.ports import (
     CallOutcome,
     EntryOrigin,
     ForeignToolResult,
+    PermissionAnswer,
     PermissionQuestion,
 )
 from helix_desktop.engine.strategies.markers import summarise_arguments
@@ -63,6 +65,16 @@ class PermissionOutcome:
         )
 
 
+@dataclass(slots=True, eq=False)
+class _WaitingQuestion:
+    """A question that the user was asked. `is_allowed`: by a mode that was chosen meanwhile."""
+
+    action: ToolAction
+    conversation: str
+    asking: asyncio.Task[PermissionAnswer]
+    is_allowed: bool = False
+
+
 @dataclass(slots=True)
 class WorkspacePermissions:
     """What the user allows in one workspace. `save_rule` stores a rule; other answers
@@ -77,6 +89,8 @@ class WorkspacePermissions:
     tell_unsaved_rule: Callable[[], None] = lambda: None
     rules_by_conversation: dict[str, tuple[PermissionRule, ...]] = field(default_factory=dict)
     allowance: TimedAllowance = field(default_factory=TimedAllowance)
+    _asking: OwnedTasks = field(default_factory=lambda: OwnedTasks("permissions"))
+    _waiting_questions: list[_WaitingQuestion] = field(default_factory=list)
 
     @property
     def mode_in_force(self) -> PermissionMode:
@@ -145,7 +159,11 @@ class WorkspacePermissions:
             programs=asked_programs,
             command_access=command_access,
         )
-        answer = await context.ask(question)
+        asking = self._asking.spawn_task(_ask_question(context, question), name="question")
+        waiting = _WaitingQuestion(action, context.conversation, asking)
+        answer = await self._wait_for_answer_or_mode(waiting)
+        if answer is None:
+            return PermissionOutcome("mode")
         if not answer.allowed:
             refusal = describe_refusal_by_user(answer.words.strip())
             return PermissionOutcome("user", device=answer.device, refusal=refusal)
@@ -156,6 +174,30 @@ class WorkspacePermissions:
             chosen_rules = choices[answer.rule]
             self._add_rules(chosen_rules, context.conversation, answer.scope)
         return PermissionOutcome("user", answer.scope, answer.device)
+
+    async def _wait_for_answer_or_mode(self, waiting: _WaitingQuestion) -> PermissionAnswer | None:
+        """Return the user's answer, or None if a mode that allows the action was chosen instead."""
+        self._waiting_questions.append(waiting)
+        try:
+            return await waiting.asking
+        except asyncio.CancelledError:
+            own_task = asyncio.current_task()
+            is_stopped = own_task is not None and own_task.cancelling() > 0
+            if is_stopped or not waiting.is_allowed:
+                raise
+            return None
+        finally:
+            self._waiting_questions.remove(waiting)
+
+    def allow_what_chosen_mode_allows(self) -> None:
+        """Take back each waiting question that is not asked in the mode that the user has just
+        chosen: what it asks for is allowed. The others wait on, also where the mode would refuse.
+        """
+        for waiting in self._waiting_questions:
+            decision = self.decide_for_conversation(waiting.action, waiting.conversation)
+            if decision.verdict == "allow":
+                waiting.is_allowed = True
+                waiting.asking.cancel()
 
     def remove_rule_of_conversation(self, conversation: str, removed: PermissionRule) -> None:
         """Forget what the user allowed for this conversation alone."""
@@ -177,6 +219,10 @@ class WorkspacePermissions:
             self.rules += tuple(choice)
             for rule in choice:
                 self.save_rule(rule)
+
+
+async def _ask_question(context: CallContext, question: PermissionQuestion) -> PermissionAnswer:
+    return await context.ask(question)
 
 
 def describe_refusal_by_user(words: str) -> str:

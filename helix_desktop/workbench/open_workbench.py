@@ -1208,6 +1208,7 @@ class Workbench:
         self._permissions.mode = PermissionMode(name)
         self._permissions.allowance.end_hour()
         await self.change_settings({"permissions.mode": name})
+        self._permissions.allow_what_chosen_mode_allows()
 
     async def _allow_everything_for_an_hour(self) -> None:
         """Allow everything without saving it. After the hour, the saved mode is in force again."""
@@ -1215,6 +1216,7 @@ class Workbench:
         if self._permissions.mode is PermissionMode.ALLOW_ALL:
             await self.change_settings({"permissions.mode": PermissionMode.ASK.value})
         self._permissions.allowance.begin_hour()
+        self._permissions.allow_what_chosen_mode_allows()
         self.workspace.notify_settings_watchers()
         self.tasks.spawn_task(
             self._notify_when_allowance_ends(), name="end of the hour that allows everything"

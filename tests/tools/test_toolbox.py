@@ -315,6 +315,52 @@ async def test_an_answer_that_never_comes_can_be_cancelled(here: World) -> None:
     assert list(here.folder.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("chosen", "runs"),
+    [
+        (PermissionMode.ALLOW_EDITS, ["write_file"]),
+        (PermissionMode.ALLOW_ALL, ["run_command", "write_file"]),
+        (PermissionMode.READ_ONLY, []),
+    ],
+)
+async def test_a_question_that_the_chosen_mode_would_not_ask_waits_no_longer(
+    here: World, chosen: PermissionMode, runs: list[str]
+) -> None:
+    permissions = here.kit.permissions
+    permissions.mode = PermissionMode.ASK
+    permissions.sandboxed = True
+    open_questions: list[str] = []
+    both_asked = asyncio.Event()
+
+    async def never(question: PermissionQuestion) -> PermissionAnswer:
+        open_questions.append(question.call.name)
+        if len(open_questions) == 2:
+            both_asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            open_questions.remove(question.call.name)
+        raise ActionRefused("never")
+
+    here.person.ask = never  # type: ignore[method-assign]
+    calls = {
+        "write_file": asyncio.ensure_future(here.run("write_file", path="a", content="1")),  # noqa: TID251 -- they run side by side
+        "run_command": asyncio.ensure_future(here.run("run_command", command="true")),  # noqa: TID251 -- the same
+    }
+    await both_asked.wait()
+
+    permissions.mode = chosen
+    permissions.allow_what_chosen_mode_allows()
+    for name in runs:
+        outcome = await calls[name]
+        assert outcome.ok, outcome
+    assert sorted(open_questions) == sorted(set(calls) - set(runs))
+    for running in calls.values():
+        running.cancel()
+    await asyncio.gather(*calls.values(), return_exceptions=True)
+    assert (here.folder / "a").exists() == ("write_file" in runs)
+
+
 async def test_what_changed_between_two_turns_belongs_to_no_step_of_the_next_call(
     here: World,
 ) -> None:

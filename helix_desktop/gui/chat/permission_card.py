@@ -47,6 +47,8 @@ LONG_IN_COLUMN = 36
 WORDS_MARGINS = 28  # The room around the hint in that field, in pixels.
 WORDS = 120  # The minimum width in pixels of the field in which the user says what to do instead.
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
+LEAST_WORDS = 60  # The same beside the buttons of a narrow card: with less, it has its own line.
+ANY_WIDTH = 16_777_215  # The maximum width of a widget that has none.
 COMMANDS = ("run_command",)
 ONE_LINE = 440  # Words of at most this many pixels stand on one line in every window.
 LONGEST_RULE_ON_ONE_LINE = 260  # In pixels: of a longer rule below a change, lines are broken.
@@ -717,7 +719,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         # Refusing stands first, allowing once second, and both on the lowest line: what a button
         # does can be known by its place, whatever else this card offers. The names of the lasting
         # answers are of any length, so they come after these two, or on a line of their own.
-        self._lowest_line = build_row(spacing=8)
+        # With very little room, the field for words is on a line below them.
+        self._lowest_line = build_row(spacing=8, wraps=True)
         self._first = self._build_answer_button(refusal, "refuse", "")
         self._first.clicked.connect(self.refuse_permission)
         self._lowest_line.addWidget(self._first)
@@ -765,6 +768,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         if self._answers is None:
             return
         px = self._theme.zoomed_pixels
+        self._break_words_that_are_too_wide()
         width_of_lasting_answers = 0
         for button in self._lasting_answers.findChildren(QtWidgets.QPushButton):
             width_of_lasting_answers += button.sizeHint().width() + 8
@@ -782,11 +786,29 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         # In a narrow window, even the hint alone may be wider than the room beside the buttons.
         room_for_words = inner_width - width_of_other_buttons
         width_with_room = min(width_of_words, room_for_words)
-        self._words.setMinimumWidth(max(px(WORDS), width_with_room))
+        widest = ANY_WIDTH
+        if width_with_room < px(LEAST_WORDS):
+            width_with_room = min(px(WORDS), inner_width)  # On a line of its own.
+        elif not is_wide:
+            widest = room_for_words  # A wider field would take another line of the card.
+        self._words.setMinimumWidth(max(width_with_room, 0))
+        self._words.setMaximumWidth(widest)
         self._place_lasting_answers(width_of_lasting_answers, is_wide=is_wide)
 
         if self._columns is not None:  # There is only room for two columns in a wide window.
             self._columns.setVisible(is_wide or self._columns.isChecked())
+
+    def _break_words_that_are_too_wide(self) -> None:
+        """Shows what a button says on several lines if one line of it is wider than the card."""
+        if not self.isVisible():
+            return
+        inner_width = self.width() - 28  # Without the margins at both sides.
+        for button in self._lasting_answers.findChildren(QtWidgets.QPushButton):
+            words = button.accessibleName()
+            margins = button.sizeHint().width() - _width_of_lines(button, button.text())
+            lines = _break_into_lines(button, words, inner_width - margins)
+            if lines != button.text():
+                button.setText(lines)
 
     def _place_lasting_answers(self, width: int, *, is_wide: bool) -> None:
         """Puts the lasting answers behind the other two, or on a line above them."""
@@ -819,13 +841,31 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         """Names the keys of the answering actions on the buttons."""
         self._keys = keys
         for button, action in self._actions.items():
-            hint = button.text()
+            hint = button.accessibleName()
             key = keys.get(action, "")
             if key:
                 hint = f"{hint} ({key})"
             if action == "allow-conversation":
                 hint += "\n" + tr("This ends when the workspace is closed.")
             button.setToolTip(hint)
+
+
+def _width_of_lines(button: QtWidgets.QPushButton, text: str) -> int:
+    metrics = button.fontMetrics()
+    return max(metrics.horizontalAdvance(line) for line in text.split("\n"))
+
+
+def _break_into_lines(button: QtWidgets.QPushButton, words: str, width: int) -> str:
+    """Breaks words between two of them, so that each line has at most so many pixels."""
+    metrics = button.fontMetrics()
+    lines = [""]
+    for word in words.split(" "):
+        longer_line = f"{lines[-1]} {word}".strip()
+        if lines[-1] and metrics.horizontalAdvance(longer_line) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer_line
+    return "\n".join(lines)
 
 
 def _has_both_sides(change: "ExactDifferenceView") -> bool:

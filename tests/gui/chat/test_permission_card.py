@@ -206,6 +206,37 @@ def test_with_large_text_the_message_box_has_the_room_that_it_needs(
     assert heights == needed
 
 
+@pytest.mark.usefixtures("language")
+def test_beside_the_side_panel_each_button_can_be_read(theme: Theme) -> None:
+    """At 900x600 with the side panel, "Always allow…" was cut at both ends."""
+    rule = "python3 -c 'print(2)', rm notes.txt"
+    programs = (AskedProgram("python3"), AskedProgram("rm", deletes=("notes.txt",)))
+    question = replace(
+        COMMAND,
+        preview="python3 -c 'print(2)' && rm notes.txt",
+        scopes=("once", "conversation", "always"),
+        rules=(rule,),
+        programs=programs,
+    )
+    panel = PermissionQuestionPanel(theme)
+    panel.resize(330, 700)
+    panel.show_waiting_questions({1: question})
+    panel.show()
+    for _ in range(10):
+        QApplication.processEvents()
+    card = panel.visible_card
+    assert card is not None
+    shown = [button for button in card._actions if button.isVisible()]
+    assert len(shown) == 4
+    for control in (*shown, card._words):
+        assert control.mapTo(card, QPoint()).x() >= 0
+        right_edge = control.mapTo(card, QPoint(control.width(), 0)).x()
+        assert right_edge <= card.width(), control.accessibleName()
+    for button in shown:
+        assert button.width() >= button.sizeHint().width(), button.text()
+        assert button.height() >= button.sizeHint().height(), button.text()
+
+
 @pytest.fixture(params=["en", "de"])
 def language(request: pytest.FixtureRequest) -> Iterator[str]:
     table: dict[str, str] = {}
