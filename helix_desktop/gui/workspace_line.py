@@ -142,13 +142,17 @@ class WorkspaceLine(QObject):
             return
         self._unconfirmed_ids[place] = ids_now
         state_file = self._parts.state_file
-        # The others are of an earlier start and no draft yet, or the user is asked about them.
+        # The user is asked about these, or takes them back from the host: it may have let them go.
+        kept_ids = self._sides.unsent_messages.ids_of_this_start(place)
+        replaced_ids = (ids_before | ids_now) - kept_ids
+        # The others are of an earlier start and no draft yet.
         waiting: list[object] = []
         for message in state_file.get_remembered("waiting", *place, default=list[object]()):
-            if decode_draft_id(message) not in ids_before | ids_now:
+            if decode_draft_id(message) not in replaced_ids:
                 waiting.append(message)
         for unsent in unconfirmed:
-            waiting.append(encode_draft_message(unsent.message.parts, unsent.command_id))
+            if unsent.command_id not in kept_ids:
+                waiting.append(encode_draft_message(unsent.message.parts, unsent.command_id))
         state_file.remember_value("waiting", *place, value=waiting)
         if unconfirmed:
             state_file.start_waiting_write()

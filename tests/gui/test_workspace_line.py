@@ -315,6 +315,37 @@ def test_unconfirmed_messages_are_kept_until_the_host_has_them(
     assert window.state_file.get_remembered(*key, default=list[Any]()) == others
 
 
+def test_a_message_that_is_taken_back_stays_in_the_file_until_the_message_box_has_it(
+    window: MainWindow, elsewhere: WorkspaceElsewhere
+) -> None:
+    """It was removed as soon as the host had confirmed it, and lost if both were killed after the
+    host had let it go.
+    """
+    message = QueuedMessage((Text("kept"),), steer=False, command_id="1")
+    place = (elsewhere.id, story.CONVERSATION)
+    encoded = encode_draft_message(message.parts, "1")
+    session = elsewhere.sessions[story.CONVERSATION]
+
+    def messages_in_file() -> list[Any]:
+        return window.state_file.get_remembered("waiting", *place, default=list[Any]())
+
+    elsewhere.unconfirmed.append(UnconfirmedMessage(message, 7))
+    session.tell(MessagesQueued(story.CONVERSATION, (message.parts,)))
+    assert messages_in_file() == [encoded]
+    # As `MessageSender._edit_queued_message` does it.
+    unsent = UnsentMessage(message.parts, draft_id="1")
+    window.sides.unsent_messages.keep_until_sent(place, unsent)
+    assert messages_in_file() == [encoded]
+    session.tell(MessagesQueued(story.CONVERSATION, (message.parts,)))
+    assert messages_in_file() == [encoded]
+    elsewhere.unconfirmed.clear()
+    session.tell(MessagesQueued(story.CONVERSATION, (message.parts,)))
+    session.tell(MessagesQueued(story.CONVERSATION, ()))
+    assert messages_in_file() == [encoded]
+    window.sides.unsent_messages.forget_message("1")
+    assert messages_in_file() == []
+
+
 def test_no_version_of_the_file_lacks_a_message_that_its_host_does_not_have(
     window: MainWindow, elsewhere: WorkspaceElsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:

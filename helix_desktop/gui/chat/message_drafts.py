@@ -243,7 +243,9 @@ class UnsentMessages:
 
     def _add_to_file(self, place: DraftPlace, message: UnsentMessage) -> None:
         waiting = self._remembered_messages_of(place)
-        waiting.append(encode_draft_message(message.parts, message.draft_id))
+        encoded = encode_draft_message(message.parts, message.draft_id)
+        if encoded not in waiting:  # It may be there as one that its host has not confirmed.
+            waiting.append(encoded)
         self._state_file.remember_value("waiting", *place, value=waiting)
 
     def _remove_from_file(self, place: DraftPlace, messages: Sequence[UnsentMessage]) -> None:
