@@ -10,20 +10,26 @@ from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
     QLineEdit,
+    QMessageBox,
     QPlainTextEdit,
+    QPushButton,
     QScrollArea,
     QWidget,
 )
 
+from helix_desktop.engine.conversation_context import NeededSummary
+from helix_desktop.engine.facts import FoldKind, Text, UserSaid
 from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.session_events import ConversationActivity, FoldProgress
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.settings.permissions_page import PermissionsPage
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.transcript.selectable_text_area import TextSurface
-from tests.gui import story
+from tests.gui import accessibility, story
 from tests.gui.accessibility import place_in
-from tests.gui.fake_desk import FakeSession
+from tests.gui.fake_desk import FakeSession, FakeWorkbench
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
 from tests.turns import qt_works
 
@@ -201,3 +207,137 @@ def test_tab_passes_by_what_merely_scrolls(window: MainWindow) -> None:
         if area.focusPolicy() & Qt.FocusPolicy.TabFocus
     ]
     dialog.close()
+
+
+async def press_tab_or_other(key: Qt.Key) -> None:
+    here = QApplication.focusWidget()
+    assert here is not None
+    QTest.keyClick(here, key)
+    qt_works(1)
+
+
+def walk_without_waiting(
+    window: QWidget,
+) -> tuple[list[accessibility.Control], list[accessibility.Stop], list[str]]:
+    walk = accessibility.faults_of(window, press_tab_or_other)
+    with pytest.raises(StopIteration) as end:
+        walk.send(None)  # Each press is done at once, so nothing is awaited.
+    found: tuple[list[accessibility.Control], list[accessibility.Stop], list[str]]
+    found = end.value.value
+    return found
+
+
+def test_the_card_of_a_message_that_waits_for_a_summary_is_used_by_keyboard(
+    window: MainWindow, session: FakeSession
+) -> None:
+    session.append(UserSaid((Text("go on"),)))
+    session.set_running(ConversationActivity.THINKING)
+    session.tell(
+        FoldProgress(
+            session.id, FoldKind.HANDOVER, is_waited_for=True, retry_why="no", retry_seconds=9.0
+        )
+    )
+    window.chat.bridge.emit_waiting_events()
+    qt_works(20)
+    surface = window.chat.transcript.view
+    surface.setFocus(Qt.FocusReason.TabFocusReason)
+    names: list[str] = []
+    for _ in range(60):
+        hot_spot = surface._focused_hot_spot()
+        if hot_spot is not None:
+            names.append(hot_spot.name)
+        if names[-1:] == ["Go on without a summary"]:
+            break
+        QTest.keyClick(surface, Qt.Key.Key_Tab)
+    assert names[-2:] == ["Try now", "Go on without a summary"]
+    QTest.keyClick(surface, Qt.Key.Key_Return)
+    QTest.keyClick(surface, Qt.Key.Key_Backtab)
+    QTest.keyClick(surface, Qt.Key.Key_Return)
+    assert session.done == ["stop the fold", "try now"]
+
+
+def test_the_question_before_a_summary_is_read_and_left_by_keyboard(
+    window: MainWindow, session: FakeSession
+) -> None:
+    session.needed_summary = NeededSummary(90_000, 8_192, 1_228, 44, 0.62)
+    window.chat.composer.text.setPlainText("go on")
+    window.chat.composer.send_composed_message(steer=False)
+    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
+    assert QTest.qWaitForWindowActive(box)
+    _controls, stops, faults = walk_without_waiting(box)
+    assert faults == []
+    buttons = sorted(box.buttons(), key=lambda button: button.x())
+    walked = [stop.widget for stop in stops if isinstance(stop.widget, QAbstractButton)]
+    first = buttons.index(walked[0])
+    assert walked == buttons[first:] + buttons[:first]
+    QTest.keyClick(box, Qt.Key.Key_Escape)
+    assert not box.isVisible()
+    assert window.chat.composer.text.toPlainText() == "go on"
+
+
+def test_queued_messages_are_told_apart_and_reached_as_they_are_read(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """The defect: in a narrow window, the menu of each message had the same name."""
+    composer = window.chat.composer
+    session.set_running(ConversationActivity.THINKING)
+    window.chat.bridge.emit_waiting_events()
+    composer.show_waiting_messages([(Text("one"),), (Text("two"),), (Text("three"),)], 1)
+    qt_works(5)
+    buttons = [
+        widget
+        for widget in focusable(composer.waiting)
+        if isinstance(widget, QAbstractButton) and widget.isEnabled()
+    ]
+    names = [spoken(button) for button in buttons]
+    assert len(set(names)) == len(names)
+    assert {name.rpartition(": ")[2] for name in names} == {"one", "two", "three"}
+
+    def place_in_list(widget: QWidget) -> tuple[int, int]:
+        place = widget.mapTo(composer.waiting, QPoint(0, 0))
+        return place.y(), place.x()
+
+    reached: list[QWidget] = []
+    here: QWidget | None = min(buttons, key=place_in_list)
+    while here is not None and composer.waiting.isAncestorOf(here):
+        reached.append(here)
+        here = here.nextInFocusChain()
+        while here is not None and (
+            not here.isVisible()
+            or not here.isEnabled()
+            or not here.focusPolicy() & Qt.FocusPolicy.TabFocus
+        ):
+            here = here.nextInFocusChain()
+
+    assert reached == sorted(reached, key=place_in_list)
+    assert set(reached) == set(buttons)
+    names_of_menus: list[str] = []
+    for row in composer.waiting._message_rows:
+        row.show_buttons_or_menu(100)
+        assert row.more.isVisible()
+        names_of_menus.append(spoken(row.more))
+    assert names_of_menus == ["More actions: one", "More actions: two", "More actions: three"]
+
+
+def test_rules_of_conversations_are_told_apart_and_the_keyboard_stays_among_them(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    """The defect: "Remove the rule Allow · make" stood there as often as it was allowed."""
+    rule = {"decision": "allow", "command": "make"}
+    other = {"decision": "allow", "command": "ls *"}
+    bench.workspace.settings.rules[:] = [dict(rule), other]
+    first, second, *_others = bench.rows
+    bench.rules_by_conversation = {first: [rule], second: [rule]}
+    page = PermissionsPage(bench, FakeInstallation(), window.background_runner)
+    page.resize(800, 900)
+    page.show()
+    assert QTest.qWaitForWindowActive(page)
+    removing = [button for button in page.findChildren(QPushButton) if button.text() == "Remove"]
+    names = [spoken(button) for button in removing]
+    assert len(set(names)) == len(names) == 4
+    removing[0].setFocus()
+    QTest.keyClick(removing[0], Qt.Key.Key_Space)
+    qt_works(5)
+    here = page.focusWidget()
+    assert isinstance(here, QPushButton)
+    assert here.text() in ("Remove", "Undo")

@@ -146,6 +146,8 @@ class WaitingMessageList(QWidget):
             if len(messages) > 1:
                 self._add_move_buttons(row, index, first_place, last_place)
             self._add_ways_to_change(row, index, is_steering=is_steering)
+            name_of_menu = f"{row.more.accessibleName()}: {self._beginning_of_message(index)}"
+            row.more.setAccessibleName(name_of_menu)
             row.add_control(row.more)
             row.show()
             self._rows.addWidget(row)
@@ -226,12 +228,15 @@ class WaitingMessageList(QWidget):
         hint: str = "",
     ) -> QPushButton:
         # A screen reader must say which of the messages the button is for.
-        message = message_as_one_line(self.shown_messages[self._rows.count()])[:80]
+        message = self._beginning_of_message(self._rows.count())
         spoken_name = f"{name or hint or label}: {message}"
         button = build_push_button(label, row, act, "link", name=spoken_name)
         button.setToolTip(safe_tooltip(hint))
         row.add_control(button)
         return button
+
+    def _beginning_of_message(self, index: int) -> str:
+        return message_as_one_line(self.shown_messages[index])[:80]
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

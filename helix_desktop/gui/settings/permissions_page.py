@@ -254,7 +254,9 @@ class PermissionsPage(WorkspaceSettingsPage):
         place = tr("In “{title}”", title=make_safe_text(title))
         line.addWidget(widgets.build_plain_label(place, "small", row_widget))
         remove = partial(self._remove_rule_of_conversation, conversation, rule)
-        accessible_name = tr("Remove the rule {rule}", rule=label.text())
+        # The same may be allowed in several conversations.
+        rule_and_place = f"{label.text()} · {place}"
+        accessible_name = tr("Remove the rule {rule}", rule=rule_and_place)
         remove_button = widgets.build_push_button(
             tr("Remove"), row_widget, remove, "link", name=accessible_name
         )
