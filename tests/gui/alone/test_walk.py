@@ -107,8 +107,9 @@ def begin(
     screen.key("Return")
     wait_for("the test of the key", lambda: any(seen.method == "GET" for seen in server.requests))
     if not keyring:
-        # The dialog grows by what can be done without a keyring.
-        wait_for("the choice", lambda: screen.active_height() > height)
+        # The dialog grows by what can be done without a keyring. It may grow by a line before, which
+        # says that the server is asked.
+        wait_for("the choice", lambda: screen.active_height() > height + 40)
         screen.key("Tab", "Tab", "space")  # for this session only
     wait_for("the model", lambda: "Connect a model" not in screen.active())
     screen.key("Return")
